@@ -1,0 +1,60 @@
+//! Answers as external terms.
+
+use be_tree_index::index::Info;
+use be_tree_index::term::Writer;
+
+use crate::state::Refusal;
+
+/// Writes `{Kind, Message, Attribute, Column, Position}`.
+pub(crate) fn error(refusal: &Refusal, out: &mut Vec<u8>) {
+    let Refusal { error, position } = refusal;
+    let mut writer = Writer::new(out);
+    writer.tuple(5);
+    writer.atom(error.kind.name());
+    writer.binary(error.message.as_bytes());
+    match &error.attribute {
+        Some(attribute) => writer.binary(attribute.as_bytes()),
+        None => writer.atom("nil"),
+    }
+    for number in [error.column, *position] {
+        match number {
+            Some(number) => writer.unsigned(number as u64),
+            None => writer.atom("nil"),
+        }
+    }
+}
+
+/// Writes a list of `{Name, Integer}`.
+pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
+    let pairs = [
+        ("expressions", info.expressions),
+        ("predicates", info.predicates),
+        ("strings", info.strings),
+        ("nodes", info.nodes),
+        ("entries", info.entries),
+        ("ungated", info.ungated),
+        ("depth", info.depth),
+        ("code_bytes", info.code_bytes),
+        ("memory_bytes", memory_bytes()),
+    ];
+    let mut writer = Writer::new(out);
+    writer.list(pairs.len());
+    for (name, number) in pairs {
+        writer.tuple(2);
+        writer.atom(name);
+        writer.unsigned(number as u64);
+    }
+    writer.end_list();
+}
+
+#[cfg(target_arch = "wasm32")]
+fn memory_bytes() -> usize {
+    const PAGE: usize = 64 * 1024;
+    core::arch::wasm32::memory_size::<0>() * PAGE
+}
+
+/// Natively there is no linear memory, so none is told of.
+#[cfg(not(target_arch = "wasm32"))]
+fn memory_bytes() -> usize {
+    0
+}

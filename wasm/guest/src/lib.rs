@@ -1,0 +1,74 @@
+//! The sandboxed module: the index behind the ABI of `docs/abi.md`, and nothing else.
+//!
+//! It is one instance of one index. Whoever calls it calls one export at a time.
+
+mod answer;
+mod request;
+mod state;
+
+use be_tree_index::event::Format;
+use state::{with_state, State};
+
+/// The version of the ABI.
+const VERSION: i32 = 1;
+
+/// The version of the ABI that this module speaks.
+#[no_mangle]
+pub extern "C" fn be_tree_abi() -> i32 {
+    VERSION
+}
+
+/// The address of a buffer of at least `length` bytes, or 0 where memory is refused.
+#[no_mangle]
+pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
+    with_state(|state| state.inbox(length as usize).map_or(0, |address| address as usize as u32))
+}
+
+/// The address of two `u32`: where the last answer lies, and its length in bytes.
+#[no_mangle]
+pub extern "C" fn be_tree_outbox() -> u32 {
+    with_state(|state| state.outbox() as usize as u32)
+}
+
+/// Makes an empty index over the attributes in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_schema(length: u32) -> i32 {
+    with_state(|state| state.change(|state| state.schema(length as usize)))
+}
+
+/// Inserts the subscriptions in the inbox: all of them or none.
+#[no_mangle]
+pub extern "C" fn be_tree_insert(length: u32) -> i32 {
+    with_state(|state| state.change(|state| state.insert(length as usize)))
+}
+
+/// Deletes one subscription.
+#[no_mangle]
+pub extern "C" fn be_tree_delete(id: u64) -> i32 {
+    with_state(|state| state.change(|state| state.delete(id)))
+}
+
+/// Searches for the event in the inbox; `ids` bytes of packed ids behind it, or -1 for all.
+#[no_mangle]
+pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32) -> i32 {
+    let only = usize::try_from(ids).ok();
+    with_state(|state| state.read(|state| state.search(Format::from_code(format), event as usize, only)))
+}
+
+/// Goes on with a search that a trap stopped.
+#[no_mangle]
+pub extern "C" fn be_tree_resume() -> i32 {
+    with_state(|state| state.read(State::resume))
+}
+
+/// Explains the subscription `id` for the event in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
+    with_state(|state| state.read(|state| state.explain(Format::from_code(format), event as usize, id)))
+}
+
+/// Counts and sizes.
+#[no_mangle]
+pub extern "C" fn be_tree_info() -> i32 {
+    with_state(|state| state.read(State::info))
+}

@@ -1,0 +1,118 @@
+//! Requests as external terms: a schema, and subscriptions to insert.
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::index::Insertion;
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::term::{Kind as TermKind, Reader};
+
+/// Reads a list of `{Name, Type, Optional, Bounds}`.
+pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
+    let mut reader = Reader::new(bytes)?;
+    let mut attributes = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        attributes.push(attribute(&mut reader)?);
+    }
+    reader.finish()?;
+    Schema::new(attributes)
+}
+
+fn attribute(reader: &mut Reader) -> Result<Attribute, Error> {
+    tuple_of(reader, 4, "an attribute is {Name, Type, Optional, Bounds}")?;
+    let name = utf8(reader.binary()?)?;
+    let type_name = reader.atom()?;
+    let ty = Type::NAMES.iter().find(|(known, _)| known.as_bytes() == &*type_name);
+    let Some(&(_, ty)) = ty else {
+        let known: Vec<&str> = Type::NAMES.iter().map(|(known, _)| *known).collect();
+        let given = String::from_utf8_lossy(&type_name);
+        let message = format!("`{given}` is not a type; the types are {}", known.join(", "));
+        return Err(Error::new(Kind::Type, message).about(name));
+    };
+    let optional = reader.boolean()?;
+    let bounds = bounds(reader, ty)?;
+    Ok(Attribute { name, ty, optional, bounds })
+}
+
+fn bounds(reader: &mut Reader, ty: Type) -> Result<Bounds, Error> {
+    match reader.peek()? {
+        TermKind::Atom => {
+            reader.atom()?;
+            Ok(Bounds::Unbounded)
+        }
+        TermKind::Tuple => {
+            tuple_of(reader, 2, "bounds are {Min, Max}")?;
+            if ty == Type::Float {
+                let min = optional_bound(reader, Reader::float)?.unwrap_or(f64::MIN);
+                let max = optional_bound(reader, Reader::float)?.unwrap_or(f64::MAX);
+                Ok(Bounds::Float { min, max })
+            } else {
+                let min = optional_bound(reader, Reader::integer)?.unwrap_or(i64::MIN);
+                let max = optional_bound(reader, Reader::integer)?.unwrap_or(i64::MAX);
+                Ok(Bounds::Integer { min, max })
+            }
+        }
+        _ => {
+            let count = reader.unsigned()?;
+            Ok(Bounds::Count(u32::try_from(count).unwrap_or(u32::MAX)))
+        }
+    }
+}
+
+fn optional_bound<'a, T>(
+    reader: &mut Reader<'a>,
+    bound: impl FnOnce(&mut Reader<'a>) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    if reader.peek()? == TermKind::Atom {
+        reader.atom()?;
+        return Ok(None);
+    }
+    bound(reader).map(Some)
+}
+
+/// Reads a list of `{Id, Expression, Constants}`, one subscription at a time.
+pub(crate) fn insertions(bytes: &[u8]) -> Result<impl Iterator<Item = Result<Insertion<'_>, Error>>, Error> {
+    let mut reader = Reader::new(bytes)?;
+    let mut list = reader.list()?;
+    let mut failed = false;
+    Ok(std::iter::from_fn(move || {
+        if failed {
+            return None;
+        }
+        let next = match reader.next(&mut list) {
+            Ok(true) => insertion(&mut reader),
+            Ok(false) => match reader.finish() {
+                Ok(()) => return None,
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        failed = next.is_err();
+        Some(next)
+    }))
+}
+
+fn insertion<'a>(reader: &mut Reader<'a>) -> Result<Insertion<'a>, Error> {
+    tuple_of(reader, 3, "a subscription is {Id, Expression, Constants}")?;
+    let id = reader.unsigned()?;
+    let text = reader.binary()?;
+    let mut constants = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        tuple_of(reader, 2, "a constant is {Name, Value}")?;
+        let name = reader.binary()?;
+        constants.push((name, reader.integer()?));
+    }
+    Ok(Insertion { id, text, constants })
+}
+
+fn tuple_of(reader: &mut Reader, arity: usize, expected: &str) -> Result<(), Error> {
+    match reader.tuple()? {
+        given if given == arity => Ok(()),
+        given => Err(Error::new(Kind::Type, format!("{expected}, but this tuple has {given} elements"))),
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<String, Error> {
+    let text = std::str::from_utf8(bytes);
+    text.map(str::to_owned).map_err(|_| Error::new(Kind::Syntax, "an attribute's name is not UTF-8"))
+}

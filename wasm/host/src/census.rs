@@ -1,0 +1,23 @@
+//! How many modules, instances and suspended calls are alive: what a test for leaks asks.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub static MODULES: AtomicUsize = AtomicUsize::new(0);
+pub static INSTANCES: AtomicUsize = AtomicUsize::new(0);
+pub static SUSPENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts its owner for as long as it lives.
+pub struct Counted(&'static AtomicUsize);
+
+impl Counted {
+    pub fn new(counter: &'static AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,32 @@
+//! Any WebAssembly module, run in slices of fuel inside the BEAM.
+//!
+//! A *module* is compiled once, on a thread of its own. An *instance* is a store with a memory of its own; it runs one
+//! call at a time, and callers wait their turn in order (`gate`). A *call* runs on a fiber; where the fuel of a slice
+//! is exhausted the fiber is left where it stands, and the call becomes a term that can be resumed from any scheduler
+//! or cancelled (`call`). What must be taken apart, unwound or freed is handed to one thread, so that no scheduler and
+//! no destructor ever does it (`reaper`).
+//!
+//! The host knows one convention beyond WebAssembly itself, and its names are given at instantiation: an *inbox*
+//! export `(length: i32) -> i32`, the address of a buffer of at least that length, and an *outbox* export `() -> i32`,
+//! the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
+
+mod cache;
+mod call;
+mod census;
+mod engine;
+mod export;
+mod failure;
+mod gate;
+mod instance;
+mod limits;
+mod machine;
+mod module;
+mod nifs;
+mod reaper;
+mod terms;
+
+rustler::init!("Elixir.BeTree.Native", load = load);
+
+fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
+    reaper::start() && engine::get().is_ok()
+}

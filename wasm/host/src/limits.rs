@@ -1,0 +1,74 @@
+//! What an instance may take of the host's memory.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use wasmtime::{ResourceLimiter, Result};
+
+/// Each memory reserves 4 GiB of addresses, whatever its size.
+const MEMORIES: usize = 16;
+const TABLES: usize = 64;
+
+/// One budget for all memories and tables of an instance.
+pub struct Limits {
+    bytes: usize,
+    /// Read by `info` while a call has the store.
+    charged: Arc<AtomicUsize>,
+    refused: bool,
+}
+
+impl Limits {
+    pub fn new(bytes: usize, charged: Arc<AtomicUsize>) -> Self {
+        Self { bytes, charged, refused: false }
+    }
+
+    /// Whether a growth was refused since `forget_refusal`.
+    pub fn refused(&self) -> bool {
+        self.refused
+    }
+
+    pub fn forget_refusal(&mut self) {
+        self.refused = false;
+    }
+
+    /// Charges `more` bytes if the budget has them. What the operating system then refuses stays charged: wasmtime
+    /// does not tell which of its failures came after a charge.
+    fn charge(&mut self, more: usize, fits_type: bool) -> bool {
+        let total = self.charged.load(Ordering::Relaxed).saturating_add(more);
+        let granted = fits_type && total <= self.bytes;
+        if granted {
+            self.charged.store(total, Ordering::Relaxed);
+        } else {
+            self.refused = true;
+        }
+        granted
+    }
+}
+
+impl ResourceLimiter for Limits {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
+        Ok(self.charge(desired - current, maximum.is_none_or(|maximum| desired <= maximum)))
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> Result<()> {
+        self.refused = true;
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
+        let bytes = (desired - current).saturating_mul(size_of::<usize>());
+        Ok(self.charge(bytes, maximum.is_none_or(|maximum| desired <= maximum)))
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn instances(&self) -> usize {
+        1
+    }
+}

@@ -1,0 +1,307 @@
+//! A store, the one instance in it, and what the host keeps about them between calls.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rustler::Term;
+use wasmtime::{Global, Instance, Memory, Mutability, Store, TypedFunc, Val};
+
+use crate::census::{self, Counted};
+use crate::export::Export;
+use crate::failure::{Failure, Kind};
+use crate::limits::Limits;
+use crate::module::{signature, Compiled};
+
+/// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
+const CONVENTION_FUEL: u64 = 1_000_000_000;
+
+/// What an instance is made with.
+pub struct Setup<'a> {
+    /// The most bytes that its memories and tables may take.
+    pub memory: usize,
+    pub inbox: Option<&'a str>,
+    pub outbox: Option<&'a str>,
+}
+
+pub struct Machine {
+    store: Store<Limits>,
+    instance: Instance,
+    memory: Option<Memory>,
+    inbox: Option<Inbox>,
+    /// The address of the outbox: it lies within the memory, which never shrinks.
+    outbox: Option<usize>,
+    stack_pointer: Option<(Global, Val)>,
+    exports: Vec<Export>,
+    params: Vec<Val>,
+    results: Vec<Val>,
+    _counted: Counted,
+}
+
+struct Inbox {
+    open: TypedFunc<u32, u32>,
+    address: usize,
+    capacity: usize,
+}
+
+/// A call that has been prepared: see `Machine::prepare`.
+pub struct Order {
+    pub export: usize,
+    /// Input that did not fit into the inbox as it is.
+    pub input: Option<Vec<u8>>,
+    pub fuel: u64,
+    pub slice: Option<u64>,
+}
+
+impl Machine {
+    /// Instantiates, runs the start function to its end, and finds the exports of the convention. Takes a millisecond
+    /// or so where the module has much data or a long start function: not for a normal scheduler.
+    pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
+        let module = module.module();
+        if let Some(import) = module.imports().next() {
+            let message = format!(
+                "the module imports {}.{}; a module that runs here imports nothing",
+                import.module(),
+                import.name()
+            );
+            return Err(Failure::bad_module(message));
+        }
+        let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
+        store.limiter(|limits| limits);
+        let _ = store.set_fuel(CONVENTION_FUEL);
+        let instance = finish(Instance::new_async(&mut store, module, &[]))
+            .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
+        let memory = instance.get_memory(&mut store, "memory");
+        let inbox = setup.inbox.map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
+        let outbox = setup.outbox.map(|name| find_outbox(&instance, &mut store, memory, name)).transpose()?;
+        let stack_pointer = find_stack_pointer(&instance, &mut store);
+        Ok(Self {
+            store,
+            instance,
+            memory,
+            inbox,
+            outbox,
+            stack_pointer,
+            exports: Vec::new(),
+            params: Vec::new(),
+            results: Vec::new(),
+            _counted: Counted::new(&census::INSTANCES),
+        })
+    }
+
+    /// Finds the export, reads the arguments, and puts the input where it belongs, as far as no wasm has to run.
+    pub fn prepare(
+        &mut self,
+        export: &[u8],
+        arguments: Term,
+        input: Option<&[u8]>,
+        fuel: u64,
+        slice: Option<u64>,
+    ) -> Result<Order, Failure> {
+        let export = self.export(export)?;
+        self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
+        let input = match input {
+            Some(bytes) => self.offer(bytes)?,
+            None => None,
+        };
+        Ok(Order { export, input, fuel, slice })
+    }
+
+    fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
+        if let Some(known) = self.exports.iter().position(|export| export.is(name)) {
+            return Ok(known);
+        }
+        self.exports.push(Export::find(&self.instance, &mut self.store, name)?);
+        Ok(self.exports.len() - 1)
+    }
+
+    /// Writes the input if the inbox has room for it, and otherwise answers a copy for `run` to write.
+    fn offer(&mut self, input: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let inbox =
+            self.inbox.as_ref().ok_or_else(|| Failure::bad_module("the instance has no inbox for the input"))?;
+        if input.len() > inbox.capacity {
+            return Ok(Some(input.to_vec()));
+        }
+        let address = inbox.address;
+        self.write(address, input)?;
+        Ok(None)
+    }
+
+    /// Runs an order to its end and answers the fuel that its function used: from after the input is in place until
+    /// the function returns, so it is the same whatever the slice. `metered` tells whether that stretch has begun.
+    pub async fn run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
+        self.store.data_mut().forget_refusal();
+        let outcome = self.try_run(order, metered).await;
+        if outcome.is_err() {
+            self.restore_stack_pointer();
+        }
+        outcome
+    }
+
+    async fn try_run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
+        let _ = self.store.fuel_async_yield_interval(order.slice);
+        if let Some(input) = order.input {
+            self.open_inbox(input.len()).await?;
+            let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
+            self.write(address, &input)?;
+        }
+        let Self { store, exports, params, results, .. } = self;
+        let _ = store.set_fuel(order.fuel);
+        metered.store(true, Ordering::Relaxed);
+        let outcome = exports[order.export].func().call_async(&mut *store, params, results).await;
+        outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
+        Ok(order.fuel - store.get_fuel().unwrap_or(0))
+    }
+
+    /// Has the module make room for `length` bytes of input.
+    async fn open_inbox(&mut self, length: usize) -> Result<(), Failure> {
+        let Self { store, inbox, memory, .. } = self;
+        let inbox = inbox.as_mut().expect("offer refuses input where there is no inbox");
+        let wanted = u32::try_from(length)
+            .map_err(|_| Failure::new(Kind::OutOfMemory, format!("an input of {length} bytes is over 4 GiB")))?;
+        // A call that is cut short may have moved the buffer.
+        inbox.capacity = 0;
+        let _ = store.set_fuel(CONVENTION_FUEL);
+        let address = inbox
+            .open
+            .call_async(&mut *store, wanted)
+            .await
+            .map_err(|error| Failure::from_call(&error, store.data().refused()))? as usize;
+        if address == 0 {
+            let message = format!("the module has no room for an input of {length} bytes");
+            return Err(Failure::new(Kind::OutOfMemory, message));
+        }
+        let size = memory.map_or(0, |memory| memory.data_size(&*store));
+        if address + length > size {
+            return Err(outside("the inbox", address, length, size));
+        }
+        inbox.address = address;
+        inbox.capacity = length;
+        Ok(())
+    }
+
+    pub fn results(&self) -> &[Val] {
+        &self.results
+    }
+
+    /// What the outbox points to.
+    pub fn output(&self) -> Result<&[u8], Failure> {
+        let outbox = self.outbox.ok_or_else(|| Failure::bad_module("the instance has no outbox for an output"))?;
+        let data = self.data();
+        let word = |address: usize| {
+            let bytes = data.get(address..address + 4).and_then(|bytes| bytes.first_chunk::<4>());
+            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
+        };
+        let (address, length) = (word(outbox), word(outbox + 4));
+        data.get(address..address + length).ok_or_else(|| outside("the outbox", address, length, data.len()))
+    }
+
+    pub fn read(&self, address: usize, length: usize) -> Result<&[u8], Failure> {
+        let data = self.data();
+        let end = address.checked_add(length).filter(|end| *end <= data.len());
+        end.map(|end| &data[address..end]).ok_or_else(|| outside("the read", address, length, data.len()))
+    }
+
+    pub fn write(&mut self, address: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let data = match self.memory {
+            Some(memory) => memory.data_mut(&mut self.store),
+            None => &mut [],
+        };
+        let size = data.len();
+        let end = address.checked_add(bytes.len()).filter(|end| *end <= size);
+        let end = end.ok_or_else(|| outside("the write", address, bytes.len(), size))?;
+        data[address..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn data(&self) -> &[u8] {
+        self.memory.map_or(&[], |memory| memory.data(&self.store))
+    }
+
+    /// After a call that did not return, its shadow stack is still taken.
+    pub fn restore_stack_pointer(&mut self) {
+        if let Some((global, first)) = self.stack_pointer {
+            // It was found mutable and of this value's type.
+            let _ = global.set(&mut self.store, first);
+        }
+    }
+}
+
+impl Inbox {
+    fn find(instance: &Instance, store: &mut Store<Limits>, name: &str) -> Result<Self, Failure> {
+        Ok(Self { open: convention_export(instance, store, name, "(i32) -> (i32)")?, address: 0, capacity: 0 })
+    }
+}
+
+fn find_outbox(
+    instance: &Instance,
+    store: &mut Store<Limits>,
+    memory: Option<Memory>,
+    name: &str,
+) -> Result<usize, Failure> {
+    let outbox: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
+    let _ = store.set_fuel(CONVENTION_FUEL);
+    let address = finish(outbox.call_async(&mut *store, ()))
+        .map_err(|error| Failure::from_call(&error, store.data().refused()))? as usize;
+    let size = memory.map_or(0, |memory| memory.data_size(&*store));
+    if address + 8 > size {
+        return Err(outside("the outbox", address, 8, size));
+    }
+    Ok(address)
+}
+
+fn convention_export<P, R>(
+    instance: &Instance,
+    store: &mut Store<Limits>,
+    name: &str,
+    expected: &str,
+) -> Result<TypedFunc<P, R>, Failure>
+where
+    P: wasmtime::WasmParams,
+    R: wasmtime::WasmResults,
+{
+    let func = instance
+        .get_func(&mut *store, name)
+        .ok_or_else(|| Failure::bad_module(format!("the module exports no function {name}")))?;
+    func.typed(&*store).map_err(|_| {
+        let found = signature(&func.ty(&*store));
+        Failure::bad_module(format!("the function {name} has the type {found}, and must have {expected}"))
+    })
+}
+
+fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<(Global, Val)> {
+    let global = instance.get_global(&mut *store, "__stack_pointer")?;
+    let mutable = global.ty(&*store).mutability() == Mutability::Var;
+    match global.get(&mut *store) {
+        first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
+        _ => None,
+    }
+}
+
+fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {
+    if error.is::<wasmtime::Trap>() {
+        Failure::from_call(error, refused)
+    } else if refused {
+        Failure::new(Kind::OutOfMemory, format!("the module starts with more memory than its limit: {error:#}"))
+    } else {
+        Failure::new(Kind::OutOfMemory, format!("the host could not instantiate the module: {error:#}"))
+    }
+}
+
+fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
+    let message = format!("{what} is {length} bytes at {address}, outside of the memory of {size} bytes");
+    Failure::bad_module(message)
+}
+
+/// Runs a future of a store that does not yield: it is ready when first polled.
+fn finish<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+}

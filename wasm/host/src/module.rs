@@ -1,0 +1,97 @@
+//! A compiled module as a resource, and what it imports and exports.
+
+use std::sync::Arc;
+
+use rustler::{Encoder, Env, Resource, Term};
+use wasmtime::{ExternType, FuncType, Mutability, ValType};
+
+use crate::census::{self, Counted};
+use crate::engine;
+use crate::failure::Failure;
+use crate::reaper::Reaped;
+use crate::terms::atoms;
+
+pub struct Module(pub Arc<Compiled>);
+
+#[rustler::resource_impl]
+impl Resource for Module {}
+
+pub struct Compiled {
+    module: Reaped<wasmtime::Module>,
+    _counted: Counted,
+}
+
+impl Compiled {
+    /// Compiles for seconds where the module is large: not for a scheduler.
+    pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
+        let engine = engine::get().map_err(Failure::bad_module)?;
+        let module = wasmtime::Module::from_binary(engine, bytes)
+            .map_err(|error| Failure::bad_module(format!("not a WebAssembly module that can run here: {error:#}")))?;
+        Ok(Self { module: Reaped::new(module), _counted: Counted::new(&census::MODULES) })
+    }
+
+    pub fn module(&self) -> &wasmtime::Module {
+        &self.module
+    }
+
+    /// `[{module, name, type}]`
+    pub fn imports<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let imports = self.module.imports();
+        imports
+            .map(|import| (import.module(), import.name(), describe(env, &import.ty())))
+            .collect::<Vec<_>>()
+            .encode(env)
+    }
+
+    /// `[{name, type}]`
+    pub fn exports<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let exports = self.module.exports();
+        exports.map(|export| (export.name(), describe(env, &export.ty()))).collect::<Vec<_>>().encode(env)
+    }
+}
+
+fn describe<'a>(env: Env<'a>, external: &ExternType) -> Term<'a> {
+    match external {
+        ExternType::Func(function) => {
+            (atoms::function(), types(env, function.params()), types(env, function.results())).encode(env)
+        }
+        ExternType::Global(global) => {
+            let mutability = match global.mutability() {
+                Mutability::Const => atoms::constant(),
+                Mutability::Var => atoms::mutable(),
+            };
+            (atoms::global(), value_type(global.content()), mutability).encode(env)
+        }
+        ExternType::Memory(memory) => {
+            let bits = if memory.is_64() { 64 } else { 32 };
+            (atoms::memory(), bits, memory.minimum(), memory.maximum()).encode(env)
+        }
+        ExternType::Table(table) => (atoms::table(), table.minimum(), table.maximum()).encode(env),
+        ExternType::Tag(_) => (atoms::tag(),).encode(env),
+    }
+}
+
+fn types<'a>(env: Env<'a>, types: impl Iterator<Item = ValType>) -> Term<'a> {
+    types.map(|ty| value_type(&ty)).collect::<Vec<_>>().encode(env)
+}
+
+fn value_type(ty: &ValType) -> rustler::Atom {
+    match ty {
+        ValType::I32 => atoms::i32(),
+        ValType::I64 => atoms::i64(),
+        ValType::F32 => atoms::f32(),
+        ValType::F64 => atoms::f64(),
+        ValType::V128 => atoms::v128(),
+        ValType::Ref(_) => atoms::reference(),
+    }
+}
+
+/// `(i32, i64) -> (i32)`: a function's type as a person writes it.
+pub fn signature(function: &FuncType) -> String {
+    let join = |types: Vec<String>| types.join(", ");
+    format!(
+        "({}) -> ({})",
+        join(function.params().map(|ty| ty.to_string()).collect()),
+        join(function.results().map(|ty| ty.to_string()).collect())
+    )
+}

@@ -1,0 +1,248 @@
+//! The functions that `BeTree.Native` declares. What each takes and answers is told there.
+
+use std::sync::atomic::Ordering;
+
+use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
+use wasmtime::Val;
+
+use crate::cache;
+use crate::call::{Call, Ended, Slice, Suspended};
+use crate::census;
+use crate::failure::Failure;
+use crate::gate::Standing;
+use crate::instance::{Denied, Instance, Lent, Shared, Ticket};
+use crate::machine::{Machine, Setup};
+use crate::module::Module;
+use crate::terms::{self, atoms, Fuel, Output};
+
+#[rustler::nif(name = "loaded?")]
+fn loaded() -> bool {
+    true
+}
+
+#[rustler::nif]
+fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Term<'a>) -> Term<'a> {
+    match cache::request(env, reference, &digest, bytes) {
+        Ok(Some(module)) => (atoms::ok(), ResourceArc::new(Module(module))).encode(env),
+        Ok(None) => atoms::busy().encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
+}
+
+#[rustler::nif]
+fn module_exports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
+    module.0.exports(env)
+}
+
+#[rustler::nif]
+fn module_imports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
+    module.0.imports(env)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn instantiate<'a>(
+    env: Env<'a>,
+    module: &Module,
+    memory: usize,
+    inbox: Option<&str>,
+    outbox: Option<&str>,
+) -> Term<'a> {
+    match Shared::new(&module.0, &Setup { memory, inbox, outbox }) {
+        Ok(shared) => (atoms::ok(), ResourceArc::new(Instance(shared))).encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
+}
+
+#[rustler::nif]
+#[allow(clippy::too_many_arguments)]
+fn call<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    export: Binary<'a>,
+    arguments: Term<'a>,
+    input: Option<Binary<'a>>,
+    output: Output,
+    fuel: Fuel,
+    slice: Fuel,
+) -> Term<'a> {
+    match begin(env, instance, ticket, &export, arguments, input, output, fuel, slice) {
+        Ok(mut call) => match call.run_slice() {
+            Slice::Yielded => {
+                call.shared().gate.suspend(env.pid());
+                let used = call.used();
+                (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
+            }
+            Slice::Ended(ended) => end(env, ended, output),
+            Slice::Lost(failure) => terms::error(env, &failure),
+        },
+        Err(denied) => deny(env, denied),
+    }
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+#[allow(clippy::too_many_arguments)]
+fn call_dirty<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    export: Binary<'a>,
+    arguments: Term<'a>,
+    input: Option<Binary<'a>>,
+    output: Output,
+    fuel: Fuel,
+) -> Term<'a> {
+    match begin(env, instance, ticket, &export, arguments, input, output, fuel, Fuel(None)) {
+        Ok(mut call) => match call.run_to_end() {
+            Ok(ended) => end(env, ended, output),
+            Err(failure) => terms::error(env, &failure),
+        },
+        Err(denied) => deny(env, denied),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn begin<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    export: &[u8],
+    arguments: Term<'a>,
+    input: Option<Binary<'a>>,
+    output: Output,
+    fuel: Fuel,
+    slice: Fuel,
+) -> Result<Call, Denied> {
+    let mut lent = instance.0.borrow(env, ticket)?;
+    let input = input.as_ref().map(|input| input.as_slice());
+    match lent.machine().prepare(export, arguments, input, fuel.0.unwrap_or(u64::MAX), slice.0) {
+        Ok(order) => Ok(Call::new(lent, order, output)),
+        Err(failure) => {
+            lent.leave(env);
+            Err(Denied::Failed(failure))
+        }
+    }
+}
+
+#[rustler::nif]
+fn resume<'a>(env: Env<'a>, suspended: ResourceArc<Suspended>) -> Term<'a> {
+    let mut call = match suspended.take() {
+        Ok(call) => call,
+        Err(failure) => return terms::error(env, &failure),
+    };
+    call.shared().gate.resume();
+    let output = call.output();
+    match call.run_slice() {
+        Slice::Yielded => {
+            call.shared().gate.suspend(env.pid());
+            let used = call.used();
+            match suspended.put_back(call) {
+                Ok(()) => (atoms::r#yield(), suspended, used).encode(env),
+                Err(failure) => terms::error(env, &failure),
+            }
+        }
+        Slice::Ended(ended) => {
+            suspended.end();
+            end(env, ended, output)
+        }
+        Slice::Lost(failure) => {
+            suspended.end();
+            terms::error(env, &failure)
+        }
+    }
+}
+
+#[rustler::nif]
+fn cancel(suspended: &Suspended) -> Atom {
+    suspended.cancel();
+    atoms::ok()
+}
+
+#[rustler::nif]
+fn queue<'a>(env: Env<'a>, instance: &Instance, reference: Term<'a>) -> ResourceArc<Ticket> {
+    ResourceArc::new(instance.0.queue(env, reference))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn read<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, address: usize, length: usize) -> Term<'a> {
+    with_machine(env, instance, ticket, |lent| {
+        let bytes = lent.machine().read(address, length)?;
+        Ok((atoms::ok(), terms::binary(env, bytes)).encode(env))
+    })
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn write<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    address: usize,
+    bytes: Binary<'a>,
+) -> Term<'a> {
+    with_machine(env, instance, ticket, |lent| {
+        lent.machine().write(address, &bytes)?;
+        Ok(atoms::ok().encode(env))
+    })
+}
+
+#[rustler::nif]
+fn info(instance: &Instance) -> (usize, usize, Atom, usize) {
+    let shared = &instance.0;
+    let standing = match shared.gate.standing() {
+        Standing::Free => atoms::free(),
+        Standing::Running => atoms::running(),
+        Standing::Suspended => atoms::suspended(),
+        Standing::Broken => atoms::broken(),
+    };
+    (shared.charged.load(Ordering::Relaxed), shared.limit, standing, shared.gate.waiting())
+}
+
+#[rustler::nif]
+fn counts() -> (usize, usize, usize) {
+    (
+        census::MODULES.load(Ordering::Relaxed),
+        census::INSTANCES.load(Ordering::Relaxed),
+        census::SUSPENDED.load(Ordering::Relaxed),
+    )
+}
+
+fn with_machine<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    work: impl FnOnce(&mut Lent) -> Result<Term<'a>, Failure>,
+) -> Term<'a> {
+    match instance.0.borrow(env, ticket) {
+        Ok(mut lent) => {
+            let answer = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
+            lent.leave(env);
+            answer
+        }
+        Err(denied) => deny(env, denied),
+    }
+}
+
+fn deny(env: Env, denied: Denied) -> Term {
+    match denied {
+        Denied::Busy => atoms::busy().encode(env),
+        Denied::Failed(failure) => terms::error(env, &failure),
+    }
+}
+
+/// `{:done, results, output, fuel}` or an error; the machine goes home.
+fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
+    let answer = outcome.and_then(|fuel| done(env, lent.machine(), output, fuel));
+    lent.leave(env);
+    answer.unwrap_or_else(|failure| terms::error(env, &failure))
+}
+
+fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Result<Term<'a>, Failure> {
+    let results: Vec<Term> = machine.results().iter().map(|value| terms::result(env, value)).collect();
+    let refused = machine.results().first().and_then(Val::i32).is_some_and(|status| status != 0);
+    let output = match output {
+        Output::None => atoms::nil().encode(env),
+        Output::U64s if !refused => terms::u64s(env, machine.output()?)?,
+        Output::Binary | Output::U64s => terms::binary(env, machine.output()?),
+    };
+    Ok((atoms::done(), results, output, fuel).encode(env))
+}

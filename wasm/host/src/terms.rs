@@ -1,0 +1,131 @@
+//! Between Erlang terms and the host's values.
+
+use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
+use wasmtime::{Val, ValType};
+
+use crate::failure::{Failure, Kind};
+
+pub mod atoms {
+    rustler::atoms! {
+        ok, error, done, r#yield = "yield", busy, ready,
+        infinity, none, binary, u64s,
+        function, global, memory, table, tag, constant, mutable,
+        i32, i64, f32, f64, v128, reference,
+        bad_module, not_found, out_of_fuel, out_of_memory, overloaded, trap, r#type = "type",
+        free, running, suspended, broken,
+        nan, negative_infinity, nil,
+    }
+}
+
+/// `{:error, kind, message}`
+pub fn error<'a>(env: Env<'a>, failure: &Failure) -> Term<'a> {
+    let kind = match failure.kind {
+        Kind::BadModule => atoms::bad_module(),
+        Kind::NotFound => atoms::not_found(),
+        Kind::OutOfFuel => atoms::out_of_fuel(),
+        Kind::OutOfMemory => atoms::out_of_memory(),
+        Kind::Overloaded => atoms::overloaded(),
+        Kind::Trap => atoms::trap(),
+        Kind::Type => atoms::r#type(),
+    };
+    (atoms::error(), kind, failure.message.as_str()).encode(env)
+}
+
+/// An amount of fuel, or no bound (`:infinity`).
+#[derive(Clone, Copy)]
+pub struct Fuel(pub Option<u64>);
+
+impl<'a> Decoder<'a> for Fuel {
+    fn decode(term: Term<'a>) -> NifResult<Self> {
+        match term.decode::<u64>() {
+            Ok(0) => Err(rustler::Error::BadArg),
+            Ok(fuel) => Ok(Self(Some(fuel))),
+            Err(_) if atoms::infinity() == term => Ok(Self(None)),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// What of the outbox a call answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    None,
+    Binary,
+    /// A list of packed unsigned 64-bit integers, where the call's status is 0; otherwise a binary.
+    U64s,
+}
+
+impl<'a> Decoder<'a> for Output {
+    fn decode(term: Term<'a>) -> NifResult<Self> {
+        if atoms::u64s() == term {
+            Ok(Self::U64s)
+        } else if atoms::binary() == term {
+            Ok(Self::Binary)
+        } else if atoms::none() == term {
+            Ok(Self::None)
+        } else {
+            Err(rustler::Error::BadArg)
+        }
+    }
+}
+
+pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
+    Binary::from_owned(OwnedBinary::from_slice(bytes), env).encode(env)
+}
+
+/// The list of packed unsigned 64-bit integers.
+pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    let (integers, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        let message = format!("the output has {} bytes, which is no whole number of 64-bit integers", bytes.len());
+        return Err(Failure::bad_module(message));
+    }
+    let integers: Vec<u64> = integers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    Ok(integers.encode(env))
+}
+
+/// An argument of a function. Integers may be given signed or unsigned; a float also as an integer.
+pub fn argument(term: Term, ty: &ValType) -> Option<Val> {
+    match ty {
+        ValType::I32 => {
+            let value = term.decode::<i64>().ok()?;
+            let bits = i32::try_from(value).or_else(|_| u32::try_from(value).map(|value| value as i32));
+            bits.ok().map(Val::I32)
+        }
+        ValType::I64 => {
+            let bits = term.decode::<i64>().or_else(|_| term.decode::<u64>().map(|value| value as i64));
+            bits.ok().map(Val::I64)
+        }
+        ValType::F32 => float(term).map(|value| Val::F32((value as f32).to_bits())),
+        ValType::F64 => float(term).map(|value| Val::F64(value.to_bits())),
+        ValType::V128 | ValType::Ref(_) => None,
+    }
+}
+
+fn float(term: Term) -> Option<f64> {
+    term.decode::<f64>().or_else(|_| term.decode::<i64>().map(|value| value as f64)).ok()
+}
+
+/// A result of a function; integers are signed. Only values of types that `argument` knows come here.
+pub fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
+    match value {
+        Val::I32(value) => value.encode(env),
+        Val::I64(value) => value.encode(env),
+        Val::F32(bits) => finite(env, f32::from_bits(*bits).into()),
+        Val::F64(bits) => finite(env, f64::from_bits(*bits)),
+        _ => atoms::reference().encode(env),
+    }
+}
+
+/// Erlang's floats are finite; what is not becomes an atom.
+fn finite(env: Env, value: f64) -> Term {
+    if value.is_nan() {
+        atoms::nan().encode(env)
+    } else if value == f64::INFINITY {
+        atoms::infinity().encode(env)
+    } else if value == f64::NEG_INFINITY {
+        atoms::negative_infinity().encode(env)
+    } else {
+        value.encode(env)
+    }
+}

@@ -1,0 +1,190 @@
+//! Whether a predicate holds for an event.
+
+use crate::event::{Event, Value};
+use crate::interner::StringId;
+use crate::predicate::{Constants, Relation, Test};
+use crate::predicates::{Predicates, PredicateId, Record, RecordKind};
+use crate::schema::AttributeId;
+
+/// Kilometres; the radius that the field's programs use.
+const EARTH_RADIUS: f64 = 6372.8;
+
+/// Whether the predicate `id` holds. A predicate that reads an undefined attribute does not, but for `is null`.
+pub(crate) fn holds(predicates: &Predicates, id: PredicateId, event: &Event) -> bool {
+    let record = predicates.record(id);
+    let value = event.values[record.attribute as usize];
+    match (record.kind, value) {
+        (RecordKind::True, Value::Boolean(value)) => value,
+        (RecordKind::Integer(relation), Value::Integer(value)) => compare(relation, value, record.constant),
+        (RecordKind::Float(relation), Value::Float(value)) => {
+            compare_floats(relation, value, f64::from_bits(record.constant as u64))
+        }
+        (RecordKind::StringEqual, Value::String(text)) => i64::from(text.id.0) == record.constant,
+        (RecordKind::StringNotEqual, Value::String(text)) => i64::from(text.id.0) != record.constant,
+        (RecordKind::Null, value) => value == Value::Undefined,
+        (RecordKind::NotNull, value) => value != Value::Undefined,
+        (RecordKind::Empty, value) => is_empty(value),
+        (RecordKind::Extended, value) => extended_holds(predicates, record, value, event),
+        _ => false,
+    }
+}
+
+fn compare<T: PartialOrd>(relation: Relation, value: T, constant: T) -> bool {
+    match relation {
+        Relation::Less => value < constant,
+        Relation::LessOrEqual => value <= constant,
+        Relation::Greater => value > constant,
+        Relation::GreaterOrEqual => value >= constant,
+        Relation::Equal => value == constant,
+        Relation::NotEqual => value != constant,
+    }
+}
+
+fn compare_floats(relation: Relation, value: f64, constant: f64) -> bool {
+    match relation {
+        Relation::Equal => (value - constant).abs() < f64::EPSILON,
+        Relation::NotEqual => (value - constant).abs() >= f64::EPSILON,
+        ordered => compare(ordered, value, constant),
+    }
+}
+
+fn is_empty(value: Value) -> bool {
+    match value {
+        Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len == 0,
+        _ => false,
+    }
+}
+
+#[inline(never)]
+fn extended_holds(predicates: &Predicates, record: Record, value: Value, event: &Event) -> bool {
+    if value == Value::Undefined {
+        return false;
+    }
+    match predicates.extended(record) {
+        Test::OneOf(constants) => has_one_of(value, constants, event),
+        Test::NoneOf(constants) => !has_one_of(value, constants, event),
+        Test::AllOf(constants) => has_all_of(value, constants, event),
+        Test::Contains(part) => with_bytes(value, event, |bytes| contains(bytes, part)),
+        Test::StartsWith(part) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
+        Test::EndsWith(part) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
+        Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
+            match (value, event.values[*longitude_attribute as usize]) {
+                (Value::Float(lat), Value::Float(lon)) => {
+                    haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get()
+                }
+                _ => false,
+            }
+        }
+        Test::SegmentWithin { now, id, seconds } => {
+            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(true))
+        }
+        Test::SegmentBefore { now, id, seconds } => {
+            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(false))
+        }
+        Test::WithinFrequencyCap { .. } => within_frequency_cap(predicates.extended(record), value, event),
+        _ => unreachable!("simple tests are kept as records"),
+    }
+}
+
+fn has_one_of(value: Value, constants: &Constants<StringId>, event: &Event) -> bool {
+    match (value, constants) {
+        (Value::Integer(value), Constants::Integers(constants)) => constants.binary_search(&value).is_ok(),
+        (Value::Integers(span), Constants::Integers(constants)) => {
+            intersects(span.of(&event.integers), constants)
+        }
+        (Value::String(text), Constants::Strings(constants)) => constants.binary_search(&text.id).is_ok(),
+        (Value::Strings(span), Constants::Strings(constants)) => {
+            span.of(&event.strings).iter().any(|text| constants.binary_search(&text.id).is_ok())
+        }
+        _ => false,
+    }
+}
+
+/// Whether two sorted lists share an element: each of the shorter is sought in the longer.
+fn intersects(a: &[i64], b: &[i64]) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    short.iter().any(|value| long.binary_search(value).is_ok())
+}
+
+fn has_all_of(value: Value, constants: &Constants<StringId>, event: &Event) -> bool {
+    match (value, constants) {
+        (Value::Integers(span), Constants::Integers(constants)) => {
+            let values = span.of(&event.integers);
+            constants.iter().all(|constant| values.binary_search(constant).is_ok())
+        }
+        (Value::Strings(span), Constants::Strings(constants)) => {
+            let values = span.of(&event.strings);
+            constants.iter().all(|constant| values.iter().any(|text| text.id == *constant))
+        }
+        _ => false,
+    }
+}
+
+fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool {
+    match value {
+        Value::String(text) => test(event.text(text)),
+        _ => false,
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    let Some((&first, rest)) = part.split_first() else {
+        return true;
+    };
+    let Some(last_start) = bytes.len().checked_sub(part.len()) else {
+        return false;
+    };
+    (0..=last_start).any(|start| bytes[start] == first && bytes[start + 1..].starts_with(rest))
+}
+
+fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {
+    let half_lat = (lat2 - lat1).to_radians() / 2.0;
+    let half_lon = (lon2 - lon1).to_radians() / 2.0;
+    let a = half_lat.sin().powi(2) + lat1.to_radians().cos() * lat2.to_radians().cos() * half_lon.sin().powi(2);
+    2.0 * EARTH_RADIUS * a.sqrt().min(1.0).asin()
+}
+
+/// Whether `micros` is at most so many `seconds` before now; nothing where now is undefined.
+fn is_recent(now: AttributeId, seconds: i64, micros: i64, event: &Event) -> Option<bool> {
+    let Value::Integer(now) = event.values[now as usize] else {
+        return None;
+    };
+    let horizon = (i128::from(now) - i128::from(seconds)) * 1_000_000;
+    Some(horizon <= i128::from(micros))
+}
+
+fn last_seen(value: Value, id: i64, event: &Event) -> Option<i64> {
+    let Value::Segments(span) = value else {
+        return None;
+    };
+    let found = span.of(&event.segments).iter().find(|segment| segment.id == id)?;
+    Some(found.micros)
+}
+
+fn within_frequency_cap(test: &Test<StringId>, value: Value, event: &Event) -> bool {
+    let Test::WithinFrequencyCap { now, cap, id, namespace, value: limit, seconds } = test else {
+        return false;
+    };
+    let Value::Caps(span) = value else {
+        return false;
+    };
+    // Without the present time the test is undefined, even where no cap would need it.
+    if event.values[*now as usize] == Value::Undefined {
+        return false;
+    }
+    let first = span
+        .of(&event.caps)
+        .iter()
+        .find(|counted| counted.cap == *cap && counted.id == *id && counted.namespace.id == *namespace);
+    let Some(counted) = first else {
+        return true;
+    };
+    if *limit > counted.value {
+        return true;
+    }
+    match counted.micros {
+        _ if *seconds <= 0 => false,
+        None => true,
+        Some(micros) => is_recent(*now, *seconds, micros, event) == Some(false),
+    }
+}

@@ -1,0 +1,365 @@
+//! Fills an [`Event`] from bytes: each value as its attribute's type says, whatever the format.
+//!
+//! Names that the schema does not have are passed over with their values. Where a name is given more than once, JSON's
+//! last value counts, and of terms the first that is not undefined. The bounds of an attribute speak of the constants
+//! of expressions: a value of an event outside of them is taken as it is. `undefined` stands for a whole value (or the
+//! time of a frequency cap) and has no place in a list.
+
+use super::json::Json;
+use super::source::Source;
+use super::{Cap, Event, Segment, Span, Text, Value};
+use crate::error::{Error, Kind};
+use crate::hash::out_of_memory;
+use crate::interner::{Interner, StringId};
+use crate::predicate::{CapType, Entity, Float};
+use crate::schema::{Attribute, AttributeId, Schema, Type};
+use crate::term::{self, Elements, Reader};
+
+/// How an event is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// An Erlang term: a map or a list of pairs from names to values.
+    Term,
+    /// A JSON object.
+    Json,
+    /// An Erlang term: a list or a tuple of values, in the order of the schema. `1` and `0` may stand for booleans.
+    Record,
+}
+
+impl Format {
+    /// The format that has the number `code`.
+    pub fn from_code(code: i32) -> Option<Format> {
+        match code {
+            0 => Some(Format::Term),
+            1 => Some(Format::Json),
+            2 => Some(Format::Record),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `bytes` into `event`, which is emptied first. Strings get the ids by which `strings` knows them.
+///
+/// Errors: `syntax` where the bytes are not of the format, `type` where a value does not fit its attribute,
+/// `out_of_bounds` for numbers beyond 64 bits and input of 2 GiB or more, `missing_attribute` where a required
+/// attribute is undefined, `out_of_memory`. After an error the event holds nothing of use. Costs time and memory
+/// linear in the input, however it is nested, and time linear in the schema.
+pub fn decode(
+    format: Format,
+    bytes: &[u8],
+    schema: &Schema,
+    strings: &Interner,
+    event: &mut Event,
+) -> Result<(), Error> {
+    // Spans count in 32 bits, and Latin-1 atoms double in UTF-8.
+    if bytes.len() > i32::MAX as usize {
+        return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
+    }
+    event.reset(schema.len());
+    match format {
+        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event }.named()?,
+        Format::Json => Filler { source: Json::new(bytes), schema, strings, event }.named()?,
+        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record()?,
+    }
+    check_required(schema, event)
+}
+
+fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
+    let missing = |(attribute, value): &(&Attribute, &Value)| !attribute.optional && **value == Value::Undefined;
+    match schema.attributes().iter().zip(&event.values).find(missing) {
+        None => Ok(()),
+        Some((Attribute { name, .. }, _)) => {
+            let message = format!("the event lacks attribute `{name}`; give it a value or declare it optional");
+            Err(Error::new(Kind::MissingAttribute, message).about(name))
+        }
+    }
+}
+
+struct Filler<'a, S> {
+    source: S,
+    schema: &'a Schema,
+    strings: &'a Interner,
+    event: &'a mut Event,
+}
+
+impl Filler<'_, Reader<'_>> {
+    /// Reads values in the order of the schema.
+    fn record(&mut self) -> Result<(), Error> {
+        let mut values = match self.source.peek()? {
+            term::Kind::List => self.source.list()?,
+            term::Kind::Tuple => Elements::of_tuple(self.source.tuple()?),
+            _ => return Err(self.source.mismatch("an event that is a list or a tuple of values")),
+        };
+        let (given, expected) = (values.left(), self.schema.len());
+        if given != expected {
+            let message = format!("the event has {given} values for {expected} attributes; give one for each");
+            return Err(Error::new(Kind::Type, message));
+        }
+        let mut id = 0;
+        while self.source.next(&mut values)? {
+            match self.bit(id)? {
+                Some(boolean) => self.event.values[id as usize] = Value::Boolean(boolean),
+                None => self.attribute(id)?,
+            }
+            id += 1;
+        }
+        self.source.finish()
+    }
+
+    /// Reads a `1` or `0` that stands for the boolean of attribute `id`.
+    fn bit(&mut self, id: AttributeId) -> Result<Option<bool>, Error> {
+        if self.schema.attribute(id).ty != Type::Boolean || self.source.peek()? != term::Kind::Integer {
+            return Ok(None);
+        }
+        let mut ahead = self.source.clone();
+        let boolean = match ahead.integer() {
+            Ok(0) => false,
+            Ok(1) => true,
+            _ => return Ok(None),
+        };
+        self.source = ahead;
+        Ok(Some(boolean))
+    }
+}
+
+impl<S: Source> Filler<'_, S> {
+    /// Reads values under names.
+    fn named(&mut self) -> Result<(), Error> {
+        let names = self.source.names()?;
+        let mut names = self.expect(names, S::EVENT)?;
+        while let Some(name) = self.source.name(&mut names)? {
+            match self.schema.find(&name) {
+                Some(id) if S::LAST_COUNTS || self.event.values[id as usize] == Value::Undefined => {
+                    self.attribute(id)?
+                }
+                _ => self.source.skip()?,
+            }
+        }
+        self.source.finish()
+    }
+
+    /// Reads the value of attribute `id`.
+    fn attribute(&mut self, id: AttributeId) -> Result<(), Error> {
+        let attribute = self.schema.attribute(id);
+        self.event.values[id as usize] = self.value(attribute.ty).map_err(|error| about(attribute, error))?;
+        Ok(())
+    }
+
+    fn value(&mut self, ty: Type) -> Result<Value, Error> {
+        if self.source.undefined()? {
+            return Ok(Value::Undefined);
+        }
+        Ok(match ty {
+            Type::Boolean => Value::Boolean(self.boolean()?),
+            Type::Integer | Type::IntegerEnum => Value::Integer(self.integer("an integer")?),
+            Type::Float => Value::Float(self.float()?),
+            Type::String => Value::String(self.text("a string")?),
+            Type::IntegerList => Value::Integers(self.integers()?),
+            Type::StringList => Value::Strings(self.strings()?),
+            Type::Segments => Value::Segments(self.segments()?),
+            Type::FrequencyCaps => Value::Caps(self.caps()?),
+        })
+    }
+
+    fn boolean(&mut self) -> Result<bool, Error> {
+        let boolean = self.source.boolean()?;
+        self.expect(boolean, "true or false")
+    }
+
+    fn integer(&mut self, expected: &str) -> Result<i64, Error> {
+        let integer = self.source.integer()?;
+        self.expect(integer, expected)
+    }
+
+    fn float(&mut self) -> Result<f64, Error> {
+        let float = self.source.float()?;
+        // There is one zero, as among the constants.
+        self.expect(float, "a float or an integer").map(|float| Float::new(float).get())
+    }
+
+    fn text(&mut self, expected: &str) -> Result<Text, Error> {
+        let Some(string) = self.source.string()? else { return Err(self.mismatch(expected)) };
+        let id = self.strings.find(&string).unwrap_or(StringId::UNKNOWN);
+        let start = self.event.bytes.len();
+        self.event.bytes.try_reserve(string.len()).map_err(out_of_memory)?;
+        self.event.bytes.extend_from_slice(&string);
+        Ok(Text { id, bytes: since(start, &self.event.bytes) })
+    }
+
+    fn integers(&mut self) -> Result<Span, Error> {
+        let mut elements = self.list("a list of integers")?;
+        let start = self.event.integers.len();
+        while self.source.next(&mut elements)? {
+            let integer = self.integer("an integer in the list")?;
+            push(&mut self.event.integers, integer)?;
+        }
+        sort_and_dedup(&mut self.event.integers, start);
+        Ok(since(start, &self.event.integers))
+    }
+
+    fn strings(&mut self) -> Result<Span, Error> {
+        let mut elements = self.list("a list of strings")?;
+        let start = self.event.strings.len();
+        while self.source.next(&mut elements)? {
+            let text = self.text("a string in the list")?;
+            push(&mut self.event.strings, text)?;
+        }
+        Ok(since(start, &self.event.strings))
+    }
+
+    fn segments(&mut self) -> Result<Span, Error> {
+        let mut elements = self.list("a list of segments")?;
+        let start = self.event.segments.len();
+        while self.source.next(&mut elements)? {
+            let mut fields = self.tuple("a segment as a pair of its id and microseconds")?;
+            self.field(&mut fields)?;
+            let id = self.integer("an integer as a segment's id")?;
+            self.field(&mut fields)?;
+            let micros = self.integer("an integer as a segment's microseconds")?;
+            self.end(&mut fields)?;
+            push(&mut self.event.segments, Segment { id, micros })?;
+        }
+        Ok(since(start, &self.event.segments))
+    }
+
+    fn caps(&mut self) -> Result<Span, Error> {
+        let mut elements = self.list("a list of frequency caps")?;
+        let start = self.event.caps.len();
+        while self.source.next(&mut elements)? {
+            let cap = self.frequency_cap()?;
+            push(&mut self.event.caps, cap)?;
+        }
+        Ok(since(start, &self.event.caps))
+    }
+
+    fn frequency_cap(&mut self) -> Result<Cap, Error> {
+        let mut fields = self.tuple("a frequency cap as a triple of its key, value and microseconds")?;
+        self.field(&mut fields)?;
+        let mut key = self.tuple("a frequency cap's key as a triple of its type, id and namespace")?;
+        self.field(&mut key)?;
+        let cap = self.cap_type()?;
+        self.field(&mut key)?;
+        let id = self.integer("an integer as a frequency cap's id")?;
+        self.field(&mut key)?;
+        let namespace = self.text("a string as a frequency cap's namespace")?;
+        self.end(&mut key)?;
+        self.field(&mut fields)?;
+        let value = self.integer("an integer as a frequency cap's value")?;
+        self.field(&mut fields)?;
+        let micros = match self.source.undefined()? {
+            true => None,
+            false => Some(self.integer("an integer as a frequency cap's microseconds")?),
+        };
+        self.end(&mut fields)?;
+        Ok(Cap { cap, id, namespace, value, micros })
+    }
+
+    fn cap_type(&mut self) -> Result<CapType, Error> {
+        let start = self.source.place();
+        let string = self.source.string()?;
+        match string.and_then(|name| CapType::parse(&name)) {
+            Some(cap) => Ok(cap),
+            None => {
+                self.source.back_to(start);
+                let names = Entity::NAMES.map(|(name, _, _)| name).join(", ");
+                Err(self.mismatch(&format!("a frequency cap's type, one of {names}, each also with `:ip`")))
+            }
+        }
+    }
+
+    fn list(&mut self, expected: &str) -> Result<S::Elements, Error> {
+        let list = self.source.list()?;
+        self.expect(list, expected)
+    }
+
+    fn tuple(&mut self, expected: &'static str) -> Result<Tuple<S::Elements>, Error> {
+        let start = self.source.place();
+        let tuple = self.source.tuple()?;
+        let elements = self.expect(tuple, expected)?;
+        Ok(Tuple { elements, start, expected })
+    }
+
+    /// Goes to the next field of `tuple`, which must have one more.
+    fn field(&mut self, tuple: &mut Tuple<S::Elements>) -> Result<(), Error> {
+        match self.source.next(&mut tuple.elements)? {
+            true => Ok(()),
+            false => Err(self.wrong_arity(tuple)),
+        }
+    }
+
+    /// Goes to the end of `tuple`, which must have no more fields.
+    fn end(&mut self, tuple: &mut Tuple<S::Elements>) -> Result<(), Error> {
+        match self.source.next(&mut tuple.elements)? {
+            true => Err(self.wrong_arity(tuple)),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn wrong_arity(&mut self, tuple: &Tuple<S::Elements>) -> Error {
+        self.source.back_to(tuple.start);
+        self.mismatch(tuple.expected)
+    }
+
+    fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Result<T, Error> {
+        found.ok_or_else(|| self.mismatch(expected))
+    }
+
+    /// The error for what comes next, where `expected` should come.
+    #[cold]
+    fn mismatch(&mut self, expected: &str) -> Error {
+        match self.source.given() {
+            Ok(given) => self.source.locate(Error::new(Kind::Type, format!("expected {expected}, given {given}"))),
+            Err(error) => error,
+        }
+    }
+}
+
+/// A tuple that is being read.
+struct Tuple<E> {
+    elements: E,
+    /// Where it starts, and what it should be: for the error where it has too few or too many fields.
+    start: usize,
+    expected: &'static str,
+}
+
+/// The same error, naming the attribute whose value is at fault.
+fn about(attribute: &Attribute, error: Error) -> Error {
+    match error.kind {
+        Kind::Type | Kind::OutOfBounds => {
+            let Attribute { name, ty, .. } = attribute;
+            let message = format!("attribute `{name}` of type {}: {}", ty.name(), error.message);
+            Error { message, ..error }.about(name)
+        }
+        _ => error,
+    }
+}
+
+/// Appends `item` to `table`; on the way of an event into memory nothing may abort.
+fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
+    table.try_reserve(1).map_err(out_of_memory)?;
+    table.push(item);
+    Ok(())
+}
+
+/// What was appended to `table` since it had `start` elements.
+fn since<T>(start: usize, table: &[T]) -> Span {
+    Span { start: start as u32, len: (table.len() - start) as u32 }
+}
+
+/// Sorts the elements from `start` on and drops those that come twice.
+fn sort_and_dedup(table: &mut Vec<i64>, start: usize) {
+    let added = &mut table[start..];
+    if added.is_sorted_by(|a, b| a < b) {
+        return;
+    }
+    added.sort_unstable();
+    let mut distinct = 0;
+    for i in 0..added.len() {
+        if i == 0 || added[i] != added[distinct - 1] {
+            added[distinct] = added[i];
+            distinct += 1;
+        }
+    }
+    table.truncate(start + distinct);
+}

@@ -1,0 +1,395 @@
+//! What each type takes from each format, and what it refuses.
+
+use super::*;
+use crate::error::{Error, Kind};
+use crate::interner::Interner;
+use crate::schema::{Attribute, Bounds, Schema, Type};
+use crate::term::Writer;
+
+/// A schema of one optional attribute of each type, named by it.
+fn schema() -> Schema {
+    let attribute =
+        |(name, ty): (&str, _)| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    Schema::new(Type::NAMES.map(attribute).into()).unwrap()
+}
+
+fn decoded(format: Format, bytes: &[u8], schema: &Schema) -> Result<Event, Error> {
+    let mut event = Event::default();
+    decode(format, bytes, schema, &Interner::default(), &mut event).map(|()| event)
+}
+
+/// The event that is a map of `name` to the encoded `value`.
+fn map(name: &str, value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    writer.map(1);
+    writer.atom(name);
+    bytes.extend(value);
+    bytes
+}
+
+/// An encoded value without its version byte.
+fn term(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut Writer::new(&mut bytes));
+    bytes.split_off(1)
+}
+
+fn atom(name: &str) -> Vec<u8> {
+    term(|writer| writer.atom(name))
+}
+
+fn integer(value: i64) -> Vec<u8> {
+    term(|writer| writer.integer(value))
+}
+
+fn float(value: f64) -> Vec<u8> {
+    term(|writer| writer.float(value))
+}
+
+fn binary(bytes: &[u8]) -> Vec<u8> {
+    term(|writer| writer.binary(bytes))
+}
+
+fn tuple(fields: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = term(|writer| writer.tuple(fields.len()));
+    bytes.extend(fields.concat());
+    bytes
+}
+
+fn list(elements: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = term(|writer| writer.list(elements.len()));
+    bytes.extend(elements.concat());
+    bytes.extend(term(|writer| writer.end_list()));
+    bytes
+}
+
+/// What `event` holds for the attribute called `name`, written out.
+fn shown(event: &Event, name: &str) -> String {
+    let text = |text: &Text| String::from_utf8_lossy(event.text(*text)).into_owned();
+    match event.values[schema().find(name.as_bytes()).unwrap() as usize] {
+        Value::Undefined => "undefined".into(),
+        Value::Boolean(boolean) => format!("{boolean}"),
+        Value::Integer(integer) => format!("{integer}"),
+        Value::Float(float) => format!("{float:?}"),
+        Value::String(string) => format!("{:?}", text(&string)),
+        Value::Integers(span) => format!("{:?}", span.of(&event.integers)),
+        Value::Strings(span) => format!("{:?}", span.of(&event.strings).iter().map(text).collect::<Vec<_>>()),
+        Value::Segments(span) => {
+            format!("{:?}", span.of(&event.segments).iter().map(|s| (s.id, s.micros)).collect::<Vec<_>>())
+        }
+        Value::Caps(span) => {
+            let cap = |c: &Cap| format!("{} {} {} {} {:?}", c.cap.name(), c.id, text(&c.namespace), c.value, c.micros);
+            span.of(&event.caps).iter().map(cap).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Checks what `name` takes from the JSON and from the term.
+#[track_caller]
+fn takes(name: &str, json: &str, term: Vec<u8>, expected: &str) {
+    if !json.is_empty() {
+        let event = decoded(Format::Json, format!("{{\"{name}\": {json}}}").as_bytes(), &schema()).unwrap();
+        assert_eq!(shown(&event, name), expected);
+    }
+    let event = decoded(Format::Term, &map(name, &term), &schema()).unwrap();
+    assert_eq!(shown(&event, name), expected);
+    let record: Vec<_> = Type::NAMES.iter().map(|(n, _)| if *n == name { term.clone() } else { atom("nil") }).collect();
+    for values in [list(&record), tuple(&record)] {
+        let event = decoded(Format::Record, &[&[131], &values[..]].concat(), &schema()).unwrap();
+        assert_eq!(shown(&event, name), expected);
+    }
+}
+
+/// Checks that `name` refuses the JSON with `message`, which stands at `column` of the value.
+#[track_caller]
+fn refuses_json(name: &str, json: &str, kind: Kind, column: usize, message: &str) {
+    let error = decoded(Format::Json, format!("{{\"{name}\":{json}}}").as_bytes(), &schema()).unwrap_err();
+    let message = format!("attribute `{name}` of type {name}: {message}");
+    let column = Some(name.len() + 4 + column);
+    assert_eq!(error, Error { kind, message, attribute: Some(name.into()), column });
+}
+
+/// Checks that `name` refuses the term with `message`.
+#[track_caller]
+fn refuses_term(name: &str, term: Vec<u8>, kind: Kind, message: &str) {
+    let error = decoded(Format::Term, &map(name, &term), &schema()).unwrap_err();
+    let message = format!("attribute `{name}` of type {name}: {message}");
+    assert_eq!(error, Error { kind, message, attribute: Some(name.into()), column: None });
+}
+
+#[test]
+fn booleans() {
+    takes("boolean", "true", atom("true"), "true");
+    takes("boolean", " false ", atom("false"), "false");
+    refuses_json("boolean", "1", Kind::Type, 1, "expected true or false, given `1`");
+    refuses_json("boolean", " \"true\"", Kind::Type, 2, "expected true or false, given `\"true\"`");
+    refuses_term("boolean", integer(1), Kind::Type, "expected true or false, given the integer 1");
+    refuses_term("boolean", binary(b"true"), Kind::Type, "expected true or false, given the binary \"true\"");
+}
+
+#[test]
+fn integers() {
+    for name in ["integer", "integer_enum"] {
+        takes(name, "9223372036854775807", integer(i64::MAX), "9223372036854775807");
+        takes(name, "-9223372036854775808", integer(i64::MIN), "-9223372036854775808");
+        takes(name, "-0", integer(0), "0");
+        let json = "9223372036854775808";
+        let message = "`9223372036854775808` does not fit signed 64 bits";
+        refuses_json(name, json, Kind::OutOfBounds, 1, message);
+        let message = "the integer 18446744073709551615 does not fit signed 64 bits";
+        refuses_term(name, term(|writer| writer.unsigned(u64::MAX)), Kind::OutOfBounds, message);
+        // An integer is written as one: the same in JSON as in terms, where 1 and 1.0 are different values.
+        refuses_json(name, "1.0", Kind::Type, 1, "expected an integer, given `1.0`");
+        refuses_json(name, "1e3", Kind::Type, 1, "expected an integer, given `1e3`");
+        refuses_term(name, float(1.0), Kind::Type, "expected an integer, given the float 1");
+        refuses_json(name, "\"1\"", Kind::Type, 1, "expected an integer, given `\"1\"`");
+        refuses_term(name, binary(b"1"), Kind::Type, "expected an integer, given the binary \"1\"");
+        refuses_term(name, map("a", &integer(1)).split_off(1), Kind::Type, "expected an integer, given a map of 1");
+    }
+}
+
+#[test]
+fn floats() {
+    takes("float", "0.1", float(0.1), "0.1");
+    takes("float", "-12", integer(-12), "-12.0");
+    takes("float", "1e22", float(1e22), "1e22");
+    takes("float", "9007199254740993", integer(9007199254740993), "9007199254740992.0");
+    takes("float", "-0.0", float(-0.0), "0.0");
+    takes("float", "18446744073709551615", term(|writer| writer.unsigned(u64::MAX)), "1.8446744073709552e19");
+    refuses_json("float", "1e999", Kind::OutOfBounds, 1, "`1e999` does not fit a 64-bit float");
+    refuses_term("float", float(f64::NAN), Kind::OutOfBounds, "the float NaN is not finite");
+    refuses_json("float", "\"1\"", Kind::Type, 1, "expected a float or an integer, given `\"1\"`");
+    refuses_term("float", atom("one"), Kind::Type, "expected a float or an integer, given the atom one");
+}
+
+#[test]
+fn strings() {
+    takes("string", "\"CA\"", binary(b"CA"), "\"CA\"");
+    takes("string", "\"CA\"", atom("CA"), "\"CA\"");
+    takes("string", "\"\\u00e9\"", vec![100, 0, 1, 233], "\"é\"");
+    takes("string", "\"\"", binary(b""), "\"\"");
+    refuses_json("string", "3", Kind::Type, 1, "expected a string, given `3`");
+    refuses_term("string", list(&[integer(67)]), Kind::Type, "expected a string, given a list of 1");
+    // These atoms are values of their own.
+    refuses_json("string", "true", Kind::Type, 1, "expected a string, given `true`");
+    refuses_term("string", atom("true"), Kind::Type, "expected a string, given the atom true");
+    refuses_term("string", atom("false"), Kind::Type, "expected a string, given the atom false");
+}
+
+#[test]
+fn strings_get_the_ids_of_the_interner() {
+    let mut strings = Interner::default();
+    strings.retain(b"US");
+    let known = strings.retain(b"CA");
+    let mut event = Event::default();
+    decode(Format::Json, br#"{"string_list":["CA","FR"]}"#, &schema(), &strings, &mut event).unwrap();
+    assert_eq!(event.strings.iter().map(|text| text.id).collect::<Vec<_>>(), [known, StringId::UNKNOWN]);
+}
+
+#[test]
+fn lists_of_integers_are_sorted_sets() {
+    takes("integer_list", "[]", list(&[]), "[]");
+    takes("integer_list", "[3]", list(&[integer(3)]), "[3]");
+    let unsorted = [5, -1, 5, 300, -1].map(integer);
+    takes("integer_list", "[5, -1 ,5,300,-1]", list(&unsorted), "[-1, 5, 300]");
+    let string_term = vec![107, 0, 3, 200, 7, 200];
+    takes("integer_list", "[200,7,200]", string_term, "[7, 200]");
+    let message = "expected an integer in the list, given";
+    refuses_json("integer_list", "[1,2.5]", Kind::Type, 4, &format!("{message} `2.5`"));
+    refuses_json("integer_list", "[1,null]", Kind::Type, 4, &format!("{message} `null`"));
+    refuses_term("integer_list", list(&[integer(1), atom("nil")]), Kind::Type, &format!("{message} the atom nil"));
+    refuses_json("integer_list", "7", Kind::Type, 1, "expected a list of integers, given `7`");
+    refuses_term("integer_list", integer(7), Kind::Type, "expected a list of integers, given the integer 7");
+    let improper = vec![108, 0, 0, 0, 1, 97, 1, 97, 2];
+    let message = "expected the end of a proper list, given the integer 2";
+    refuses_term("integer_list", improper, Kind::Type, message);
+}
+
+#[test]
+fn lists_of_strings_keep_their_order() {
+    takes("string_list", "[]", list(&[]), "[]");
+    let elements = [binary(b"b"), atom("a"), binary(b"b")];
+    takes("string_list", r#"["b","a","b"]"#, list(&elements), r#"["b", "a", "b"]"#);
+    let message = "expected a string in the list, given";
+    refuses_json("string_list", "[\"a\", 1]", Kind::Type, 7, &format!("{message} `1`"));
+    refuses_term("string_list", vec![107, 0, 1, 9], Kind::Type, &format!("{message} the integer 9"));
+    refuses_term("string_list", list(&[atom("undefined")]), Kind::Type, &format!("{message} the atom undefined"));
+}
+
+#[test]
+fn segments_are_pairs() {
+    let segment = |id, micros| tuple(&[integer(id), integer(micros)]);
+    takes("segments", "[]", list(&[]), "[]");
+    takes("segments", "[[2, 20],[-1,10]]", list(&[segment(2, 20), segment(-1, 10)]), "[(2, 20), (-1, 10)]");
+    let message = "expected a segment as a pair of its id and microseconds, given";
+    refuses_json("segments", "[[1,2],[1]]", Kind::Type, 8, &format!("{message} `[1]`"));
+    refuses_json("segments", "[[1,2,3]]", Kind::Type, 2, &format!("{message} `[1,2,3]`"));
+    refuses_json("segments", "[1,2]", Kind::Type, 2, &format!("{message} `1`"));
+    refuses_term("segments", list(&[tuple(&[integer(1)])]), Kind::Type, &format!("{message} a tuple of 1"));
+    let triple = tuple(&[1, 2, 3].map(integer));
+    refuses_term("segments", list(&[triple]), Kind::Type, &format!("{message} a tuple of 3"));
+    refuses_term("segments", list(&[list(&[1, 2].map(integer))]), Kind::Type, &format!("{message} a list of 2"));
+    let message = "expected an integer as a segment's microseconds, given `null`";
+    refuses_json("segments", "[[1,null]]", Kind::Type, 5, message);
+}
+
+#[test]
+fn frequency_caps_are_keyed_triples() {
+    let key = |ty: &str| tuple(&[binary(ty.as_bytes()), integer(10), binary(b"ns")]);
+    let cap = |ty: &str, micros| list(&[tuple(&[key(ty), integer(3), micros])]);
+    let shown = "flight:ip 10 ns 3 Some(7)";
+    takes("frequency_caps", r#"[[["flight:ip", 10, "ns"], 3, 7]]"#, cap("flight:ip", integer(7)), shown);
+    takes("frequency_caps", r#"[[["product",10,"ns"],3,null]]"#, cap("product", atom("nil")), "product 10 ns 3 None");
+    takes("frequency_caps", "", cap("product", atom("undefined")), "product 10 ns 3 None");
+    let names = "flight, advertiser, campaign, campaign_group, product";
+    let message = format!("expected a frequency cap's type, one of {names}, each also with `:ip`, given");
+    refuses_json("frequency_caps", r#"[[["fly",1,"n"],3,7]]"#, Kind::Type, 4, &format!("{message} `\"fly\"`"));
+    let unknown = cap("flight:IP", integer(7));
+    refuses_term("frequency_caps", unknown, Kind::Type, &format!("{message} the binary \"flight:IP\""));
+    let message = "expected a frequency cap's key as a triple of its type, id and namespace, given";
+    refuses_json("frequency_caps", r#"[[["flight",1],3,7]]"#, Kind::Type, 3, &format!("{message} `[\"flight\",1]`"));
+    let message = "expected a frequency cap as a triple of its key, value and microseconds, given";
+    let json = r#"[[["flight",1,"n"],3]]"#;
+    refuses_json("frequency_caps", json, Kind::Type, 2, &format!("{message} `[[\"flight\",1,\"n\"],3]`"));
+    refuses_term(
+        "frequency_caps",
+        list(&[key("flight")]),
+        Kind::Type,
+        "expected a frequency cap's key as a triple of its type, id and namespace, given the binary \"flight\"",
+    );
+}
+
+#[test]
+fn undefined_has_three_names() {
+    for (name, _) in Type::NAMES {
+        takes(name, "null", atom("nil"), "undefined");
+        takes(name, "null", atom("undefined"), "undefined");
+    }
+}
+
+#[test]
+fn names_that_the_schema_lacks_are_passed_over() {
+    let json = br#"{"x":[{"integer":1}],"integer":2,"integers":{},"":null,"\u0069nteger_enum":3}"#;
+    let event = decoded(Format::Json, json, &schema()).unwrap();
+    assert_eq!((shown(&event, "integer"), shown(&event, "integer_enum")), ("2".into(), "3".into()));
+    let pairs = [
+        tuple(&[atom("__struct__"), atom("Elixir.Event")]),
+        tuple(&[binary(b"integer"), integer(2)]),
+        tuple(&[atom("bits"), vec![77, 0, 0, 0, 1, 3, 160]]),
+    ];
+    let event = decoded(Format::Term, &[&[131], &list(&pairs)[..]].concat(), &schema()).unwrap();
+    assert_eq!(shown(&event, "integer"), "2");
+}
+
+#[test]
+fn of_a_name_given_twice_json_takes_the_last_and_terms_the_first() {
+    let json = br#"{"integer_list":[1,2],"integer":1,"integer":2,"integer_list":null}"#;
+    let event = decoded(Format::Json, json, &schema()).unwrap();
+    assert_eq!((shown(&event, "integer"), shown(&event, "integer_list")), ("2".into(), "undefined".into()));
+    let pairs = ["nil", "1", "2"].map(|value| {
+        let value = value.parse().map_or_else(|_| atom(value), integer);
+        tuple(&[atom("integer"), value])
+    });
+    let event = decoded(Format::Term, &[&[131], &list(&pairs)[..]].concat(), &schema()).unwrap();
+    assert_eq!(shown(&event, "integer"), "1");
+}
+
+#[test]
+fn bounds_are_for_expressions_alone() {
+    let bounds = Bounds::Integer { min: 0, max: 9 };
+    let attribute = Attribute { name: "integer".into(), ty: Type::Integer, optional: false, bounds };
+    let event = decoded(Format::Json, br#"{"integer":10}"#, &Schema::new(vec![attribute]).unwrap()).unwrap();
+    assert_eq!(event.values, [Value::Integer(10)]);
+}
+
+#[test]
+fn a_required_attribute_must_be_defined() {
+    let attribute =
+        |name: &str, optional| Attribute { name: name.into(), ty: Type::Integer, optional, bounds: Bounds::Unbounded };
+    let schema = Schema::new(vec![attribute("a", true), attribute("b", false)]).unwrap();
+    let event = decoded(Format::Json, br#"{"b":1}"#, &schema).unwrap();
+    assert_eq!(event.values, [Value::Undefined, Value::Integer(1)]);
+    let record = [&[131], &tuple(&[integer(1), atom("nil")])[..]].concat();
+    for (format, bytes) in [
+        (Format::Json, &b"{}"[..]),
+        (Format::Json, br#"{"b":null}"#),
+        (Format::Term, &[131, 106]),
+        (Format::Term, &map("b", &atom("undefined"))),
+        (Format::Record, &record),
+    ] {
+        let error = decoded(format, bytes, &schema).unwrap_err();
+        let message = "the event lacks attribute `b`; give it a value or declare it optional".into();
+        assert_eq!(error, Error { kind: Kind::MissingAttribute, message, attribute: Some("b".into()), column: None });
+    }
+}
+
+#[test]
+fn records_may_write_booleans_as_bits() {
+    let attribute =
+        |name: &str| Attribute { name: name.into(), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
+    let schema = Schema::new(["a", "b", "c"].map(attribute).into()).unwrap();
+    let expected = [true, false, true].map(Value::Boolean);
+    let mixed = [&[131], &tuple(&[integer(1), atom("false"), integer(1)])[..]].concat();
+    // All of them being small integers, Erlang writes the second as a string term.
+    for bytes in [&mixed[..], &[131, 107, 0, 3, 1, 0, 1]] {
+        assert_eq!(decoded(Format::Record, bytes, &schema).unwrap().values, expected);
+    }
+    let error = decoded(Format::Record, &[131, 107, 0, 3, 1, 2, 1], &schema).unwrap_err();
+    assert_eq!(error.message, "attribute `b` of type boolean: expected true or false, given the integer 2");
+    assert_eq!((error.kind, error.attribute), (Kind::Type, Some("b".into())));
+}
+
+#[test]
+fn records_have_one_value_for_each_attribute() {
+    for count in [0, 8, 10, 300] {
+        let values = vec![atom("nil"); count];
+        for record in [list(&values), tuple(&values)] {
+            let error = decoded(Format::Record, &[&[131], &record[..]].concat(), &schema()).unwrap_err();
+            let message = format!("the event has {count} values for 9 attributes; give one for each");
+            assert_eq!(error, Error::new(Kind::Type, message));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_event_is_refused() {
+    let message = "expected an event that is a JSON object, given `[]`";
+    assert_eq!(decoded(Format::Json, b"[]", &schema()), Err(Error::new(Kind::Type, message).at(b"[]", 0)));
+    let message = "expected an event that is a map or a list of pairs, given the integer 3";
+    assert_eq!(decoded(Format::Term, &[131, 97, 3], &schema()), Err(Error::new(Kind::Type, message)));
+    let message = "expected a pair of a name and a value in an event that is a list, given the integer 3";
+    assert_eq!(decoded(Format::Term, &[131, 107, 0, 1, 3], &schema()), Err(Error::new(Kind::Type, message)));
+    let message = "expected an atom or a binary as the name of an attribute, given a list of 1";
+    let charlist = [131, 116, 0, 0, 0, 1, 107, 0, 1, 97, 97, 1];
+    assert_eq!(decoded(Format::Term, &charlist, &schema()), Err(Error::new(Kind::Type, message)));
+    let message = "expected an event that is a list or a tuple of values, given the atom nil";
+    let nil = [&[131], &atom("nil")[..]].concat();
+    assert_eq!(decoded(Format::Record, &nil, &schema()), Err(Error::new(Kind::Type, message)));
+    for (format, bytes) in [
+        (Format::Json, &b""[..]),
+        (Format::Json, b"{} {}"),
+        (Format::Term, b""),
+        (Format::Term, &[131]),
+        (Format::Term, &[131, 106, 0]),
+        (Format::Record, &[131, 107, 0, 3]),
+    ] {
+        assert_eq!(decoded(format, bytes, &schema()).unwrap_err().kind, Kind::Syntax);
+    }
+}
+
+#[test]
+fn long_values_are_shown_in_part() {
+    let json = format!("\"{}\"", "é".repeat(1000));
+    refuses_json("integer", &json, Kind::Type, 1, &format!("expected an integer, given `\"{}...`", "é".repeat(39)));
+}
+
+#[test]
+fn an_event_is_filled_again_and_again() {
+    let (schema, strings, mut event) = (schema(), Interner::default(), Event::default());
+    for _ in 0..2 {
+        decode(Format::Json, br#"{"string":"a","integer_list":[1]}"#, &schema, &strings, &mut event).unwrap();
+        assert_eq!((event.bytes.as_slice(), event.integers.as_slice()), (&b"a"[..], &[1][..]));
+        decode(Format::Json, b"{", &schema, &strings, &mut event).unwrap_err();
+    }
+}

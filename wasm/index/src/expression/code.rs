@@ -1,0 +1,165 @@
+//! Short-circuit code: an expression as a list of tests, each of which goes on to the next or jumps ahead.
+//!
+//! Every test stands for one literal. Where its value decides more than itself, it jumps over the tests that no longer
+//! matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), so that the
+//! expected number of tests is least. All that a run needs to go on later is its position.
+
+use super::normal::{NodeIndex, Normal, NormalNode};
+use super::Literal;
+
+/// What is expected of a literal: how often it holds, and what its evaluation costs beside a comparison of integers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    pub probability: f32,
+    pub cost: f32,
+}
+
+/// One test of an expression's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Op {
+    /// The predicate, shifted, and in the lowest bit whether it is negated.
+    literal: u32,
+    /// The target, shifted, and in the lowest bit the value on which to jump there.
+    jump: u32,
+}
+
+/// Where a test leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To the test at this position.
+    Test(u32),
+    /// To the end: the expression is true or false.
+    Done(bool),
+}
+
+const ACCEPT: u32 = u32::MAX >> 1;
+const REJECT: u32 = ACCEPT - 1;
+
+impl Op {
+    pub fn literal(self) -> Literal {
+        Literal { predicate: self.literal >> 1, negated: self.literal & 1 == 1 }
+    }
+
+    /// Where the test at `position` leads when its predicate is `holds`, in code of `len` tests.
+    #[inline]
+    pub fn next(self, position: u32, len: u32, holds: bool) -> Next {
+        let value = holds as u32 ^ (self.literal & 1);
+        let target = if value == self.jump & 1 { self.jump >> 1 } else { position + 1 };
+        match target {
+            ACCEPT => Next::Done(true),
+            target if target < len => Next::Test(target),
+            _ => Next::Done(false),
+        }
+    }
+}
+
+/// Compiles `normal`, ordering it by what `estimate` expects of each literal (given the literal's node).
+pub(crate) fn compile(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Box<[Op]> {
+    let measured = measure(normal, estimate);
+    emit(normal, &measured)
+}
+
+/// What is expected of each node.
+struct Measured {
+    estimates: Vec<Estimate>,
+    /// How many literals the node has below it, or is.
+    literals: Vec<u32>,
+    /// The children of each inner node in the order of evaluation, node after node.
+    children: Vec<NodeIndex>,
+    /// For each node where its children are in `children`.
+    spans: Vec<(u32, u32)>,
+}
+
+fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
+    let nodes = normal.capacity();
+    let mut measured = Measured {
+        estimates: vec![Estimate { probability: 0.0, cost: 0.0 }; nodes],
+        literals: vec![0; nodes],
+        children: Vec::with_capacity(nodes),
+        spans: vec![(0, 0); nodes],
+    };
+    for index in normal.bottom_up() {
+        let i = index as usize;
+        match normal.node(index) {
+            NormalNode::Literal(literal) => {
+                measured.estimates[i] = estimate(index, literal);
+                measured.literals[i] = 1;
+            }
+            kind @ (NormalNode::And | NormalNode::Or) => measured.inner(normal, index, kind),
+        }
+    }
+    measured
+}
+
+impl Measured {
+    fn inner(&mut self, normal: &Normal, index: NodeIndex, kind: NormalNode) {
+        let start = self.children.len();
+        self.children.extend(normal.children(index));
+        let estimates = &self.estimates;
+        // The chance that a child decides the node: that it is false under `And`, true under `Or`.
+        let decides = |child: NodeIndex| match kind {
+            NormalNode::And => 1.0 - estimates[child as usize].probability,
+            _ => estimates[child as usize].probability,
+        };
+        let ratio = |child: NodeIndex| estimates[child as usize].cost / decides(child).max(1e-6);
+        let children = &mut self.children[start..];
+        children.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
+        let mut reached = 1.0;
+        let mut cost = 0.0;
+        for &child in &*children {
+            cost += reached * estimates[child as usize].cost;
+            reached *= 1.0 - decides(child);
+        }
+        let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
+        let literals = children.iter().map(|&child| self.literals[child as usize]).sum();
+        let i = index as usize;
+        self.estimates[i] = Estimate { probability, cost };
+        self.literals[i] = literals;
+        self.spans[i] = (start as u32, self.children.len() as u32);
+    }
+}
+
+/// Where a node's tests start, and where they lead when the node is true or false.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    start: u32,
+    on_true: u32,
+    on_false: u32,
+}
+
+fn emit(normal: &Normal, measured: &Measured) -> Box<[Op]> {
+    let root = normal.root();
+    let mut code = vec![Op { literal: 0, jump: 0 }; measured.literals[root as usize] as usize];
+    let mut places = vec![Place::default(); normal.capacity()];
+    places[root as usize] = Place { start: 0, on_true: ACCEPT, on_false: REJECT };
+    for index in normal.top_down() {
+        let place = places[index as usize];
+        let kind = match normal.node(index) {
+            NormalNode::Literal(literal) => {
+                code[place.start as usize] = op(literal, place);
+                continue;
+            }
+            kind => kind,
+        };
+        let (from, to) = measured.spans[index as usize];
+        let mut start = place.start;
+        for position in from..to {
+            let child = measured.children[position as usize];
+            let after = start + measured.literals[child as usize];
+            let is_last = position + 1 == to;
+            places[child as usize] = match kind {
+                _ if is_last => Place { start, ..place },
+                NormalNode::And => Place { start, on_true: after, on_false: place.on_false },
+                _ => Place { start, on_true: place.on_true, on_false: after },
+            };
+            start = after;
+        }
+    }
+    code.into_boxed_slice()
+}
+
+/// The test of a literal: one of its two ways out is the next test or, at the very end, falling off the code.
+fn op(literal: Literal, place: Place) -> Op {
+    let (target, when) = if place.on_true == place.start + 1 { (place.on_false, 0) } else { (place.on_true, 1) };
+    Op { literal: literal.predicate << 1 | u32::from(literal.negated), jump: target << 1 | when }
+}

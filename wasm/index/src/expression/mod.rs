@@ -1,0 +1,14 @@
+//! An expression inside the index: how it is kept, normalised, ordered and run.
+
+pub(crate) mod code;
+pub(crate) mod normal;
+pub(crate) mod source;
+
+use crate::predicates::PredicateId;
+
+/// A predicate or its negation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Literal {
+    pub predicate: PredicateId,
+    pub negated: bool,
+}

@@ -1,0 +1,237 @@
+//! The normal form: negations pushed down to the predicates, constants folded, chains of one operator made one node.
+//!
+//! A predicate over an undefined attribute is false and its negation true, so a negated predicate stays a negated
+//! predicate; De Morgan's rules hold all the same, since every predicate still has one of two values.
+//! It depends on nothing but the source, so that whoever needs it later makes the same one again.
+
+use super::source::{Source, SourceStep};
+use super::Literal;
+
+/// The position of a node in its [`Normal`].
+pub(crate) type NodeIndex = u32;
+
+const NONE: NodeIndex = NodeIndex::MAX;
+
+/// A node of a normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NormalNode {
+    Literal(Literal),
+    /// Two or more children, none of them an `And`.
+    And,
+    /// Two or more children, none of them an `Or`.
+    Or,
+}
+
+/// What an expression comes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Normalised {
+    /// It does not depend on the event.
+    Constant(bool),
+    /// It does.
+    Tree(Normal),
+}
+
+/// An expression in normal form.
+#[derive(Clone, Debug)]
+pub(crate) struct Normal {
+    nodes: Vec<Linked>,
+    /// Every node that can be reached, parents before their children, children in the order of the text.
+    preorder: Vec<NodeIndex>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    node: NormalNode,
+    parent: NodeIndex,
+    first: NodeIndex,
+    last: NodeIndex,
+    next: NodeIndex,
+}
+
+impl Normal {
+    pub fn root(&self) -> NodeIndex {
+        self.preorder[0]
+    }
+
+    pub fn node(&self, index: NodeIndex) -> NormalNode {
+        self.nodes[index as usize].node
+    }
+
+    /// The literal at `index`, if it is one.
+    pub fn literal(&self, index: NodeIndex) -> Option<Literal> {
+        match self.node(index) {
+            NormalNode::Literal(literal) => Some(literal),
+            _ => None,
+        }
+    }
+
+    pub fn parent(&self, index: NodeIndex) -> Option<NodeIndex> {
+        some(self.nodes[index as usize].parent)
+    }
+
+    pub fn children(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let mut next = self.nodes[index as usize].first;
+        std::iter::from_fn(move || {
+            let child = some(next)?;
+            next = self.nodes[child as usize].next;
+            Some(child)
+        })
+    }
+
+    /// Parents before children.
+    pub fn top_down(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.preorder.iter().copied()
+    }
+
+    /// Children before parents.
+    pub fn bottom_up(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.preorder.iter().rev().copied()
+    }
+
+    /// The size of a table with a place for each node.
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The literals that hold whenever the literal at `index` is what makes the expression true: those that an `And`
+    /// above it joins to it. The literal itself comes first; no more than `limit` are given.
+    pub fn context(&self, index: NodeIndex, limit: usize) -> Vec<NodeIndex> {
+        let mut context = vec![index];
+        let mut below = index;
+        while let Some(above) = self.parent(below) {
+            if self.node(above) == NormalNode::And {
+                let joined = self.children(above).filter(|&child| child != below && self.literal(child).is_some());
+                context.extend(joined.take(limit - context.len()));
+            }
+            if context.len() == limit {
+                break;
+            }
+            below = above;
+        }
+        context
+    }
+}
+
+fn some(index: NodeIndex) -> Option<NodeIndex> {
+    (index != NONE).then_some(index)
+}
+
+/// The normal form of `source`, in time linear in its length and without recursion.
+pub(crate) fn normalise(source: &Source) -> Normalised {
+    let steps: Vec<SourceStep> = source.steps().collect();
+    let negated = negations(&steps);
+    let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
+    let mut stack: Vec<Operand> = Vec::new();
+    for (step, negated) in steps.into_iter().zip(negated) {
+        let operand = match step {
+            SourceStep::Constant(value) => Operand::Constant(value != negated),
+            SourceStep::Predicate(predicate) => {
+                Operand::Node(builder.push(NormalNode::Literal(Literal { predicate, negated })))
+            }
+            SourceStep::Not => continue,
+            SourceStep::And | SourceStep::Or => {
+                let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else {
+                    unreachable!("a kept expression has two operands for each operator")
+                };
+                let kind = if (step == SourceStep::And) != negated { NormalNode::And } else { NormalNode::Or };
+                builder.join(kind, left, right)
+            }
+        };
+        stack.push(operand);
+    }
+    match stack.pop() {
+        Some(Operand::Node(root)) => Normalised::Tree(builder.finish(root)),
+        Some(Operand::Constant(value)) => Normalised::Constant(value),
+        None => unreachable!("a kept expression has a value"),
+    }
+}
+
+/// For each step whether the number of negations above it is odd.
+fn negations(steps: &[SourceStep]) -> Vec<bool> {
+    let mut negated = vec![false; steps.len()];
+    // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
+    let mut pending = vec![false];
+    for (i, step) in steps.iter().enumerate().rev() {
+        let Some(polarity) = pending.pop() else {
+            unreachable!("a kept expression is one expression")
+        };
+        negated[i] = polarity;
+        match step {
+            SourceStep::Not => pending.push(!polarity),
+            SourceStep::And | SourceStep::Or => pending.extend([polarity, polarity]),
+            SourceStep::Constant(_) | SourceStep::Predicate(_) => {}
+        }
+    }
+    negated
+}
+
+#[derive(Clone, Copy)]
+enum Operand {
+    Constant(bool),
+    Node(NodeIndex),
+}
+
+struct Builder {
+    nodes: Vec<Linked>,
+}
+
+impl Builder {
+    fn push(&mut self, node: NormalNode) -> NodeIndex {
+        self.nodes.push(Linked { node, parent: NONE, first: NONE, last: NONE, next: NONE });
+        self.nodes.len() as NodeIndex - 1
+    }
+
+    fn join(&mut self, kind: NormalNode, left: Operand, right: Operand) -> Operand {
+        // What decides the operator whatever the other side: false for `And`, true for `Or`.
+        let decisive = kind == NormalNode::Or;
+        match (left, right) {
+            (Operand::Constant(value), _) | (_, Operand::Constant(value)) if value == decisive => {
+                Operand::Constant(decisive)
+            }
+            (Operand::Constant(_), other) | (other, Operand::Constant(_)) => other,
+            (Operand::Node(left), Operand::Node(right)) => {
+                let node = if self.nodes[left as usize].node == kind {
+                    left
+                } else {
+                    let node = self.push(kind);
+                    self.adopt(node, left, left);
+                    node
+                };
+                if self.nodes[right as usize].node == kind {
+                    let Linked { first, last, .. } = self.nodes[right as usize];
+                    self.adopt(node, first, last);
+                } else {
+                    self.adopt(node, right, right);
+                }
+                Operand::Node(node)
+            }
+        }
+    }
+
+    /// Appends the chain of siblings from `first` to `last` to the children of `node`.
+    fn adopt(&mut self, node: NodeIndex, first: NodeIndex, last: NodeIndex) {
+        let before = self.nodes[node as usize].last;
+        match some(before) {
+            Some(before) => self.nodes[before as usize].next = first,
+            None => self.nodes[node as usize].first = first,
+        }
+        self.nodes[node as usize].last = last;
+    }
+
+    fn finish(mut self, root: NodeIndex) -> Normal {
+        let mut preorder = Vec::with_capacity(self.nodes.len());
+        let mut pending = vec![root];
+        while let Some(index) = pending.pop() {
+            preorder.push(index);
+            let start = pending.len();
+            let mut next = self.nodes[index as usize].first;
+            while let Some(child) = some(next) {
+                self.nodes[child as usize].parent = index;
+                pending.push(child);
+                next = self.nodes[child as usize].next;
+            }
+            pending[start..].reverse();
+        }
+        Normal { nodes: self.nodes, preorder }
+    }
+}

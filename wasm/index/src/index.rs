@@ -1,0 +1,343 @@
+//! The index: subscriptions in, subscriptions out.
+
+use crate::error::{Error, Kind};
+use crate::expression::code::{compile, Estimate};
+use crate::expression::normal::{normalise, NodeIndex, Normalised};
+use crate::expression::source::Source;
+use crate::expression::Literal;
+use crate::hash::out_of_memory;
+use crate::interner::{Interner, StringId};
+use crate::language;
+use crate::predicate::{Constants, Postfix, Predicate, Test, Text};
+use crate::predicates::Predicates;
+use crate::schema::Schema;
+use crate::statistics::Statistics;
+use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
+use crate::tree::analysis::Analysis;
+use crate::tree::gate::Demand;
+use crate::tree::{Library, Tree};
+use crate::vocabulary::Vocabulary;
+
+/// Memory that an insertion wants free for each byte of its text, on top of what its tables grow by.
+const HEADROOM_PER_BYTE: usize = 100;
+/// Memory that any insertion wants free.
+const HEADROOM: usize = 64 * 1024;
+
+/// A subscription to be inserted: its id, the text of its expression, and the constants given with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Insertion<'a> {
+    /// The subscription's id.
+    pub id: u64,
+    /// The text of the expression.
+    pub text: &'a [u8],
+    /// Constants by name, such as `flight_id`.
+    pub constants: Vec<(&'a [u8], i64)>,
+}
+
+/// Counts and sizes of an [`Index`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Subscriptions.
+    pub expressions: usize,
+    /// Distinct predicates.
+    pub predicates: usize,
+    /// Distinct strings.
+    pub strings: usize,
+    /// Nodes of the tree.
+    pub nodes: usize,
+    /// Entries of all leaf lists.
+    pub entries: usize,
+    /// Subscriptions that every search looks at.
+    pub ungated: usize,
+    /// The greatest number of value levels above a node.
+    pub depth: usize,
+    /// Bytes of short-circuit code and kept sources.
+    pub code_bytes: usize,
+}
+
+/// Boolean expressions over the attributes of one schema, each under an id.
+///
+/// It changes only by [`Index::insert`], [`Index::insert_all`] and [`Index::delete`], each of which either succeeds or
+/// leaves it as it was. A [`crate::search::Search`] reads it.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    schema: Schema,
+    strings: Interner,
+    predicates: Predicates,
+    vocabulary: Vocabulary,
+    statistics: Statistics,
+    subscriptions: Subscriptions,
+    tree: Tree,
+    code_bytes: usize,
+}
+
+impl Index {
+    /// An empty index.
+    pub fn new(schema: Schema) -> Self {
+        let statistics = Statistics::new(&schema);
+        Index { schema, statistics, ..Index::default() }
+    }
+
+    /// The attributes that expressions read.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The strings that expressions mention.
+    pub fn strings(&self) -> &Interner {
+        &self.strings
+    }
+
+    pub(crate) fn predicates(&self) -> &Predicates {
+        &self.predicates
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// How many subscriptions there are.
+    pub fn len(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts and sizes.
+    pub fn info(&self) -> Info {
+        Info {
+            expressions: self.len(),
+            predicates: self.predicates.len(),
+            strings: self.strings.len(),
+            nodes: self.tree.nodes(),
+            entries: self.tree.entries(),
+            ungated: self.tree.ungated().len(),
+            depth: self.tree.depth(),
+            code_bytes: self.code_bytes,
+        }
+    }
+
+    /// Inserts one subscription.
+    ///
+    /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
+    /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
+    pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
+        if self.subscriptions.find(insertion.id).is_some() {
+            let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
+            return Err(Error::new(Kind::DuplicateId, message));
+        }
+        self.ensure_headroom(insertion.text.len())?;
+        let postfix = language::read(insertion.text, &self.schema, &insertion.constants)?;
+        let source = self.intern(postfix)?;
+        self.subscribe(insertion.id, source);
+        Ok(())
+    }
+
+    /// Inserts all subscriptions and answers their ids; or none, and names the position of the first that is refused.
+    pub fn insert_all<'a>(
+        &mut self,
+        insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
+    ) -> Result<Vec<u64>, (usize, Error)> {
+        let mut inserted = Vec::new();
+        for (position, insertion) in insertions.into_iter().enumerate() {
+            let result = insertion.and_then(|insertion| self.insert(&insertion).map(|()| insertion.id));
+            match result {
+                Ok(id) => inserted.push(id),
+                Err(error) => {
+                    for &id in inserted.iter().rev() {
+                        self.delete(id).expect("what this call inserted is there");
+                    }
+                    return Err((position, error));
+                }
+            }
+        }
+        Ok(inserted)
+    }
+
+    /// Deletes one subscription. Errors: [`Kind::NotFound`].
+    pub fn delete(&mut self, id: u64) -> Result<(), Error> {
+        let Some(slot) = self.subscriptions.find(id) else {
+            return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
+        };
+        let subscription = self.subscriptions.remove(slot);
+        self.code_bytes -= bytes(&subscription);
+        let library =
+            Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
+        self.tree.remove(slot, &subscription.home, library, &mut self.subscriptions);
+        self.release(&subscription.source);
+        Ok(())
+    }
+
+    /// Checks everything that must hold between the parts of the index; for tests. Costs a pass over all of it.
+    pub fn validate(&self) -> Result<(), String> {
+        let mut references = vec![0; self.predicates.capacity()];
+        for (_, subscription) in self.subscriptions.iter() {
+            subscription.source.predicates().for_each(|predicate| references[predicate as usize] += 1);
+        }
+        self.predicates.validate(&references)?;
+        self.strings.validate()?;
+        let library =
+            Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
+        self.tree.validate(library, &self.subscriptions)
+    }
+
+    /// Refuses an insertion that could run out of memory half way, by asking for all of it beforehand.
+    fn ensure_headroom(&self, text: usize) -> Result<(), Error> {
+        // No predicate and no string takes fewer than two bytes of text.
+        let tables = self.predicates.growth(text / 2)
+            + self.strings.growth(text / 2)
+            + self.subscriptions.growth(1)
+            + self.tree.growth();
+        let mut probe: Vec<u8> = Vec::new();
+        probe.try_reserve_exact(HEADROOM + HEADROOM_PER_BYTE * text + tables).map_err(out_of_memory)
+    }
+
+    /// Takes in the strings, predicates and constants of an expression.
+    fn intern(&mut self, postfix: Postfix) -> Result<Source, Error> {
+        let Index { strings, predicates, vocabulary, schema, .. } = self;
+        let mut refused = None;
+        let source = Source::pack(postfix, |predicate| {
+            let predicate = intern_strings(predicate, strings);
+            vocabulary.retain(&predicate, schema);
+            if let Err(error) = vocabulary.check(predicate.attribute, schema) {
+                refused.get_or_insert(error);
+            }
+            predicates.retain(predicate, strings)
+        });
+        match refused {
+            None => Ok(source),
+            Some(error) => {
+                self.release(&source);
+                Err(error)
+            }
+        }
+    }
+
+    fn release(&mut self, source: &Source) {
+        for predicate in source.predicates() {
+            self.vocabulary.release(&self.predicates.get(predicate), &self.schema);
+            self.predicates.release(predicate, &mut self.strings);
+        }
+    }
+
+    fn subscribe(&mut self, id: u64, source: Source) {
+        let normal = match normalise(&source) {
+            Normalised::Tree(normal) => normal,
+            Normalised::Constant(value) => return self.subscribe_constant(id, source, value),
+        };
+        let analysis = Analysis::new(normal, &self.predicates, &self.schema);
+        self.observe(&analysis);
+        let access = analysis.access(&self.statistics);
+        let estimate = |index, literal| self.estimate(index, literal, &analysis, access.as_deref());
+        let code = compile(&analysis.normal, estimate);
+        let home = Home::Gated(Vec::new());
+        let subscription = Subscription { id, source, code, home };
+        self.code_bytes += bytes(&subscription);
+        let slot = self.subscriptions.insert(subscription);
+        match access {
+            None => self.subscriptions.get_mut(slot).home = self.tree.insert_ungated(slot),
+            Some(access) => {
+                let library =
+                    Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
+                self.tree.insert(slot, &access, &analysis, library, &mut self.subscriptions);
+            }
+        }
+    }
+
+    fn subscribe_constant(&mut self, id: u64, source: Source, value: bool) {
+        let subscription = Subscription { id, source, code: Box::default(), home: Home::Nowhere };
+        self.code_bytes += bytes(&subscription);
+        let slot: Slot = self.subscriptions.insert(subscription);
+        if value {
+            self.subscriptions.get_mut(slot).home = self.tree.insert_ungated(slot);
+        }
+    }
+
+    fn observe(&mut self, analysis: &Analysis) {
+        for index in analysis.normal.top_down() {
+            if let Some(gate) = analysis.gate(index) {
+                if let Demand::Interval(low, high) = gate.demand {
+                    self.statistics.observe(gate.attribute, low, high);
+                }
+            }
+        }
+    }
+
+    /// What to expect of a literal when its expression is evaluated.
+    fn estimate(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, access: Option<&[NodeIndex]>) -> Estimate {
+        let predicate = self.predicates.get(literal.predicate);
+        let cost = cost(&predicate.test);
+        // An expression with one access literal is looked at only where that one is likely to hold.
+        if access == Some(&[index]) {
+            return Estimate { probability: 0.999, cost };
+        }
+        let probability = match analysis.gate(index) {
+            Some(gate) => gate.selectivity(&self.statistics),
+            None if literal.negated => 0.7,
+            None => 0.5,
+        };
+        Estimate { probability, cost }
+    }
+}
+
+fn bytes(subscription: &Subscription) -> usize {
+    subscription.source.len() + size_of_val(&*subscription.code)
+}
+
+/// The cost of a test beside that of a comparison.
+fn cost(test: &Test<StringId>) -> f32 {
+    match test {
+        Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => 1.0,
+        Test::Null | Test::NotNull | Test::Empty => 1.0,
+        Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => 3.0,
+        Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => 4.0,
+        Test::Contains(_) | Test::GeoWithinRadius { .. } => 10.0,
+    }
+}
+
+fn intern_strings(predicate: Predicate<Text>, strings: &mut Interner) -> Predicate<StringId> {
+    let mut intern = |text: &Text| strings.retain(text);
+    let test = match predicate.test {
+        Test::True => Test::True,
+        Test::Integer(relation, constant) => Test::Integer(relation, constant),
+        Test::Float(relation, constant) => Test::Float(relation, constant),
+        Test::StringEqual(text) => Test::StringEqual(intern(&text)),
+        Test::StringNotEqual(text) => Test::StringNotEqual(intern(&text)),
+        Test::OneOf(constants) => Test::OneOf(intern_constants(constants, intern)),
+        Test::NoneOf(constants) => Test::NoneOf(intern_constants(constants, intern)),
+        Test::AllOf(constants) => Test::AllOf(intern_constants(constants, intern)),
+        Test::Null => Test::Null,
+        Test::NotNull => Test::NotNull,
+        Test::Empty => Test::Empty,
+        Test::Contains(part) => Test::Contains(part),
+        Test::StartsWith(part) => Test::StartsWith(part),
+        Test::EndsWith(part) => Test::EndsWith(part),
+        Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
+            Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
+        }
+        Test::SegmentWithin { now, id, seconds } => Test::SegmentWithin { now, id, seconds },
+        Test::SegmentBefore { now, id, seconds } => Test::SegmentBefore { now, id, seconds },
+        Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } => {
+            Test::WithinFrequencyCap { now, cap, id, namespace: intern(&namespace), value, seconds }
+        }
+    };
+    Predicate { attribute: predicate.attribute, test }
+}
+
+fn intern_constants(constants: Constants<Text>, intern: impl FnMut(&Text) -> StringId) -> Constants<StringId> {
+    match constants {
+        Constants::Integers(integers) => Constants::Integers(integers),
+        Constants::Strings(texts) => {
+            let mut ids: Vec<StringId> = texts.iter().map(intern).collect();
+            ids.sort_unstable();
+            Constants::Strings(ids.into_boxed_slice())
+        }
+    }
+}

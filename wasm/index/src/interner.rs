@@ -1,0 +1,134 @@
+//! Strings that expressions mention, each held once for as long as one mentions it.
+
+use hashbrown::HashTable;
+
+use crate::hash::hash_bytes;
+use crate::predicates::{growth, table_growth};
+
+/// The number of a string that an [`Interner`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StringId(pub u32);
+
+impl StringId {
+    /// Stands for a string that no expression mentions; equal to no id that an interner gives.
+    pub const UNKNOWN: StringId = StringId(u32::MAX);
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    bytes: Box<[u8]>,
+    references: u32,
+}
+
+/// A table of strings with a count of what refers to each. A string whose count falls to nothing is forgotten.
+#[derive(Clone, Debug, Default)]
+pub struct Interner {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_bytes: HashTable<u32>,
+}
+
+impl Interner {
+    /// The id of `bytes`, if some expression mentions them. Costs one hash and one comparison.
+    pub fn find(&self, bytes: &[u8]) -> Option<StringId> {
+        let found = self.by_bytes.find(hash_bytes(bytes), |&i| *self.entries[i as usize].bytes == *bytes);
+        found.map(|&i| StringId(i))
+    }
+
+    /// The bytes of `id`, which is held.
+    pub fn get(&self, id: StringId) -> &[u8] {
+        &self.entries[id.0 as usize].bytes
+    }
+
+    /// How many strings are held.
+    pub fn len(&self) -> usize {
+        self.by_bytes.len()
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.by_bytes.is_empty()
+    }
+
+    /// Counts one more reference to `bytes`, which are taken in if they are new.
+    pub fn retain(&mut self, bytes: &[u8]) -> StringId {
+        if let Some(id) = self.find(bytes) {
+            self.entries[id.0 as usize].references += 1;
+            return id;
+        }
+        let entry = Entry { bytes: bytes.into(), references: 1 };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = entry;
+                index
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        let Interner { entries, by_bytes, .. } = self;
+        by_bytes.insert_unique(hash_bytes(bytes), index, |&i| hash_bytes(&entries[i as usize].bytes));
+        StringId(index)
+    }
+
+    /// Counts one reference to `id` less, and forgets the string with its last one.
+    pub fn release(&mut self, id: StringId) {
+        let entry = &mut self.entries[id.0 as usize];
+        entry.references -= 1;
+        if entry.references > 0 {
+            return;
+        }
+        let hash = hash_bytes(&entry.bytes);
+        entry.bytes = Box::default();
+        if let Ok(slot) = self.by_bytes.find_entry(hash, |&i| i == id.0) {
+            slot.remove();
+        }
+        self.free.push(id.0);
+    }
+
+    /// Bytes that taking in `more` strings may take to enlarge the tables.
+    pub(crate) fn growth(&self, more: usize) -> usize {
+        growth(&self.entries, more) + table_growth(&self.by_bytes, more)
+    }
+
+    /// Checks that counts, table and free list agree.
+    pub fn validate(&self) -> Result<(), String> {
+        let held = self.entries.iter().filter(|entry| entry.references > 0).count();
+        if held != self.by_bytes.len() || held + self.free.len() != self.entries.len() {
+            return Err(format!(
+                "interner: {held} held, {} hashed, {} free of {}",
+                self.by_bytes.len(),
+                self.free.len(),
+                self.entries.len()
+            ));
+        }
+        for (i, entry) in self.entries.iter().enumerate() {
+            if entry.references > 0 && self.find(&entry.bytes) != Some(StringId(i as u32)) {
+                return Err(format!("interner: string {i} is not found by its bytes"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_lives_as_long_as_its_references() {
+        let mut interner = Interner::default();
+        let a = interner.retain(b"a");
+        assert_eq!(interner.retain(b"a"), a);
+        let b = interner.retain(b"b");
+        assert_ne!(a, b);
+        interner.release(a);
+        assert_eq!(interner.find(b"a"), Some(a));
+        interner.release(a);
+        assert_eq!(interner.find(b"a"), None);
+        assert_eq!(interner.retain(b"c"), a);
+        assert_eq!(interner.get(a), b"c");
+        interner.validate().unwrap();
+    }
+}

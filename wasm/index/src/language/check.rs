@@ -1,0 +1,491 @@
+//! Binds a predicate as it was written to the schema: attributes, types, bounds.
+
+use std::fmt;
+
+use crate::error::{Error, Kind};
+use crate::hash::out_of_memory;
+use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
+use crate::language::suggest::nearest;
+use crate::predicate::{CapType, Constants, Entity, Float, Predicate, Relation, Test, Text};
+use crate::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+
+/// A predicate as it was written.
+pub(super) enum Atom {
+    /// `b`
+    Bare(Token),
+    /// `i > 3`; `operator` is where the relation stands.
+    Compare { name: Token, relation: Relation, operator: Token, constant: Token },
+    /// `i in (1, 2)`
+    Among { name: Token, negated: bool, constants: Vec<Token> },
+    /// `3 in il`
+    Has { name: Token, negated: bool, constant: Token },
+    /// `il one of (1, 2)`
+    Quantified { name: Token, quantifier: Quantifier, constants: Vec<Token> },
+    /// `x is null`
+    Null(Token),
+    /// `x is not null`
+    NotNull(Token),
+    /// `il is empty`
+    Empty(Token),
+    /// `contains(s, "a")`
+    Call { function: Token, arguments: Vec<Token> },
+}
+
+/// How many constants a list shall have.
+#[derive(Clone, Copy)]
+pub(super) enum Quantifier {
+    One,
+    None,
+    All,
+}
+
+/// What predicates are checked against.
+pub(super) struct Checker<'a> {
+    text: &'a str,
+    schema: &'a Schema,
+    /// The ids given for frequency caps.
+    ids: [(Entity, Option<i64>); 5],
+}
+
+/// An attribute that the text names.
+struct Named<'a> {
+    id: AttributeId,
+    attribute: &'a Attribute,
+}
+
+/// What takes a constant, in the words of a message.
+enum Taker<'a> {
+    Attribute(&'a Attribute),
+    Argument { function: &'a str, meaning: &'static str },
+}
+
+impl fmt::Display for Taker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Taker::Attribute(attribute) => {
+                write!(f, "attribute {} is of type {} and", quote(&attribute.name), attribute.ty.name())
+            }
+            Taker::Argument { function, meaning } => write!(f, "{meaning} of `{function}`"),
+        }
+    }
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(text: &'a str, schema: &'a Schema, constants: &[(&[u8], i64)]) -> Self {
+        let ids = Entity::NAMES.map(|(_, constant, entity)| {
+            let given = constants.iter().find(|(name, _)| *name == constant.as_bytes());
+            (entity, given.map(|(_, id)| *id))
+        });
+        Checker { text, schema, ids }
+    }
+
+    /// The predicate that `atom` means.
+    pub fn check(&self, atom: Atom) -> Result<Predicate<Text>, Error> {
+        match atom {
+            Atom::Bare(name) => self.bare(name),
+            Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
+            Atom::Among { name, negated, constants } => self.among(name, negated, &constants),
+            Atom::Has { name, negated, constant } => self.has(name, negated, constant),
+            Atom::Quantified { name, quantifier, constants } => self.quantified(name, quantifier, &constants),
+            Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
+            Atom::NotNull(name) => Ok(self.attribute(name)?.test(Test::NotNull)),
+            Atom::Empty(name) => self.empty(name),
+            Atom::Call { function, arguments } => self.call(function, &arguments),
+        }
+    }
+
+    /// The error for `b = true` and the like, at `token`.
+    pub fn boolean_comparison(&self, token: Token) -> Error {
+        self.error(
+            Kind::Type,
+            token,
+            "`true` and `false` are compared with nothing; for a boolean `b` write `b` or `not b`",
+        )
+    }
+
+    fn bare(&self, name: Token) -> Result<Predicate<Text>, Error> {
+        let named = self.attribute(name)?;
+        match named.attribute.ty {
+            Type::Boolean => Ok(named.test(Test::True)),
+            _ => Err(self.misuse(&named, name)),
+        }
+    }
+
+    fn compare(&self, name: Token, relation: Relation, at: Token, constant: Token) -> Result<Predicate<Text>, Error> {
+        let named = self.attribute(name)?;
+        let taker = Taker::Attribute(named.attribute);
+        let test = match (named.attribute.ty, relation) {
+            (Type::Integer, _) | (Type::IntegerEnum, Relation::Equal | Relation::NotEqual) => {
+                Test::Integer(relation, self.integer_within(&named, constant)?)
+            }
+            (Type::Float, _) => {
+                let float = self.float(&taker, constant)?;
+                self.within_float_bounds(&named, constant, float)?;
+                Test::Float(relation, float)
+            }
+            (Type::String, Relation::Equal) => Test::StringEqual(self.string(&taker, constant)?),
+            (Type::String, Relation::NotEqual) => Test::StringNotEqual(self.string(&taker, constant)?),
+            _ => return Err(self.misuse(&named, at)),
+        };
+        Ok(named.test(test))
+    }
+
+    fn among(&self, name: Token, negated: bool, constants: &[Token]) -> Result<Predicate<Text>, Error> {
+        let named = self.attribute(name)?;
+        let constants = match named.attribute.ty {
+            Type::Integer | Type::IntegerEnum | Type::String => self.constants_of(&named, constants)?,
+            _ => return Err(self.misuse(&named, name)),
+        };
+        Ok(named.test(if negated { Test::NoneOf(constants) } else { Test::OneOf(constants) }))
+    }
+
+    fn has(&self, name: Token, negated: bool, constant: Token) -> Result<Predicate<Text>, Error> {
+        self.quantified(name, if negated { Quantifier::None } else { Quantifier::One }, &[constant])
+    }
+
+    fn quantified(&self, name: Token, quantifier: Quantifier, constants: &[Token]) -> Result<Predicate<Text>, Error> {
+        let named = self.attribute(name)?;
+        let constants = match named.attribute.ty {
+            Type::IntegerList | Type::StringList => self.constants_of(&named, constants)?,
+            _ => return Err(self.misuse(&named, name)),
+        };
+        Ok(named.test(match quantifier {
+            Quantifier::One => Test::OneOf(constants),
+            Quantifier::None => Test::NoneOf(constants),
+            Quantifier::All => Test::AllOf(constants),
+        }))
+    }
+
+    fn empty(&self, name: Token) -> Result<Predicate<Text>, Error> {
+        let named = self.attribute(name)?;
+        match named.attribute.ty {
+            Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps => Ok(named.test(Test::Empty)),
+            _ => Err(self.misuse(&named, name)),
+        }
+    }
+
+    fn call(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+        match function.of(self.text) {
+            "contains" => self.substring(function, arguments, Test::Contains),
+            "starts_with" => self.substring(function, arguments, Test::StartsWith),
+            "ends_with" => self.substring(function, arguments, Test::EndsWith),
+            "geo_within_radius" => self.geo_within_radius(function, arguments),
+            "segment_within" => {
+                self.segment(function, arguments, |now, id, seconds| Test::SegmentWithin { now, id, seconds })
+            }
+            "segment_before" => {
+                self.segment(function, arguments, |now, id, seconds| Test::SegmentBefore { now, id, seconds })
+            }
+            "within_frequency_cap" => self.within_frequency_cap(function, arguments),
+            _ => Err(self.unknown_function(function)),
+        }
+    }
+
+    fn substring(
+        &self,
+        function: Token,
+        arguments: &[Token],
+        test: impl Fn(Text) -> Test<Text>,
+    ) -> Result<Predicate<Text>, Error> {
+        let [name, part] = self.exactly(function, arguments, "(attribute, string)")?;
+        let named = self.argument_attribute(function, name, Type::String)?;
+        let part = self.string(&self.argument(function, "the second argument"), part)?;
+        Ok(named.test(test(part)))
+    }
+
+    fn geo_within_radius(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+        let [latitude, longitude, radius] = self.exactly(function, arguments, "(latitude, longitude, kilometres)")?;
+        let latitude = self.float(&self.argument(function, "the latitude"), latitude)?;
+        let longitude = self.float(&self.argument(function, "the longitude"), longitude)?;
+        let radius = self.float(&self.argument(function, "the radius"), radius)?;
+        let attribute = self.implied(function, "latitude", Type::Float)?;
+        let longitude_attribute = self.implied(function, "longitude", Type::Float)?;
+        Ok(Predicate { attribute, test: Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } })
+    }
+
+    fn segment(
+        &self,
+        function: Token,
+        arguments: &[Token],
+        test: impl Fn(AttributeId, i64, i64) -> Test<Text>,
+    ) -> Result<Predicate<Text>, Error> {
+        let (name, rest) = match arguments {
+            [name, rest @ ..] if arguments.len() == 3 => (Some(*name), rest),
+            _ => (None, arguments),
+        };
+        let [id, seconds] = self.exactly(function, rest, "(attribute, segment, seconds) or (segment, seconds)")?;
+        let attribute = match name {
+            Some(name) => self.argument_attribute(function, name, Type::Segments)?.id,
+            None => self.implied(function, "segments_with_timestamp", Type::Segments)?,
+        };
+        let id = self.integer(&self.argument(function, "the segment's id"), id)?;
+        let seconds = self.integer(&self.argument(function, "the seconds"), seconds)?;
+        let now = self.implied(function, "now", Type::Integer)?;
+        Ok(Predicate { attribute, test: test(now, id, seconds) })
+    }
+
+    fn within_frequency_cap(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+        let [cap, namespace, value, seconds] =
+            self.exactly(function, arguments, "(type, namespace, value, seconds)")?;
+        let cap = self.cap_type(cap, self.string(&self.argument(function, "the type"), cap)?)?;
+        let namespace = self.string(&self.argument(function, "the namespace"), namespace)?;
+        let value = self.integer(&self.argument(function, "the value"), value)?;
+        let seconds = self.integer(&self.argument(function, "the seconds"), seconds)?;
+        let attribute = self.implied(function, "frequency_caps", Type::FrequencyCaps)?;
+        let now = self.implied(function, "now", Type::Integer)?;
+        let id = self.cap_id(function, cap)?;
+        Ok(Predicate { attribute, test: Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } })
+    }
+
+    fn cap_type(&self, token: Token, name: Text) -> Result<CapType, Error> {
+        CapType::parse(&name).ok_or_else(|| {
+            let types = Entity::NAMES.map(|(name, _, _)| format!("`{name}`")).join(", ");
+            let found = token.describe(self.text);
+            self.error(
+                Kind::Type,
+                token,
+                format!("a frequency cap's type is {types}, or one of these with `:ip`; found {found}"),
+            )
+        })
+    }
+
+    /// The constant given with the expression for what `cap` counts.
+    fn cap_id(&self, function: Token, cap: CapType) -> Result<i64, Error> {
+        let given = self.ids.iter().find(|(entity, _)| *entity == cap.entity).and_then(|(_, id)| *id);
+        given.ok_or_else(|| {
+            let constant = cap.entity.constant();
+            let message = format!(
+                "the frequency cap of type `{}` needs the constant `{constant}`; give it with the expression: \
+                 constants: [{constant}: 1]",
+                cap.name()
+            );
+            self.error(Kind::MissingAttribute, function, message).about(constant)
+        })
+    }
+
+    /// The attribute that `token` names.
+    fn attribute(&self, token: Token) -> Result<Named<'a>, Error> {
+        let name = token.of(self.text);
+        match (token.kind, self.schema.find(name.as_bytes())) {
+            (TokenKind::Name, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
+            (TokenKind::Name, None) => {
+                let mend = match (lower_case_keyword(name), nearest(name, self.schema)) {
+                    (Some(keyword), _) => format!("keywords are lower case: write `{keyword}`"),
+                    (None, Some(near)) => format!("did you mean {}?", quote(near)),
+                    (None, None) => "declare it there, or put quotes around a string".into(),
+                };
+                let message = format!("the schema has no attribute {}; {mend}", quote(name));
+                Err(self.error(Kind::UnknownAttribute, token, message).about(name))
+            }
+            _ => {
+                let message = format!("expected the name of an attribute, found {}", token.describe(self.text));
+                Err(self.error(Kind::Syntax, token, message))
+            }
+        }
+    }
+
+    /// The attribute of type `ty` that an argument of `function` names.
+    fn argument_attribute(&self, function: Token, name: Token, ty: Type) -> Result<Named<'a>, Error> {
+        let named = self.attribute(name)?;
+        self.of_type(function, named.attribute, ty, name)?;
+        Ok(named)
+    }
+
+    /// The attribute of type `ty` that `function` reads without naming it.
+    fn implied(&self, function: Token, name: &str, ty: Type) -> Result<AttributeId, Error> {
+        let Some(id) = self.schema.find(name.as_bytes()) else {
+            let message = format!(
+                "{} reads the attribute `{name}`, which the schema does not have; declare `{name}` as {}",
+                quote(function.of(self.text)),
+                ty.name()
+            );
+            return Err(self.error(Kind::UnknownAttribute, function, message).about(name));
+        };
+        self.of_type(function, self.schema.attribute(id), ty, function)?;
+        Ok(id)
+    }
+
+    fn of_type(&self, function: Token, attribute: &Attribute, ty: Type, at: Token) -> Result<(), Error> {
+        if attribute.ty == ty {
+            return Ok(());
+        }
+        let message = format!(
+            "{} reads an attribute of type {}, but {} is of type {}; declare it as {}",
+            quote(function.of(self.text)),
+            ty.name(),
+            quote(&attribute.name),
+            attribute.ty.name(),
+            ty.name()
+        );
+        Err(self.error(Kind::Type, at, message).about(&attribute.name))
+    }
+
+    /// The constants of a list for `named`, an integer or string, or a list of them: sorted, each once.
+    fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Text>, Error> {
+        match named.attribute.ty {
+            Type::String | Type::StringList => {
+                let taker = Taker::Attribute(named.attribute);
+                sorted(tokens, |token| self.string(&taker, token)).map(Constants::Strings)
+            }
+            _ => sorted(tokens, |token| self.integer_within(named, token)).map(Constants::Integers),
+        }
+    }
+
+    fn integer_within(&self, named: &Named, token: Token) -> Result<i64, Error> {
+        let integer = self.integer(&Taker::Attribute(named.attribute), token)?;
+        match named.attribute.bounds {
+            Bounds::Integer { min, max } if !(min..=max).contains(&integer) => {
+                Err(self.outside(named, token, format!("{min} to {max}")))
+            }
+            _ => Ok(integer),
+        }
+    }
+
+    fn within_float_bounds(&self, named: &Named, token: Token, float: Float) -> Result<(), Error> {
+        match named.attribute.bounds {
+            Bounds::Float { min, max } if !(min..=max).contains(&float.get()) => {
+                Err(self.outside(named, token, format!("{min:?} to {max:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
+        if token.kind != TokenKind::Integer {
+            return Err(self.mismatch(taker, "an integer", token));
+        }
+        token.of(self.text).parse().map_err(|_| {
+            let message = format!(
+                "the integer {} does not fit 64 bits; write one from {} to {}",
+                quote(token.of(self.text)),
+                i64::MIN,
+                i64::MAX
+            );
+            self.error(Kind::OutOfBounds, token, message)
+        })
+    }
+
+    fn float(&self, taker: &Taker, token: Token) -> Result<Float, Error> {
+        if !matches!(token.kind, TokenKind::Integer | TokenKind::Float) {
+            return Err(self.mismatch(taker, "a number", token));
+        }
+        match token.of(self.text).parse::<f64>() {
+            Ok(float) if float.is_finite() => Ok(Float::new(float)),
+            _ => {
+                let number = quote(token.of(self.text));
+                let message =
+                    format!("the number {number} does not fit a 64-bit float; write one below 1.8e308 in size");
+                Err(self.error(Kind::OutOfBounds, token, message))
+            }
+        }
+    }
+
+    fn string(&self, taker: &Taker, token: Token) -> Result<Text, Error> {
+        match token.kind {
+            TokenKind::String => unquote(token, self.text),
+            _ => Err(self.mismatch(taker, "a string", token)),
+        }
+    }
+
+    /// The error for a constant of the wrong type.
+    fn mismatch(&self, taker: &Taker, wanted: &str, token: Token) -> Error {
+        let mend = match (wanted, token.kind) {
+            ("a string", _) => "; put it in quotes",
+            (_, TokenKind::Name) => "; an attribute cannot stand here",
+            ("an integer", TokenKind::Float) => "; write it without fraction and exponent",
+            (_, TokenKind::String) => "; write a number without quotes",
+            _ => "",
+        };
+        let message = format!("{taker} takes {wanted}, found {}{mend}", token.describe(self.text));
+        let kind = if token.kind == TokenKind::Name { Kind::Syntax } else { Kind::Type };
+        let error = self.error(kind, token, message);
+        match taker {
+            Taker::Attribute(attribute) => error.about(&attribute.name),
+            Taker::Argument { .. } => error,
+        }
+    }
+
+    /// The error for an attribute in a form of predicate that its type does not have.
+    fn misuse(&self, named: &Named, at: Token) -> Error {
+        let name = quote(&named.attribute.name);
+        let mend = match named.attribute.ty {
+            Type::Boolean => "write its bare name, or `not` and its name",
+            Type::Integer => "compare it with an integer, as in `i > 1` or `i in (1, 2)`",
+            Type::Float => "compare it with a number, as in `f > 1.5`",
+            Type::String => "compare it with `=`, `<>` or `in`, or use `contains`, `starts_with` or `ends_with`",
+            Type::IntegerEnum => "it has no order: compare it with `=`, `<>` or `in`",
+            Type::IntegerList => "use `one of`, `none of`, `all of` or `is empty`, or write `1 in l`",
+            Type::StringList => "use `one of`, `none of`, `all of` or `is empty`, or write `'a' in l`",
+            Type::Segments => "use `segment_within`, `segment_before` or `is empty`",
+            Type::FrequencyCaps => "use `within_frequency_cap` or `is empty`",
+        };
+        let message =
+            format!("attribute {name} is of type {} and cannot be used so; {mend}", named.attribute.ty.name());
+        self.error(Kind::Type, at, message).about(&named.attribute.name)
+    }
+
+    fn outside(&self, named: &Named, token: Token, bounds: String) -> Error {
+        let message = format!(
+            "{} is outside the bounds of {}; write a constant from {bounds}",
+            quote(token.of(self.text)),
+            quote(&named.attribute.name)
+        );
+        self.error(Kind::OutOfBounds, token, message).about(&named.attribute.name)
+    }
+
+    fn unknown_function(&self, function: Token) -> Error {
+        let found = function.describe(self.text);
+        let mend = match self.schema.find(function.of(self.text).as_bytes()) {
+            Some(_) => "an attribute has no `(` behind it",
+            None => {
+                "the functions are `contains`, `starts_with`, `ends_with`, `geo_within_radius`, `segment_within`, \
+                 `segment_before` and `within_frequency_cap`"
+            }
+        };
+        self.error(Kind::Syntax, function, format!("expected a function before `(`, found {found}; {mend}"))
+    }
+
+    /// The arguments, of which there must be as many as the answer holds.
+    fn exactly<const N: usize>(
+        &self,
+        function: Token,
+        arguments: &[Token],
+        expected: &str,
+    ) -> Result<[Token; N], Error> {
+        arguments.try_into().map_err(|_| {
+            let name = quote(function.of(self.text));
+            let found = match arguments.len() {
+                1 => "1 argument".into(),
+                count => format!("{count} arguments"),
+            };
+            let message = format!("{name} takes {expected}, found {found}");
+            self.error(Kind::Syntax, function, message)
+        })
+    }
+
+    fn argument(&self, function: Token, meaning: &'static str) -> Taker<'a> {
+        Taker::Argument { function: function.of(self.text), meaning }
+    }
+
+    fn error(&self, kind: Kind, at: Token, message: impl Into<String>) -> Error {
+        Error::new(kind, message).at(self.text.as_bytes(), at.start)
+    }
+}
+
+impl Named<'_> {
+    fn test(&self, test: Test<Text>) -> Predicate<Text> {
+        Predicate { attribute: self.id, test }
+    }
+}
+
+/// What `read` makes of the tokens, sorted, each once.
+fn sorted<T: Ord>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Box<[T]>, Error> {
+    let mut constants = Vec::new();
+    constants.try_reserve_exact(tokens.len()).map_err(out_of_memory)?;
+    for token in tokens {
+        constants.push(read(*token)?);
+    }
+    constants.sort_unstable();
+    constants.dedup();
+    Ok(constants.into_boxed_slice())
+}

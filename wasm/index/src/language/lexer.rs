@@ -1,0 +1,238 @@
+//! Splits the text of an expression into tokens.
+
+use crate::error::{Error, Kind};
+use crate::hash::out_of_memory;
+use crate::predicate::{Relation, Text};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    Name,
+    Integer,
+    Float,
+    String,
+    Boolean(bool),
+    Relation(Relation),
+    And,
+    Or,
+    Not,
+    In,
+    Open,
+    Close,
+    Comma,
+    End,
+}
+
+/// A token: its kind, and where it starts and ends in the text, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub kind: TokenKind,
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Token {
+    /// The token as it stands in `text`.
+    pub fn of(self, text: &str) -> &str {
+        &text[self.start..self.end]
+    }
+
+    /// The token for the eye of who wrote `text`.
+    pub fn describe(self, text: &str) -> String {
+        let quoted = quote(self.of(text));
+        match self.kind {
+            TokenKind::End => "the end of the text".into(),
+            TokenKind::Integer => format!("the integer {quoted}"),
+            TokenKind::Float => format!("the float {quoted}"),
+            TokenKind::String => format!("the string {quoted}"),
+            TokenKind::Name => match lower_case_keyword(self.of(text)) {
+                Some(keyword) => format!("{quoted}; keywords are lower case: write `{keyword}`"),
+                None => quoted,
+            },
+            _ => quoted,
+        }
+    }
+}
+
+/// The text in backticks, cut where it is too long for a message.
+pub(super) fn quote(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("`{}…`", &text[..cut]),
+        None => format!("`{text}`"),
+    }
+}
+
+/// The keyword that `word` is but for its case.
+pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
+    const KEYWORDS: [&str; 13] =
+        ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty"];
+    KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
+}
+
+/// The tokens of a text, one at a time; after the last come [`TokenKind::End`]s.
+pub(super) struct Lexer<'t> {
+    text: &'t str,
+    position: usize,
+}
+
+impl<'t> Lexer<'t> {
+    pub fn new(text: &'t str) -> Self {
+        Lexer { text, position: 0 }
+    }
+
+    /// The next token.
+    pub fn next(&mut self) -> Result<Token, Error> {
+        let bytes = self.text.as_bytes();
+        self.position += count(&bytes[self.position..], |b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
+        let start = self.position;
+        let rest = &bytes[start..];
+        let (kind, length) = match rest {
+            [] => (TokenKind::End, 0),
+            [b'(', ..] => (TokenKind::Open, 1),
+            [b')', ..] => (TokenKind::Close, 1),
+            [b',', ..] => (TokenKind::Comma, 1),
+            [b'&', b'&', ..] => (TokenKind::And, 2),
+            [b'|', b'|', ..] => (TokenKind::Or, 2),
+            [b'=', b'=', ..] => return Err(self.fault(start, "`==` is no operator; write `=`")),
+            [b'!', b'=', ..] => return Err(self.fault(start, "`!=` is no operator; write `<>`")),
+            [b'<', b'=', ..] => (TokenKind::Relation(Relation::LessOrEqual), 2),
+            [b'>', b'=', ..] => (TokenKind::Relation(Relation::GreaterOrEqual), 2),
+            [b'<', b'>', ..] => (TokenKind::Relation(Relation::NotEqual), 2),
+            [b'<', ..] => (TokenKind::Relation(Relation::Less), 1),
+            [b'>', ..] => (TokenKind::Relation(Relation::Greater), 1),
+            [b'=', ..] => (TokenKind::Relation(Relation::Equal), 1),
+            [b'"' | b'\'', ..] => (TokenKind::String, self.string(start)?),
+            [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => self.number(start)?,
+            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => word(rest),
+            _ => return Err(self.stray(start)),
+        };
+        self.position = start + length;
+        Ok(Token { kind, start, end: self.position })
+    }
+
+    /// The length of the string whose opening quote is at `start`.
+    fn string(&self, start: usize) -> Result<usize, Error> {
+        let bytes = self.text.as_bytes();
+        let mut at = start + 1;
+        loop {
+            match bytes.get(at) {
+                None => return Err(self.fault(start, "the string that starts here never ends; close its quote")),
+                Some(b'\\') if bytes.get(at + 1).is_some_and(|&b| escaped(b).is_none()) => return Err(self.fault(
+                    at,
+                    r#"a `\` in a string comes before `\`, `'`, `"`, `n`, `r` or `t`; write `\\` for the `\` itself"#,
+                )),
+                Some(b'\\') => at += 2,
+                Some(&byte) if byte == bytes[start] => return Ok(at + 1 - start),
+                Some(_) => at += 1,
+            }
+        }
+    }
+
+    /// The kind and length of the number at `start`.
+    fn number(&self, start: usize) -> Result<(TokenKind, usize), Error> {
+        let rest = &self.text.as_bytes()[start..];
+        let digits = |from: usize| count(&rest[from..], |b| b.is_ascii_digit());
+        let mut kind = TokenKind::Integer;
+        let mut length = usize::from(rest[0] == b'-');
+        length += digits(length);
+        if rest.get(length) == Some(&b'.') {
+            kind = TokenKind::Float;
+            length += 1 + digits(length + 1);
+        }
+        if let Some(b'e' | b'E') = rest.get(length) {
+            let sign = usize::from(matches!(rest.get(length + 1), Some(b'+' | b'-')));
+            let exponent = digits((length + 1 + sign).min(rest.len()));
+            if exponent > 0 {
+                kind = TokenKind::Float;
+                length += 1 + sign + exponent;
+            }
+        }
+        let glued = count(&rest[length..], |b| in_name(b) || b == b'.');
+        if glued > 0 {
+            let all = quote(&self.text[start..start + length + glued]);
+            return Err(
+                self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
+            );
+        }
+        Ok((kind, length))
+    }
+
+    /// The error for a character that starts no token.
+    fn stray(&self, start: usize) -> Error {
+        let character = self.text[start..].chars().next().map_or(String::new(), |c| format!("`{}`", c.escape_debug()));
+        let mend = match self.text.as_bytes()[start] {
+            b'[' | b']' | b'{' | b'}' => "; lists are in parentheses: `(1, 2)`",
+            b'!' => "; write `not`",
+            b'&' => "; write `and` or `&&`",
+            b'|' => "; write `or` or `||`",
+            b'-' => "; a `-` stands right before the digits of a number",
+            b'+' => "; numbers are written without `+`",
+            b'.' => "; write a digit before the point: `0.5`",
+            _ => "; only strings may have it",
+        };
+        self.fault(start, format!("{character} starts nothing here{mend}"))
+    }
+
+    fn fault(&self, offset: usize, message: impl Into<String>) -> Error {
+        Error::new(Kind::Syntax, message).at(self.text.as_bytes(), offset)
+    }
+}
+
+/// The string that `token` spells, without quotes and with its escapes resolved.
+pub(super) fn unquote(token: Token, text: &str) -> Result<Text, Error> {
+    let inner = &text.as_bytes()[token.start + 1..token.end - 1];
+    let mut resolved = Vec::new();
+    resolved.try_reserve_exact(inner.len()).map_err(out_of_memory)?;
+    let mut parts = inner.split(|&b| b == b'\\');
+    resolved.extend_from_slice(parts.next().unwrap_or_default());
+    while let Some(part) = parts.next() {
+        match part {
+            [first, others @ ..] => {
+                resolved.extend(escaped(*first));
+                resolved.extend_from_slice(others);
+            }
+            // Two backslashes in a row: what follows the second is plain text.
+            [] => {
+                resolved.push(b'\\');
+                resolved.extend_from_slice(parts.next().unwrap_or_default());
+            }
+        }
+    }
+    Ok(resolved.into_boxed_slice())
+}
+
+/// What a backslash and `byte` stand for.
+fn escaped(byte: u8) -> Option<u8> {
+    match byte {
+        b'\\' | b'\'' | b'"' => Some(byte),
+        b'n' => Some(b'\n'),
+        b'r' => Some(b'\r'),
+        b't' => Some(b'\t'),
+        _ => None,
+    }
+}
+
+/// The reserved word or name that `rest` starts with, and its length.
+fn word(rest: &[u8]) -> (TokenKind, usize) {
+    let length = count(rest, in_name);
+    let kind = match &rest[..length] {
+        b"and" => TokenKind::And,
+        b"or" => TokenKind::Or,
+        b"not" => TokenKind::Not,
+        b"in" => TokenKind::In,
+        b"true" => TokenKind::Boolean(true),
+        b"false" => TokenKind::Boolean(false),
+        _ => TokenKind::Name,
+    };
+    (kind, length)
+}
+
+fn in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// How many bytes at the start of `bytes` are `wanted`.
+fn count(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|&b| !wanted(b)).unwrap_or(bytes.len())
+}

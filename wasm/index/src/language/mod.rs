@@ -1,0 +1,80 @@
+//! The language of expressions, read into [`Postfix`] and printed again.
+//!
+//! Loosest first, with `name` an attribute and `constant` a number or a string:
+//!
+//! ```text
+//! either     = both { ("or" | "||") both }
+//! both       = negated { ("and" | "&&") negated }
+//! negated    = { "not" } operand
+//! operand    = "(" either ")" | "true" | "false" | predicate
+//! predicate  = name                                        a boolean attribute
+//!            | name relation constant | constant relation name
+//!            | name ["not"] "in" list                      a scalar among constants
+//!            | constant ["not"] "in" name                  a constant among the elements of a list
+//!            | name ("one" | "none" | "all") "of" list
+//!            | name "is" ("null" | "not" "null" | "empty")
+//!            | name "(" argument { "," argument } ")"      a function
+//! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
+//! list       = "(" [ constant { "," constant } ] ")"
+//! argument   = constant | name
+//! name       = [a-zA-Z_][a-zA-Z0-9_-]*
+//! integer    = -?[0-9]+
+//! float      = integer with a fraction, an exponent or both
+//! string     = text in single or double quotes; \\ \' \" \n \r \t stand for one character each
+//! ```
+//!
+//! Functions: `contains(name, string)`, `starts_with`, `ends_with`; `geo_within_radius(latitude, longitude, km)`;
+//! `segment_within([name,] id, seconds)`, `segment_before`; `within_frequency_cap(type, namespace, value, seconds)`.
+//!
+//! Keywords are lower case, and only `and or not in true false` are reserved: the other words mean something only
+//! where no name can stand, so that attributes may be called `of`, `empty` or `contains`. A list may be empty: a scalar
+//! is never among no constants, and a list has all of none. A `-` inside a name is part of it:
+//! `a-3` is a name, `a>-3` a comparison.
+//!
+//! Neither reading nor printing recurses, so the nesting of an expression is bounded by memory alone.
+
+mod check;
+mod lexer;
+mod parser;
+mod print;
+mod suggest;
+#[cfg(test)]
+mod tests;
+
+pub use print::{expression_text, predicate_text};
+
+use crate::error::{Error, Kind};
+use crate::hash::out_of_memory;
+use crate::predicate::Postfix;
+use crate::schema::Schema;
+
+/// The expression that `text` spells, over the attributes of `schema`. `constants` are the integers given with it by
+/// name, of which a frequency cap takes its id (`flight_id` and the like); of two with one name the first counts.
+///
+/// The answer is canonical in that `3 < i` is read as `i > 3`, `3 in l` as `l one of (3)`, and the constants of a list
+/// are sorted, each once. Takes time and memory in proportion to the text (the sorting aside).
+///
+/// # Errors
+///
+/// All but `OutOfMemory` give the column.
+///
+/// - `Syntax`: the text is not UTF-8, or breaks the grammar.
+/// - `UnknownAttribute`: the schema does not have a name of the text, or one that a function reads.
+/// - `Type`: an attribute or a constant is of the wrong type.
+/// - `OutOfBounds`: a constant lies outside the attribute's bounds, an integer outside 64 bits, or a float is not finite.
+/// - `MissingAttribute`: the id of a frequency cap is not among `constants`.
+/// - `OutOfMemory`: the memory limit does not allow it.
+pub fn read(text: &[u8], schema: &Schema, constants: &[(&[u8], i64)]) -> Result<Postfix, Error> {
+    let characters = std::str::from_utf8(text).map_err(|error| {
+        Error::new(Kind::Syntax, "here is a byte that is not UTF-8; encode the text as UTF-8")
+            .at(text, error.valid_up_to())
+    })?;
+    parser::parse(characters, schema, constants)
+}
+
+/// Pushes `item` where memory allows it. What grows with the text grows by this.
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
+    list.try_reserve(1).map_err(out_of_memory)?;
+    list.push(item);
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! The grammar: operators by precedence on a stack of their own, and the forms of a predicate.
+
+use crate::error::{Error, Kind};
+use crate::language::check::{Atom, Checker, Quantifier};
+use crate::language::lexer::{Lexer, Token, TokenKind};
+use crate::language::push;
+use crate::predicate::{Postfix, Relation, Step, Text};
+use crate::schema::Schema;
+
+/// What waits for its right operand, or for its closing parenthesis; a later one binds tighter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pending {
+    /// An open parenthesis and where it stands.
+    Open(usize),
+    Or,
+    And,
+    Not,
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    lexer: Lexer<'a>,
+    /// The first token that is not yet taken.
+    current: Token,
+    checker: Checker<'a>,
+    pending: Vec<Pending>,
+    steps: Postfix,
+}
+
+/// Reads all of `text`.
+pub(super) fn parse(text: &str, schema: &Schema, constants: &[(&[u8], i64)]) -> Result<Postfix, Error> {
+    let mut lexer = Lexer::new(text);
+    let current = lexer.next()?;
+    let checker = Checker::new(text, schema, constants);
+    Parser { text, lexer, current, checker, pending: Vec::new(), steps: Vec::new() }.expression()
+}
+
+impl Parser<'_> {
+    fn expression(mut self) -> Result<Postfix, Error> {
+        loop {
+            self.prefixes()?;
+            let operand = self.operand()?;
+            push(&mut self.steps, operand)?;
+            while self.current.kind == TokenKind::Close {
+                self.close()?;
+            }
+            match self.current.kind {
+                TokenKind::And => self.infix(Pending::And)?,
+                TokenKind::Or => self.infix(Pending::Or)?,
+                TokenKind::End => return self.finish(),
+                _ => return Err(self.expected("`and`, `or` or the end of the expression")),
+            }
+        }
+    }
+
+    /// Takes the `not`s and opening parentheses before an operand.
+    fn prefixes(&mut self) -> Result<(), Error> {
+        loop {
+            let prefix = match self.current.kind {
+                TokenKind::Not => Pending::Not,
+                TokenKind::Open => Pending::Open(self.current.start),
+                _ => return Ok(()),
+            };
+            push(&mut self.pending, prefix)?;
+            self.advance()?;
+        }
+    }
+
+    /// Takes `and` or `or`, once what binds as tight or tighter is complete.
+    fn infix(&mut self, operator: Pending) -> Result<(), Error> {
+        self.complete(operator)?;
+        push(&mut self.pending, operator)?;
+        self.advance().map(drop)
+    }
+
+    /// Takes a closing parenthesis.
+    fn close(&mut self) -> Result<(), Error> {
+        self.complete(Pending::Or)?;
+        if self.pending.pop().is_none() {
+            return Err(self.syntax("no `(` is open for this `)`; take it out or add the `(`"));
+        }
+        self.advance().map(drop)
+    }
+
+    fn finish(mut self) -> Result<Postfix, Error> {
+        self.complete(Pending::Or)?;
+        match self.pending.pop() {
+            Some(Pending::Open(start)) => {
+                let opened = self.text[..start].chars().count() + 1;
+                Err(self.expected(&format!("`)` for the `(` at column {opened}")))
+            }
+            _ => Ok(self.steps),
+        }
+    }
+
+    /// Moves the operators that bind as tight as `least` or tighter behind their operands, back to the last `(`.
+    fn complete(&mut self, least: Pending) -> Result<(), Error> {
+        while let Some(&operator) = self.pending.last().filter(|&&operator| operator >= least) {
+            let step = match operator {
+                Pending::Not => Step::Not,
+                Pending::And => Step::And,
+                Pending::Or => Step::Or,
+                Pending::Open(_) => break,
+            };
+            self.pending.pop();
+            push(&mut self.steps, step)?;
+        }
+        Ok(())
+    }
+
+    fn operand(&mut self) -> Result<Step<Text>, Error> {
+        let token = self.current;
+        let atom = match token.kind {
+            TokenKind::Boolean(value) => {
+                self.advance()?;
+                return match self.current.kind {
+                    TokenKind::Relation(_) => Err(self.checker.boolean_comparison(self.current)),
+                    _ => Ok(Step::Constant(value)),
+                };
+            }
+            TokenKind::Name => {
+                self.advance()?;
+                self.after_name(token)?
+            }
+            TokenKind::Integer | TokenKind::Float | TokenKind::String => {
+                self.advance()?;
+                self.after_constant(token)?
+            }
+            _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
+        };
+        self.checker.check(atom).map(Step::Predicate)
+    }
+
+    fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
+        match self.current.kind {
+            TokenKind::Open => Ok(Atom::Call { function: name, arguments: self.parenthesized()? }),
+            TokenKind::Relation(relation) => {
+                let operator = self.advance()?;
+                let constant = self.constant()?;
+                Ok(Atom::Compare { name, relation, operator, constant })
+            }
+            TokenKind::In => {
+                self.advance()?;
+                Ok(Atom::Among { name, negated: false, constants: self.list()? })
+            }
+            TokenKind::Not => {
+                self.advance()?;
+                self.expect(TokenKind::In, "`in` after `not`")?;
+                Ok(Atom::Among { name, negated: true, constants: self.list()? })
+            }
+            TokenKind::Name => match self.current.of(self.text) {
+                "one" => self.quantified(name, Quantifier::One),
+                "none" => self.quantified(name, Quantifier::None),
+                "all" => self.quantified(name, Quantifier::All),
+                "is" => self.after_is(name),
+                _ => Ok(Atom::Bare(name)),
+            },
+            _ => Ok(Atom::Bare(name)),
+        }
+    }
+
+    fn quantified(&mut self, name: Token, quantifier: Quantifier) -> Result<Atom, Error> {
+        self.advance()?;
+        if self.word() != "of" {
+            return Err(self.expected("`of`"));
+        }
+        self.advance()?;
+        Ok(Atom::Quantified { name, quantifier, constants: self.list()? })
+    }
+
+    fn after_is(&mut self, name: Token) -> Result<Atom, Error> {
+        self.advance()?;
+        let negated = self.current.kind == TokenKind::Not;
+        if negated {
+            self.advance()?;
+        }
+        let atom = match (negated, self.word()) {
+            (false, "null") => Atom::Null(name),
+            (true, "null") => Atom::NotNull(name),
+            (false, "empty") => Atom::Empty(name),
+            (false, _) => return Err(self.expected("`null`, `not null` or `empty` after `is`")),
+            (true, _) => return Err(self.expected("`null` after `is not`")),
+        };
+        self.advance()?;
+        Ok(atom)
+    }
+
+    fn after_constant(&mut self, constant: Token) -> Result<Atom, Error> {
+        match self.current.kind {
+            TokenKind::Relation(relation) => {
+                let operator = self.advance()?;
+                let name = self.expect(TokenKind::Name, "an attribute to compare the constant with")?;
+                Ok(Atom::Compare { name, relation: relation.flipped(), operator, constant })
+            }
+            TokenKind::In => {
+                self.advance()?;
+                let name = self.expect(TokenKind::Name, "a list attribute after `in`")?;
+                Ok(Atom::Has { name, negated: false, constant })
+            }
+            TokenKind::Not => {
+                self.advance()?;
+                self.expect(TokenKind::In, "`in` after `not`")?;
+                let name = self.expect(TokenKind::Name, "a list attribute after `not in`")?;
+                Ok(Atom::Has { name, negated: true, constant })
+            }
+            _ => Err(self.expected("a comparison or `in` after the constant")),
+        }
+    }
+
+    fn constant(&mut self) -> Result<Token, Error> {
+        match self.current.kind {
+            TokenKind::Integer | TokenKind::Float | TokenKind::String | TokenKind::Boolean(_) => self.advance(),
+            TokenKind::Name => {
+                let found = self.current.describe(self.text);
+                let mend = "strings are in quotes, and attributes are compared with constants only";
+                Err(self.syntax(format!("expected a constant, found {found}; {mend}")))
+            }
+            _ => Err(self.expected("a constant")),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Token>, Error> {
+        match self.current.kind {
+            TokenKind::Open => self.parenthesized(),
+            _ => Err(self.expected("a list of constants in parentheses")),
+        }
+    }
+
+    /// Takes `(`, constants and names with commas between them, and `)`.
+    fn parenthesized(&mut self) -> Result<Vec<Token>, Error> {
+        let mut items = Vec::new();
+        self.advance()?;
+        if self.current.kind == TokenKind::Close {
+            self.advance()?;
+            return Ok(items);
+        }
+        loop {
+            match self.current.kind {
+                TokenKind::Name | TokenKind::Integer | TokenKind::Float | TokenKind::String | TokenKind::Boolean(_) => {
+                    push(&mut items, self.advance()?)?
+                }
+                _ => return Err(self.expected("a constant")),
+            }
+            if self.current.kind != TokenKind::Comma {
+                self.expect(TokenKind::Close, "`,` or `)`")?;
+                return Ok(items);
+            }
+            self.advance()?;
+        }
+    }
+
+    /// The current token, if it is a name, else nothing.
+    fn word(&self) -> &str {
+        match self.current.kind {
+            TokenKind::Name => self.current.of(self.text),
+            _ => "",
+        }
+    }
+
+    /// Takes the current token.
+    fn advance(&mut self) -> Result<Token, Error> {
+        let next = self.lexer.next()?;
+        Ok(std::mem::replace(&mut self.current, next))
+    }
+
+    /// Takes a token of `kind`, which the message calls `what`.
+    fn expect(&mut self, kind: TokenKind, what: &str) -> Result<Token, Error> {
+        match self.current.kind == kind {
+            true => self.advance(),
+            false => Err(self.expected(what)),
+        }
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        self.syntax(format!("expected {what}, found {}", self.current.describe(self.text)))
+    }
+
+    /// A syntax error at the current token.
+    fn syntax(&self, message: impl Into<String>) -> Error {
+        Error::new(Kind::Syntax, message).at(self.text.as_bytes(), self.current.start)
+    }
+}
+
+impl Relation {
+    /// The relation that holds with the sides exchanged.
+    fn flipped(self) -> Relation {
+        match self {
+            Relation::Less => Relation::Greater,
+            Relation::LessOrEqual => Relation::GreaterOrEqual,
+            Relation::Greater => Relation::Less,
+            Relation::GreaterOrEqual => Relation::LessOrEqual,
+            Relation::Equal | Relation::NotEqual => self,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Writes predicates and expressions in canonical form: read again, they are the same.
+
+use std::fmt::Write;
+
+use crate::predicate::{Constants, Predicate, Relation, Step, Test};
+use crate::schema::{Schema, Type};
+
+/// The text of `predicate`, such as `age >= 21`. `bytes` gives the bytes of a string.
+pub fn predicate_text<'a, S>(
+    predicate: &'a Predicate<S>,
+    schema: &'a Schema,
+    bytes: impl Fn(&'a S) -> &'a [u8],
+) -> String {
+    let mut printer = Printer { out: String::new(), schema, bytes };
+    printer.predicate(predicate);
+    printer.out
+}
+
+/// The text of the expression `steps`, with parentheses only where they are needed. `bytes` gives the bytes of a string.
+///
+/// # Panics
+///
+/// Where `steps` are no expression in postfix order.
+pub fn expression_text<'a, S>(steps: &'a [Step<S>], schema: &'a Schema, bytes: impl Fn(&'a S) -> &'a [u8]) -> String {
+    let mut printer = Printer { out: String::new(), schema, bytes };
+    printer.expression(steps);
+    printer.out
+}
+
+struct Printer<'a, F> {
+    out: String,
+    schema: &'a Schema,
+    bytes: F,
+}
+
+/// What is still to be written.
+enum Task {
+    /// The operand that ends with this step, in parentheses if it binds less tightly than this.
+    Operand(usize, Tightness),
+    Text(&'static str),
+}
+
+/// How tightly a step binds its operands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tightness {
+    Or,
+    And,
+    Not,
+    Atom,
+}
+
+fn tightness<S>(step: &Step<S>) -> Tightness {
+    match step {
+        Step::Or => Tightness::Or,
+        Step::And => Tightness::And,
+        Step::Not => Tightness::Not,
+        Step::Constant(_) | Step::Predicate(_) => Tightness::Atom,
+    }
+}
+
+/// For each step, where the operand that ends with it starts.
+fn starts<S>(steps: &[Step<S>]) -> Vec<usize> {
+    let mut starts: Vec<usize> = Vec::with_capacity(steps.len());
+    for (i, step) in steps.iter().enumerate() {
+        starts.push(match step {
+            Step::Constant(_) | Step::Predicate(_) => i,
+            Step::Not => starts[i - 1],
+            Step::And | Step::Or => starts[starts[i - 1] - 1],
+        });
+    }
+    starts
+}
+
+impl<'a, F> Printer<'a, F> {
+    fn expression<S>(&mut self, steps: &'a [Step<S>])
+    where
+        F: Fn(&'a S) -> &'a [u8],
+    {
+        let starts = starts(steps);
+        let mut tasks = vec![Task::Operand(steps.len() - 1, Tightness::Or)];
+        while let Some(task) = tasks.pop() {
+            let (end, around) = match task {
+                Task::Operand(end, around) => (end, around),
+                Task::Text(text) => {
+                    self.out.push_str(text);
+                    continue;
+                }
+            };
+            let step = &steps[end];
+            if tightness(step) < around {
+                self.out.push('(');
+                tasks.push(Task::Text(")"));
+            }
+            // Operators of one kind group to the left, so a right operand of the same kind needs its parentheses.
+            let mut binary = |word, left, right| {
+                tasks.push(Task::Operand(end - 1, right));
+                tasks.push(Task::Text(word));
+                tasks.push(Task::Operand(starts[end - 1] - 1, left));
+            };
+            match step {
+                Step::Constant(value) => self.out.push_str(if *value { "true" } else { "false" }),
+                Step::Predicate(predicate) => self.predicate(predicate),
+                Step::Not => {
+                    self.out.push_str("not ");
+                    tasks.push(Task::Operand(end - 1, Tightness::Not));
+                }
+                Step::And => binary(" and ", Tightness::And, Tightness::Not),
+                Step::Or => binary(" or ", Tightness::Or, Tightness::And),
+            }
+        }
+    }
+
+    fn predicate<S>(&mut self, predicate: &'a Predicate<S>)
+    where
+        F: Fn(&'a S) -> &'a [u8],
+    {
+        let attribute = self.schema.attribute(predicate.attribute);
+        let name = attribute.name.as_str();
+        let list = matches!(attribute.ty, Type::IntegerList | Type::StringList);
+        match &predicate.test {
+            Test::True => self.write(format_args!("{name}")),
+            Test::Integer(relation, constant) => self.write(format_args!("{name} {} {constant}", symbol(*relation))),
+            // The debug form of a float has its shortest digits and always a point or an exponent.
+            Test::Float(relation, constant) => {
+                self.write(format_args!("{name} {} {:?}", symbol(*relation), constant.get()))
+            }
+            Test::StringEqual(constant) => self.string_after(format_args!("{name} = "), constant),
+            Test::StringNotEqual(constant) => self.string_after(format_args!("{name} <> "), constant),
+            Test::OneOf(constants) => self.list(name, if list { "one of" } else { "in" }, constants),
+            Test::NoneOf(constants) => self.list(name, if list { "none of" } else { "not in" }, constants),
+            Test::AllOf(constants) => self.list(name, "all of", constants),
+            Test::Null => self.write(format_args!("{name} is null")),
+            Test::NotNull => self.write(format_args!("{name} is not null")),
+            Test::Empty => self.write(format_args!("{name} is empty")),
+            Test::Contains(part) => self.substring("contains", name, part),
+            Test::StartsWith(part) => self.substring("starts_with", name, part),
+            Test::EndsWith(part) => self.substring("ends_with", name, part),
+            Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
+                let (latitude, longitude, radius) = (latitude.get(), longitude.get(), radius.get());
+                self.write(format_args!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})"));
+            }
+            Test::SegmentWithin { id, seconds, .. } => {
+                self.write(format_args!("segment_within({name}, {id}, {seconds})"))
+            }
+            Test::SegmentBefore { id, seconds, .. } => {
+                self.write(format_args!("segment_before({name}, {id}, {seconds})"))
+            }
+            Test::WithinFrequencyCap { cap, namespace, value, seconds, .. } => {
+                self.string_after(format_args!("within_frequency_cap('{}', ", cap.name()), namespace);
+                self.write(format_args!(", {value}, {seconds})"));
+            }
+        }
+    }
+
+    fn substring(&mut self, function: &str, name: &str, part: &[u8]) {
+        self.write(format_args!("{function}({name}, "));
+        self.string(part);
+        self.out.push(')');
+    }
+
+    fn list<S>(&mut self, name: &str, operator: &str, constants: &'a Constants<S>)
+    where
+        F: Fn(&'a S) -> &'a [u8],
+    {
+        self.write(format_args!("{name} {operator} ("));
+        let comma = |i| if i == 0 { "" } else { ", " };
+        match constants {
+            Constants::Integers(integers) => {
+                for (i, integer) in integers.iter().enumerate() {
+                    self.write(format_args!("{}{integer}", comma(i)));
+                }
+            }
+            Constants::Strings(strings) => {
+                for (i, string) in strings.iter().enumerate() {
+                    self.string_after(format_args!("{}", comma(i)), string);
+                }
+            }
+        }
+        self.out.push(')');
+    }
+
+    fn string_after<S>(&mut self, before: std::fmt::Arguments, string: &'a S)
+    where
+        F: Fn(&'a S) -> &'a [u8],
+    {
+        self.write(before);
+        self.string((self.bytes)(string));
+    }
+
+    /// A string that came out of an expression's text, so it is UTF-8.
+    fn string(&mut self, bytes: &[u8]) {
+        self.out.push('\'');
+        for character in String::from_utf8_lossy(bytes).chars() {
+            match character {
+                '\\' => self.out.push_str("\\\\"),
+                '\'' => self.out.push_str("\\'"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                other => self.out.push(other),
+            }
+        }
+        self.out.push('\'');
+    }
+
+    fn write(&mut self, text: std::fmt::Arguments) {
+        self.out.write_fmt(text).expect("a string takes all that is written to it");
+    }
+}
+
+/// How the language spells `relation`.
+fn symbol(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Less => "<",
+        Relation::LessOrEqual => "<=",
+        Relation::Greater => ">",
+        Relation::GreaterOrEqual => ">=",
+        Relation::Equal => "=",
+        Relation::NotEqual => "<>",
+    }
+}

@@ -1,0 +1,20 @@
+//! Finds, among very many boolean expressions, those that an event makes true.
+
+pub mod error;
+mod evaluate;
+pub mod event;
+pub mod explain;
+mod expression;
+mod hash;
+pub mod index;
+pub mod interner;
+pub mod language;
+pub mod predicate;
+pub mod predicates;
+pub mod schema;
+pub mod search;
+mod statistics;
+mod subscriptions;
+pub mod term;
+mod tree;
+mod vocabulary;

@@ -1,0 +1,229 @@
+//! One test of one attribute: what expressions are made of.
+
+use crate::schema::AttributeId;
+
+/// A comparison of ordered values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+}
+
+/// A finite float that can be compared and hashed: by its bits, with one zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Float(f64);
+
+impl Float {
+    /// Wraps `value`, which is finite; minus zero becomes zero.
+    pub fn new(value: f64) -> Self {
+        Float(value + 0.0)
+    }
+
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl PartialEq for Float {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Float {}
+
+impl std::hash::Hash for Float {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// The constants of a membership test, sorted and without duplicates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Constants<S> {
+    /// For integers, enums and integer lists.
+    Integers(Box<[i64]>),
+    /// For strings and string lists.
+    Strings(Box<[S]>),
+}
+
+/// What a frequency cap counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CapType {
+    /// Which of the five.
+    pub entity: Entity,
+    /// Whether it counts per IP address (`"flight:ip"`).
+    pub by_ip: bool,
+}
+
+/// The entities that frequency caps count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Entity {
+    /// `"flight"`, whose id is the constant `flight_id`.
+    Flight,
+    /// `"advertiser"`, whose id is the constant `advertiser_id`.
+    Advertiser,
+    /// `"campaign"`, whose id is the constant `campaign_id`.
+    Campaign,
+    /// `"campaign_group"`, whose id is the constant `campaign_group_id`.
+    CampaignGroup,
+    /// `"product"`, whose id is the constant `product_id`.
+    Product,
+}
+
+impl Entity {
+    /// Every entity with its name and the constant that holds its id.
+    pub const NAMES: [(&'static str, &'static str, Entity); 5] = [
+        ("flight", "flight_id", Entity::Flight),
+        ("advertiser", "advertiser_id", Entity::Advertiser),
+        ("campaign", "campaign_id", Entity::Campaign),
+        ("campaign_group", "campaign_group_id", Entity::CampaignGroup),
+        ("product", "product_id", Entity::Product),
+    ];
+
+    /// The name of the constant that holds this entity's id.
+    pub fn constant(self) -> &'static str {
+        let (_, constant, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self).expect("every entity is listed");
+        constant
+    }
+}
+
+impl CapType {
+    /// The type that `name` stands for, such as `flight` or `flight:ip`.
+    pub fn parse(name: &[u8]) -> Option<CapType> {
+        let (entity, by_ip) = match name.strip_suffix(b":ip") {
+            Some(entity) => (entity, true),
+            None => (name, false),
+        };
+        let (_, _, entity) = Entity::NAMES.iter().find(|(n, _, _)| n.as_bytes() == entity)?;
+        Some(CapType { entity: *entity, by_ip })
+    }
+
+    /// The name that [`CapType::parse`] understands.
+    pub fn name(self) -> String {
+        let (name, _, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self.entity).expect("every entity is listed");
+        format!("{name}{}", if self.by_ip { ":ip" } else { "" })
+    }
+}
+
+/// What a predicate asks of its attribute. `S` is how strings are held: text while an expression is read,
+/// ids of the index's interner afterwards.
+///
+/// Every test is false where its attribute is undefined, but for [`Test::Null`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Test<S> {
+    /// A boolean is true.
+    True,
+    /// An integer (or, for `=` and `<>`, an enum) compares so with the constant.
+    Integer(Relation, i64),
+    /// A float compares so; `=` and `<>` within [`f64::EPSILON`].
+    Float(Relation, Float),
+    /// A string is the constant.
+    StringEqual(S),
+    /// A string is not the constant.
+    StringNotEqual(S),
+    /// A scalar is among the constants, or a list has one of them.
+    OneOf(Constants<S>),
+    /// A scalar is not among the constants, or a list has none of them.
+    NoneOf(Constants<S>),
+    /// A list has all the constants.
+    AllOf(Constants<S>),
+    /// The attribute is undefined.
+    Null,
+    /// The attribute is defined.
+    NotNull,
+    /// A list has no elements.
+    Empty,
+    /// A string has these bytes somewhere.
+    Contains(Box<[u8]>),
+    /// A string starts with these bytes.
+    StartsWith(Box<[u8]>),
+    /// A string ends with these bytes.
+    EndsWith(Box<[u8]>),
+    /// The attribute is the latitude; the point lies within a radius of the constants.
+    GeoWithinRadius {
+        /// The attribute of the longitude.
+        longitude_attribute: AttributeId,
+        /// Degrees.
+        latitude: Float,
+        /// Degrees.
+        longitude: Float,
+        /// Kilometres.
+        radius: Float,
+    },
+    /// The segment `id` was seen within so many seconds before now.
+    SegmentWithin {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// Which segment.
+        id: i64,
+        /// How long ago at the most.
+        seconds: i64,
+    },
+    /// The segment `id` was last seen more than so many seconds before now.
+    SegmentBefore {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// Which segment.
+        id: i64,
+        /// How long ago at the least.
+        seconds: i64,
+    },
+    /// The counter of this type, id and namespace allows another.
+    WithinFrequencyCap {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// What is counted for.
+        cap: CapType,
+        /// The constant given with the expression.
+        id: i64,
+        /// The counter's namespace.
+        namespace: S,
+        /// The limit.
+        value: i64,
+        /// The window in seconds; 0 or less for none.
+        seconds: i64,
+    },
+}
+
+/// A test of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Predicate<S> {
+    /// The attribute that the test reads (the latitude of a geo test, the list of a segment or cap test).
+    pub attribute: AttributeId,
+    /// What it asks.
+    pub test: Test<S>,
+}
+
+/// An expression in postfix order: operands before their operator, so that any pass over it is a loop,
+/// however deeply the text was nested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<S> {
+    /// `true` or `false`.
+    Constant(bool),
+    /// A predicate.
+    Predicate(Predicate<S>),
+    /// Negates the operand before it.
+    Not,
+    /// Joins the two operands before it.
+    And,
+    /// Joins the two operands before it.
+    Or,
+}
+
+/// A string constant as it stands in an expression's text, escapes resolved.
+pub type Text = Box<[u8]>;
+
+/// An expression as the reader of the language gives it.
+pub type Postfix = Vec<Step<Text>>;

@@ -1,0 +1,450 @@
+//! One search: from an event to the ids of the subscriptions that it makes true.
+//!
+//! A search can be stopped anywhere and go on. It works in steps. A step reads the [`Progress`] that was last
+//! committed, works on a copy of it, and commits the copy by a single store ([`Checkpoint`]). What a step writes
+//! elsewhere is either beyond what the committed progress covers (lists), or the same whenever it is written again
+//! (bits of the matches, remembered predicates). So a step that is cut off anywhere is simply done again.
+//!
+//! 1. **Walk.** From the root, nodes are taken off a list in turn; each adds the nodes that the event's values lead to.
+//! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates.
+//! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
+//!    expressions share are remembered.
+//! 4. **Ungated.** The same for the expressions that no gate holds back.
+//! 5. **Collect**, and **sort** where ids do not ascend with slots.
+
+mod matches;
+mod memo;
+mod sort;
+
+use matches::SlotSet;
+use memo::Memo;
+use sort::Sort;
+
+use crate::error::Error;
+use crate::event::{decode, Event, Format, Value};
+use crate::expression::code::Next;
+use crate::hash::out_of_memory;
+use crate::index::Index;
+use crate::subscriptions::{Home, Slot};
+use crate::tree::key::{self, UNDEFINED_PROBE};
+use crate::tree::level::Level;
+use crate::tree::{scale, Entry, NodeId, ROOT};
+
+/// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
+const STEP: u32 = 1024;
+
+/// What a search works with: the event, and tables that are used again and again, so that it allocates nothing
+/// once they have grown to the size of the index.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    event: Event,
+    /// The probe of each attribute, and a 0 behind the last.
+    probes: Vec<i32>,
+    /// The nodes to visit, in the order in which they were found.
+    nodes: Vec<NodeId>,
+    /// For each node the place in `nodes` where it was last put.
+    found_at: Vec<u32>,
+    candidates: Vec<Slot>,
+    memo: Memo,
+    matches: SlotSet,
+    ids: Vec<u64>,
+    sort: Sort,
+    checkpoint: Checkpoint,
+}
+
+/// How far a search has come. A list's length here is how much of it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    phase: Phase,
+    /// Of `nodes`: how many are known, and how many are done with.
+    nodes: u32,
+    node: u32,
+    /// Within the present node: its levels, the elements of a list value, and its entries.
+    level: u32,
+    element: u32,
+    entry: u32,
+    /// Of `candidates`: how many there are, and how many are done with.
+    candidates: u32,
+    candidate: u32,
+    /// How many ungated expressions are done with.
+    ungated: u32,
+    /// The position in the code of the present expression.
+    position: u32,
+    /// The word of the matches to collect next, and the ids collected so far.
+    word: u32,
+    ids: u32,
+    visited: u64,
+    evaluated: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Walk,
+    Verify,
+    Ungated,
+    Collect,
+    Sort,
+    Done,
+}
+
+/// Two places for the progress, of which one counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Checkpoint {
+    places: [Progress; 2],
+    current: usize,
+}
+
+impl Checkpoint {
+    fn load(&self) -> Progress {
+        self.places[self.current & 1]
+    }
+
+    /// Writes the place that does not count, then makes it count.
+    fn commit(&mut self, progress: Progress) {
+        let other = (self.current & 1) ^ 1;
+        self.places[other] = progress;
+        // The compiler may not move the store below before the one above.
+        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        self.current = other;
+    }
+}
+
+/// How many words stand before the ids of what a search found.
+const HEADER: usize = 2;
+
+/// What a finished search found, and what it took: one list, so that it is handed on as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a>(&'a [u64]);
+
+impl<'a> Found<'a> {
+    /// The ids of all that matches, ascending.
+    pub fn ids(self) -> &'a [u64] {
+        &self.0[HEADER..]
+    }
+
+    /// How many entries and ungated expressions were come upon.
+    pub fn visited(self) -> u64 {
+        self.0[0]
+    }
+
+    /// How many expressions were evaluated.
+    pub fn evaluated(self) -> u64 {
+        self.0[1]
+    }
+
+    /// All of this: the number visited, the number evaluated, the ids.
+    pub fn packed(self) -> &'a [u64] {
+        self.0
+    }
+}
+
+impl Search {
+    /// Makes room for anything a search of `index` may need. To be called after the index changed, outside of a search.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
+        let nodes = index.tree().capacity();
+        let slots = index.subscriptions().capacity();
+        let attributes = index.schema().len();
+        grow(&mut self.probes, attributes + 1)?;
+        grow(&mut self.nodes, nodes)?;
+        grow(&mut self.found_at, nodes)?;
+        grow(&mut self.candidates, STEP as usize)?;
+        grow(&mut self.ids, HEADER + slots)?;
+        self.memo.reserve(index.predicates().capacity())?;
+        self.matches.reserve(slots)?;
+        if !index.subscriptions().is_ascending() {
+            self.sort.reserve(slots)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a search for the event in `bytes`: among all subscriptions or, with `only`, among those with these ids.
+    ///
+    /// Errors: what is wrong with the event.
+    pub fn open(
+        &mut self,
+        index: &Index,
+        format: Format,
+        bytes: &[u8],
+        only: Option<impl Iterator<Item = u64>>,
+    ) -> Result<(), Error> {
+        decode(format, bytes, index.schema(), index.strings(), &mut self.event)?;
+        self.probe(index);
+        self.memo.forget();
+        self.matches.clear();
+        let mut progress = Progress::default();
+        match only {
+            None => {
+                self.candidates.resize(STEP as usize, 0);
+                self.nodes[0] = ROOT;
+                progress.nodes = 1;
+            }
+            Some(ids) => {
+                self.candidates.clear();
+                self.candidates.extend(ids.filter_map(|id| index.subscriptions().find(id)));
+                progress.phase = Phase::Verify;
+                progress.ungated = index.tree().ungated().len() as u32;
+                progress.candidates = self.candidates.len() as u32;
+                progress.visited = self.candidates.len() as u64;
+            }
+        }
+        self.checkpoint.commit(progress);
+        Ok(())
+    }
+
+    /// Runs the search to its end, from wherever it stands.
+    pub fn run(&mut self, index: &Index) -> Found<'_> {
+        while !self.step(index) {}
+        let progress = self.checkpoint.load();
+        let list = &mut self.ids[..HEADER + progress.ids as usize];
+        list[0] = progress.visited;
+        list[1] = progress.evaluated;
+        Found(list)
+    }
+
+    /// Moves the search forward by one step, and tells whether it is done.
+    pub fn step(&mut self, index: &Index) -> bool {
+        let mut progress = self.checkpoint.load();
+        match progress.phase {
+            Phase::Walk => self.walk(index, &mut progress),
+            Phase::Verify => self.verify(index, &mut progress),
+            Phase::Ungated => self.evaluate_ungated(index, &mut progress),
+            Phase::Collect => self.collect(index, &mut progress),
+            Phase::Sort => self.sort(&mut progress),
+            Phase::Done => return true,
+        }
+        self.checkpoint.commit(progress);
+        progress.phase == Phase::Done
+    }
+
+    fn probe(&mut self, index: &Index) {
+        let attributes = index.schema().attributes();
+        self.probes.clear();
+        self.probes.extend(self.event.values.iter().zip(attributes).map(|(&value, attribute)| {
+            key::of_value(value).map_or(UNDEFINED_PROBE, |key| scale(attribute.ty).probe(key))
+        }));
+        self.probes.push(0);
+    }
+
+    /// Visits nodes until there are none left, or until the candidates are too many to take in another leaf list.
+    fn walk(&mut self, index: &Index, progress: &mut Progress) {
+        let mut work = 0;
+        while progress.node < progress.nodes && work < STEP {
+            let node = index.tree().node(self.nodes[progress.node as usize]);
+            if (progress.level as usize) < node.levels.len() {
+                let level = index.tree().level(node.levels[progress.level as usize]);
+                work += self.follow(level, progress);
+                continue;
+            }
+            let entries = &node.entries[progress.entry as usize..];
+            let room = STEP - progress.candidates;
+            let taken = entries.len().min(room as usize);
+            let passed = scan(&entries[..taken], &self.probes, &mut self.candidates[progress.candidates as usize..]);
+            progress.candidates += passed;
+            progress.visited += taken as u64;
+            progress.entry += taken as u32;
+            work += taken as u32 + 1;
+            if progress.entry as usize == node.entries.len() {
+                progress.node += 1;
+                progress.level = 0;
+                progress.entry = 0;
+            } else if progress.candidates == STEP {
+                break;
+            }
+        }
+        if progress.node == progress.nodes || progress.candidates > STEP / 2 {
+            progress.phase = Phase::Verify;
+        }
+    }
+
+    /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
+    fn follow(&mut self, level: &Level, progress: &mut Progress) -> u32 {
+        let value = self.event.values[level.attribute as usize];
+        if value == Value::Undefined {
+            progress.level += 1;
+            return 1;
+        }
+        if progress.element == 0 {
+            if let Some(node) = level.defined {
+                self.push_node(node, progress);
+            }
+        }
+        let lookups = match value {
+            Value::Integers(span) => {
+                let elements = &span.of(&self.event.integers)[progress.element as usize..];
+                let elements = &elements[..elements.len().min(STEP as usize)];
+                let found = elements.iter().map(|&integer| level.point(integer));
+                push_found(found, &mut self.nodes, &mut self.found_at, progress)
+            }
+            Value::Strings(span) => {
+                let elements = &span.of(&self.event.strings)[progress.element as usize..];
+                let elements = &elements[..elements.len().min(STEP as usize)];
+                let found = elements.iter().map(|text| level.point(i64::from(text.id.0)));
+                push_found(found, &mut self.nodes, &mut self.found_at, progress)
+            }
+            Value::Segments(span) => {
+                let elements = &span.of(&self.event.segments)[progress.element as usize..];
+                let elements = &elements[..elements.len().min(STEP as usize)];
+                let found = elements.iter().map(|segment| level.point(segment.id));
+                push_found(found, &mut self.nodes, &mut self.found_at, progress)
+            }
+            scalar => {
+                if let Some(key) = key::of_value(scalar) {
+                    if let Some(node) = level.point(key) {
+                        self.push_node(node, progress);
+                    }
+                    if let Some(node) = level.buckets.find(key) {
+                        self.push_node(node, progress);
+                    }
+                }
+                0
+            }
+        };
+        if lookups == STEP {
+            progress.element += STEP;
+        } else {
+            progress.element = 0;
+            progress.level += 1;
+        }
+        lookups + 1
+    }
+
+    fn push_node(&mut self, node: NodeId, progress: &mut Progress) {
+        self.nodes[progress.nodes as usize] = node;
+        self.found_at[node as usize] = progress.nodes;
+        progress.nodes += 1;
+    }
+
+    /// Evaluates candidates, then goes on to whatever comes next.
+    fn verify(&mut self, index: &Index, progress: &mut Progress) {
+        let mut budget = STEP;
+        while progress.candidate < progress.candidates && budget > 0 {
+            let slot = self.candidates[progress.candidate as usize];
+            if self.evaluate(index, slot, progress, &mut budget) {
+                progress.candidate += 1;
+            }
+        }
+        if progress.candidate < progress.candidates {
+            return;
+        }
+        progress.candidate = 0;
+        progress.candidates = 0;
+        progress.phase = if progress.node < progress.nodes { Phase::Walk } else { Phase::Ungated };
+    }
+
+    fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
+        let ungated = index.tree().ungated();
+        let mut budget = STEP;
+        while (progress.ungated as usize) < ungated.len() && budget > 0 {
+            let slot = ungated[progress.ungated as usize];
+            if self.evaluate(index, slot, progress, &mut budget) {
+                progress.ungated += 1;
+                progress.visited += 1;
+            }
+        }
+        if progress.ungated as usize == ungated.len() {
+            progress.phase = Phase::Collect;
+        }
+    }
+
+    /// Runs the code of `slot` from the position in `progress`, for as many tests as `budget` has left, and tells
+    /// whether it came to its end.
+    fn evaluate(&mut self, index: &Index, slot: Slot, progress: &mut Progress, budget: &mut u32) -> bool {
+        let subscription = index.subscriptions().get(slot);
+        let len = subscription.code.len() as u32;
+        *budget -= 1;
+        let mut position = progress.position;
+        let value = loop {
+            // Constant expressions have no code: a false one has no home, so none of it is come upon but by its id.
+            let Some(op) = subscription.code.get(position as usize) else {
+                break subscription.home != Home::Nowhere;
+            };
+            if *budget == 0 {
+                progress.position = position;
+                *budget = 0;
+                return false;
+            }
+            *budget -= 1;
+            let holds = self.memo.holds(index.predicates(), op.literal().predicate, &self.event);
+            match op.next(position, len, holds) {
+                Next::Test(next) => position = next,
+                Next::Done(value) => break value,
+            }
+        };
+        if value {
+            self.matches.insert(slot);
+        }
+        progress.position = 0;
+        progress.evaluated += 1;
+        true
+    }
+
+    fn collect(&mut self, index: &Index, progress: &mut Progress) {
+        let subscriptions = index.subscriptions();
+        let mut ids = HEADER + progress.ids as usize;
+        let words = self.matches.each(progress.word, STEP, |slot| {
+            self.ids[ids] = subscriptions.id(slot);
+            ids += 1;
+        });
+        progress.ids = (ids - HEADER) as u32;
+        match words {
+            Some(word) => progress.word = word,
+            None if subscriptions.is_ascending() => progress.phase = Phase::Done,
+            None => {
+                self.sort.start(progress.ids as usize);
+                progress.phase = Phase::Sort;
+            }
+        }
+    }
+
+    fn sort(&mut self, progress: &mut Progress) {
+        if self.sort.step(&mut self.ids[HEADER..][..progress.ids as usize]) {
+            progress.phase = Phase::Done;
+        }
+    }
+}
+
+/// Lengthens `table` to `len` at the least, filled with what is nothing.
+fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
+    let more = len.saturating_sub(table.len());
+    table.try_reserve(more).map_err(out_of_memory)?;
+    table.resize(len.max(table.len()), T::default());
+    Ok(())
+}
+
+/// Adds each of the `found` nodes that was not found before, and tells how many lookups there were.
+fn push_found(
+    found: impl Iterator<Item = Option<NodeId>>,
+    nodes: &mut [NodeId],
+    found_at: &mut [u32],
+    progress: &mut Progress,
+) -> u32 {
+    let mut lookups = 0;
+    for node in found {
+        lookups += 1;
+        let Some(node) = node else { continue };
+        // A list may lead to a node twice. What `found_at` says counts only where `nodes` agrees, so it needs no clearing.
+        let at = found_at[node as usize];
+        if at < progress.nodes && nodes[at as usize] == node {
+            continue;
+        }
+        nodes[progress.nodes as usize] = node;
+        found_at[node as usize] = progress.nodes;
+        progress.nodes += 1;
+    }
+    lookups
+}
+
+/// Puts the slots of the entries whose filters let the event pass into `candidates`, and tells how many these are.
+/// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
+fn scan(entries: &[Entry], probes: &[i32], candidates: &mut [Slot]) -> u32 {
+    let mut passed = 0;
+    for entry in entries {
+        let offset = probes[entry.attribute as usize].wrapping_sub(entry.low) as u32;
+        candidates[passed] = entry.slot;
+        passed += usize::from(offset <= entry.span);
+    }
+    passed as u32
+}

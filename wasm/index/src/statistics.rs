@@ -1,0 +1,94 @@
+//! What is expected of values: how many an attribute takes, and so how selective a predicate is.
+
+use crate::schema::{Attribute, Bounds, Schema, Type};
+
+/// The share of events that are taken to define an optional attribute.
+const DEFINED: f32 = 0.45;
+/// The number of values that an attribute is taken to have where nothing tells.
+const UNKNOWN_VALUES: f32 = 100.0;
+/// The number of elements that a list of an event is taken to have.
+const LIST_ELEMENTS: f32 = 4.0;
+
+/// What is known of one attribute.
+#[derive(Clone, Copy, Debug)]
+struct AttributeStatistics {
+    /// The share of events that define it.
+    defined: f32,
+    /// The expected number of elements: 1 for a scalar.
+    elements: f32,
+    /// The number of values where the schema tells.
+    values: Option<f32>,
+    /// The least and the greatest key: declared, or else seen in expressions.
+    range: Option<(i64, i64)>,
+    declared: bool,
+}
+
+/// Estimates for the attributes of a schema. They steer where expressions are placed, never whether they match.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Statistics {
+    attributes: Vec<AttributeStatistics>,
+}
+
+impl Statistics {
+    pub fn new(schema: &Schema) -> Self {
+        Statistics { attributes: schema.attributes().iter().map(initial).collect() }
+    }
+
+    /// Takes note of an interval that an expression asks for.
+    pub fn observe(&mut self, attribute: u32, low: i64, high: i64) {
+        let statistics = &mut self.attributes[attribute as usize];
+        if statistics.declared {
+            return;
+        }
+        let finite = |key: i64| (key != i64::MIN && key != i64::MAX).then_some(key);
+        for key in [finite(low), finite(high)].into_iter().flatten() {
+            let (least, greatest) = statistics.range.unwrap_or((key, key));
+            statistics.range = Some((least.min(key), greatest.max(key)));
+        }
+    }
+
+    /// The share of events that define `attribute`.
+    pub fn defined(&self, attribute: u32) -> f32 {
+        self.attributes[attribute as usize].defined
+    }
+
+    /// The share of events in which `attribute` has one of `count` values.
+    pub fn points(&self, attribute: u32, count: usize) -> f32 {
+        let statistics = self.attributes[attribute as usize];
+        let values = statistics.values.unwrap_or(UNKNOWN_VALUES).max(1.0);
+        (count as f32 * statistics.elements / values).min(1.0) * statistics.defined
+    }
+
+    /// The share of events in which the key of `attribute` is from `low` to `high`.
+    pub fn interval(&self, attribute: u32, low: i64, high: i64) -> f32 {
+        let statistics = self.attributes[attribute as usize];
+        let share = match statistics.range {
+            Some((least, greatest)) if greatest > least => {
+                let inside = high.min(greatest) as f64 - low.max(least) as f64;
+                // Keys that differ may be one float, so even a range of two keys may have no width.
+                (inside.max(0.0) / (greatest as f64 - least as f64).max(1.0)) as f32
+            }
+            _ => 0.5,
+        };
+        // An estimate from a few constants is no ground for certainty.
+        share.clamp(0.001, 1.0) * statistics.defined
+    }
+}
+
+fn initial(attribute: &Attribute) -> AttributeStatistics {
+    let (values, range) = match attribute.bounds {
+        Bounds::Unbounded if attribute.ty == Type::Boolean => (Some(2.0), None),
+        Bounds::Unbounded => (None, None),
+        Bounds::Integer { min, max } => (Some(max as f32 - min as f32 + 1.0), Some((min, max))),
+        Bounds::Float { min, max } => (None, Some((crate::tree::key::of_float(min), crate::tree::key::of_float(max)))),
+        Bounds::Count(count) => (Some(count as f32), None),
+    };
+    let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
+    AttributeStatistics {
+        defined: if attribute.optional { DEFINED } else { 1.0 },
+        elements: if is_list { LIST_ELEMENTS } else { 1.0 },
+        values,
+        range,
+        declared: range.is_some(),
+    }
+}

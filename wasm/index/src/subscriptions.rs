@@ -1,0 +1,146 @@
+//! The inserted expressions, by id and by slot.
+
+use hashbrown::HashTable;
+
+use crate::expression::code::Op;
+use crate::expression::source::Source;
+use crate::hash::hash_of;
+use crate::predicates::{growth, table_growth};
+use crate::tree::NodeId;
+
+/// The place of a subscription in [`Subscriptions`].
+pub(crate) type Slot = u32;
+
+/// Where the tree holds a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Nowhere: it is false whatever the event.
+    Nowhere,
+    /// At this position of the list of those that every search looks at.
+    Ungated(u32),
+    /// In the leaf lists of these nodes, once for each of its entries.
+    Gated(Vec<NodeId>),
+}
+
+/// An inserted expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub id: u64,
+    pub source: Source,
+    /// Its short-circuit code; none where it is constant.
+    pub code: Box<[Op]>,
+    pub home: Home,
+}
+
+/// The table of subscriptions. A slot that is given back is used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscriptions {
+    slots: Vec<Option<Subscription>>,
+    /// The ids of all slots, of the given back ones as well.
+    ids: Vec<u64>,
+    free: Vec<Slot>,
+    by_id: HashTable<Slot>,
+    /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
+    ascending: bool,
+}
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Subscriptions {
+            slots: Vec::new(),
+            ids: Vec::new(),
+            free: Vec::new(),
+            by_id: HashTable::new(),
+            ascending: true,
+        }
+    }
+}
+
+impl Subscriptions {
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// One more than the greatest slot given so far.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_ascending(&self) -> bool {
+        self.ascending
+    }
+
+    pub fn find(&self, id: u64) -> Option<Slot> {
+        self.by_id.find(hash_of(&id), |&slot| self.ids[slot as usize] == id).copied()
+    }
+
+    /// The id of `slot`.
+    pub fn id(&self, slot: Slot) -> u64 {
+        self.ids[slot as usize]
+    }
+
+    pub fn get(&self, slot: Slot) -> &Subscription {
+        match &self.slots[slot as usize] {
+            Some(subscription) => subscription,
+            None => unreachable!("slot {slot} is held"),
+        }
+    }
+
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
+        match &mut self.slots[slot as usize] {
+            Some(subscription) => subscription,
+            None => unreachable!("slot {slot} is held"),
+        }
+    }
+
+    /// Takes in a subscription whose id is new.
+    pub fn insert(&mut self, subscription: Subscription) -> Slot {
+        let id = subscription.id;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(subscription);
+                self.ids[slot as usize] = id;
+                slot
+            }
+            None => {
+                self.slots.push(Some(subscription));
+                self.ids.push(id);
+                self.slots.len() as Slot - 1
+            }
+        };
+        let i = slot as usize;
+        let follows = i == 0 || self.ids[i - 1] < id;
+        let precedes = self.ids.get(i + 1).is_none_or(|&next| id < next);
+        self.ascending = self.ascending && follows && precedes;
+        let Subscriptions { by_id, ids, .. } = self;
+        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids[slot as usize]));
+        slot
+    }
+
+    pub fn remove(&mut self, slot: Slot) -> Subscription {
+        let Some(subscription) = self.slots[slot as usize].take() else {
+            unreachable!("slot {slot} is held")
+        };
+        if let Ok(entry) = self.by_id.find_entry(hash_of(&subscription.id), |&held| held == slot) {
+            entry.remove();
+        }
+        self.free.push(slot);
+        if self.by_id.is_empty() {
+            self.slots.clear();
+            self.ids.clear();
+            self.free.clear();
+            self.ascending = true;
+        }
+        subscription
+    }
+
+    /// Every subscription with its slot.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
+        self.slots.iter().enumerate().filter_map(|(slot, held)| Some((slot as Slot, held.as_ref()?)))
+    }
+
+    /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
+    pub fn growth(&self, more: usize) -> usize {
+        growth(&self.slots, more) + growth(&self.ids, more) + table_growth(&self.by_id, more)
+    }
+}

@@ -1,0 +1,108 @@
+//! Writes a term from its first byte to its last.
+
+use super::tag;
+
+/// Appends one encoded term to a buffer.
+///
+/// The head of a list, tuple or map is written first and then as many terms as it announced: the buffer holds a
+/// term when the last of them is written. Lengths are below 2^32, those of atoms below 2^16.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer at the end of `out`, to which it appends the version byte.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        out.push(tag::VERSION);
+        Writer { out }
+    }
+
+    /// A signed integer.
+    pub fn integer(&mut self, integer: i64) {
+        if let Ok(byte) = u8::try_from(integer) {
+            self.out.extend([tag::SMALL_INTEGER, byte]);
+        } else if let Ok(word) = i32::try_from(integer) {
+            self.out.push(tag::INTEGER);
+            self.out.extend(word.to_be_bytes());
+        } else {
+            self.big(integer < 0, integer.unsigned_abs());
+        }
+    }
+
+    /// An unsigned integer.
+    pub fn unsigned(&mut self, integer: u64) {
+        match i64::try_from(integer) {
+            Ok(integer) => self.integer(integer),
+            Err(_) => self.big(false, integer),
+        }
+    }
+
+    /// A finite float.
+    pub fn float(&mut self, float: f64) {
+        self.out.push(tag::NEW_FLOAT);
+        self.out.extend(float.to_be_bytes());
+    }
+
+    /// An atom.
+    pub fn atom(&mut self, name: &str) {
+        match u8::try_from(name.len()) {
+            Ok(length) => self.out.extend([tag::SMALL_ATOM_UTF8, length]),
+            Err(_) => {
+                let length = u16::try_from(name.len()).expect("an atom is shorter than 2^16 bytes");
+                self.out.push(tag::ATOM_UTF8);
+                self.out.extend(length.to_be_bytes());
+            }
+        }
+        self.out.extend_from_slice(name.as_bytes());
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, boolean: bool) {
+        self.atom(if boolean { "true" } else { "false" });
+    }
+
+    /// A binary.
+    pub fn binary(&mut self, bytes: &[u8]) {
+        self.head(tag::BINARY, bytes.len());
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// The head of a list of `length` elements: these follow, and then [`Writer::end_list`].
+    pub fn list(&mut self, length: usize) {
+        // The empty list is its end alone.
+        if length > 0 {
+            self.head(tag::LIST, length);
+        }
+    }
+
+    /// The end of a list.
+    pub fn end_list(&mut self) {
+        self.out.push(tag::NIL);
+    }
+
+    /// The head of a tuple of `arity` elements, which follow.
+    pub fn tuple(&mut self, arity: usize) {
+        match u8::try_from(arity) {
+            Ok(arity) => self.out.extend([tag::SMALL_TUPLE, arity]),
+            Err(_) => self.head(tag::LARGE_TUPLE, arity),
+        }
+    }
+
+    /// The head of a map of `pairs` distinct keys, each of which follows with its value.
+    pub fn map(&mut self, pairs: usize) {
+        self.head(tag::MAP, pairs);
+    }
+
+    fn big(&mut self, negative: bool, magnitude: u64) {
+        let used = 8 - magnitude.leading_zeros() as usize / 8;
+        self.out.extend([tag::SMALL_BIG, used as u8, negative.into()]);
+        self.out.extend_from_slice(&magnitude.to_le_bytes()[..used]);
+    }
+
+    fn head(&mut self, tag: u8, length: usize) {
+        let length = u32::try_from(length).expect("a term has fewer than 2^32 elements");
+        self.out.push(tag);
+        self.out.extend(length.to_be_bytes());
+    }
+}

@@ -1,0 +1,109 @@
+//! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
+
+use super::gate::{Demand, Gate};
+use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
+use crate::expression::source::Source;
+use crate::predicates::Predicates;
+use crate::schema::{AttributeId, Schema};
+use crate::statistics::Statistics;
+
+/// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
+const CONTEXT: usize = 64;
+
+/// The share of events above which a gate is not worth its place: a look at the expression itself costs no more.
+const WORTHWHILE: f32 = 0.5;
+
+/// A normal form and its gates.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysis {
+    pub normal: Normal,
+    gates: Vec<Option<Gate>>,
+}
+
+impl Analysis {
+    /// The analysis of `source`, which does not come to a constant.
+    pub fn of_tree(source: &Source, predicates: &Predicates, schema: &Schema) -> Self {
+        match normalise(source) {
+            Normalised::Tree(normal) => Self::new(normal, predicates, schema),
+            Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
+        }
+    }
+
+    pub fn new(normal: Normal, predicates: &Predicates, schema: &Schema) -> Self {
+        let mut gates: Vec<Option<Gate>> = vec![None; normal.capacity()];
+        for index in normal.top_down() {
+            if let Some(literal) = normal.literal(index) {
+                gates[index as usize] = Gate::of(literal, &predicates.get(literal.predicate), schema);
+            }
+        }
+        for index in normal.top_down() {
+            if normal.node(index) == NormalNode::And {
+                narrow_siblings(&mut gates, normal.children(index));
+            }
+        }
+        Analysis { normal, gates }
+    }
+
+    /// The gate of the literal at `index`.
+    pub fn gate(&self, index: NodeIndex) -> Option<&Gate> {
+        self.gates[index as usize].as_ref()
+    }
+
+    /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
+    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Gate)> {
+        let literals = self.normal.context(index, CONTEXT);
+        literals.into_iter().filter_map(|index| Some((index, self.gate(index)?)))
+    }
+
+    /// The literals under which the expression is found: whatever event makes it true makes one of them true.
+    /// None where no set of gates is expected to hold enough events back.
+    pub fn access(&self, statistics: &Statistics) -> Option<Vec<NodeIndex>> {
+        let mut costs = vec![f32::INFINITY; self.normal.capacity()];
+        for index in self.normal.bottom_up() {
+            let below = self.normal.children(index).map(|child| costs[child as usize]);
+            costs[index as usize] = match self.normal.node(index) {
+                NormalNode::Literal(_) => self.gate(index).map_or(f32::INFINITY, |gate| gate.selectivity(statistics)),
+                NormalNode::And => below.fold(f32::INFINITY, f32::min),
+                NormalNode::Or => below.sum(),
+            };
+        }
+        if costs[self.normal.root() as usize] >= WORTHWHILE {
+            return None;
+        }
+        let mut access = Vec::new();
+        let mut pending = vec![self.normal.root()];
+        while let Some(index) = pending.pop() {
+            match self.normal.node(index) {
+                NormalNode::Literal(_) => access.push(index),
+                NormalNode::Or => pending.extend(self.normal.children(index)),
+                NormalNode::And => {
+                    let cost = |child: &NodeIndex| costs[*child as usize];
+                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b))));
+                }
+            }
+        }
+        Some(access)
+    }
+}
+
+/// Narrows the intervals that siblings under an `And` demand of the same attribute to what they have in common.
+fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = NodeIndex>) {
+    let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
+        .filter_map(|index| match &gates[index as usize] {
+            Some(Gate { attribute, demand: Demand::Interval(..) }) => Some((*attribute, index)),
+            _ => None,
+        })
+        .collect();
+    intervals.sort_unstable();
+    for group in intervals.chunk_by(|(a, _), (b, _)| a == b) {
+        let Some(mut common) = gates[group[0].1 as usize].clone() else { continue };
+        for &(_, index) in &group[1..] {
+            if let Some(gate) = &gates[index as usize] {
+                common.narrow(gate);
+            }
+        }
+        for &(_, index) in group {
+            gates[index as usize] = Some(common.clone());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a literal demands of its attribute, so that an expression need only be looked at where an event meets it.
+//!
+//! A gate may be wider than its literal but never narrower: an event that makes the literal true passes the gate.
+
+use super::key;
+use crate::expression::Literal;
+use crate::interner::StringId;
+use crate::predicate::{Constants, Predicate, Relation, Test};
+use crate::schema::{AttributeId, Schema, Type};
+use crate::statistics::Statistics;
+
+/// The values of an attribute that a literal can hold for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// The key, or the key of some element of a list, is one of these; sorted.
+    Points(Vec<i64>),
+    /// The key is from the first to the second, both included.
+    Interval(i64, i64),
+    /// Any value, as long as there is one.
+    Defined,
+}
+
+/// A demand on an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gate {
+    pub attribute: AttributeId,
+    pub demand: Demand,
+}
+
+impl Gate {
+    /// The gate of `literal`, whose predicate is `predicate`; none where it can hold of an undefined attribute.
+    pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<Gate> {
+        let attribute = predicate.attribute;
+        let declared = schema.attribute(attribute);
+        let demand = if !literal.negated {
+            positive(&predicate.test)?
+        } else if let Test::Null = predicate.test {
+            Demand::Defined
+        } else if declared.optional {
+            return None;
+        } else {
+            negative(&predicate.test)?
+        };
+        let gate = Gate { attribute, demand };
+        // Every event passes such a gate, so it is none.
+        (declared.optional || gate.demand != Demand::Defined).then_some(gate)
+    }
+
+    /// The share of events that are expected to pass.
+    pub fn selectivity(&self, statistics: &Statistics) -> f32 {
+        match &self.demand {
+            Demand::Points(keys) => statistics.points(self.attribute, keys.len()),
+            Demand::Interval(low, high) => statistics.interval(self.attribute, *low, *high),
+            Demand::Defined => statistics.defined(self.attribute),
+        }
+    }
+
+    /// The least interval of keys that holds the demand; none for a list, whose elements are many.
+    pub fn hull(&self, schema: &Schema) -> Option<(i64, i64)> {
+        if is_list(schema.attribute(self.attribute).ty) {
+            return None;
+        }
+        match &self.demand {
+            Demand::Points(keys) => Some((*keys.first()?, *keys.last()?)),
+            Demand::Interval(low, high) => Some((*low, *high)),
+            Demand::Defined => Some((i64::MIN, i64::MAX)),
+        }
+    }
+
+    /// This gate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
+    pub fn narrow(&mut self, other: &Gate) {
+        if let (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) =
+            (&mut self.demand, &other.demand)
+        {
+            if self.attribute == other.attribute {
+                *low = (*low).max(*other_low);
+                *high = (*high).min(*other_high);
+            }
+        }
+    }
+}
+
+pub(crate) fn is_list(ty: Type) -> bool {
+    matches!(ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps)
+}
+
+fn positive(test: &Test<StringId>) -> Option<Demand> {
+    Some(match test {
+        Test::Null => return None,
+        Test::True => Demand::Points(vec![1]),
+        Test::Integer(relation, constant) => integers(*relation, *constant),
+        Test::Float(relation, constant) => floats(*relation, constant.get()),
+        Test::StringEqual(id) => Demand::Points(vec![i64::from(id.0)]),
+        Test::OneOf(constants) => Demand::Points(keys(constants)),
+        Test::AllOf(constants) => match keys(constants).first() {
+            Some(&key) => Demand::Points(vec![key]),
+            None => Demand::Defined,
+        },
+        Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => Demand::Points(vec![*id]),
+        Test::StringNotEqual(_)
+        | Test::NoneOf(_)
+        | Test::NotNull
+        | Test::Empty
+        | Test::Contains(_)
+        | Test::StartsWith(_)
+        | Test::EndsWith(_)
+        | Test::GeoWithinRadius { .. }
+        | Test::WithinFrequencyCap { .. } => Demand::Defined,
+    })
+}
+
+/// The demand of a negated test of a required attribute, which always has a value. None where every value may do.
+fn negative(test: &Test<StringId>) -> Option<Demand> {
+    match test {
+        Test::True => Some(Demand::Points(vec![0])),
+        Test::Integer(relation, constant) => Some(integers(complement(*relation), *constant)),
+        Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
+        Test::StringNotEqual(id) => Some(Demand::Points(vec![i64::from(id.0)])),
+        Test::NoneOf(constants) => Some(Demand::Points(keys(constants))),
+        _ => None,
+    }
+}
+
+fn complement(relation: Relation) -> Relation {
+    match relation {
+        Relation::Less => Relation::GreaterOrEqual,
+        Relation::LessOrEqual => Relation::Greater,
+        Relation::Greater => Relation::LessOrEqual,
+        Relation::GreaterOrEqual => Relation::Less,
+        Relation::Equal => Relation::NotEqual,
+        Relation::NotEqual => Relation::Equal,
+    }
+}
+
+fn integers(relation: Relation, constant: i64) -> Demand {
+    match relation {
+        Relation::Equal => Demand::Points(vec![constant]),
+        Relation::NotEqual => Demand::Defined,
+        Relation::Less => Demand::Interval(i64::MIN, constant.saturating_sub(1)),
+        Relation::LessOrEqual => Demand::Interval(i64::MIN, constant),
+        Relation::Greater => Demand::Interval(constant.saturating_add(1), i64::MAX),
+        Relation::GreaterOrEqual => Demand::Interval(constant, i64::MAX),
+    }
+}
+
+fn floats(relation: Relation, constant: f64) -> Demand {
+    let at = key::of_float(constant);
+    match relation {
+        // Equality is within an epsilon, and the margin is generous: a gate may be wider than its literal.
+        Relation::Equal => {
+            let margin = 2.0 * f64::EPSILON;
+            Demand::Interval(key::of_float(constant - margin), key::of_float(constant + margin))
+        }
+        Relation::NotEqual => Demand::Defined,
+        Relation::Less | Relation::LessOrEqual => Demand::Interval(i64::MIN, at),
+        Relation::Greater | Relation::GreaterOrEqual => Demand::Interval(at, i64::MAX),
+    }
+}
+
+fn keys(constants: &Constants<StringId>) -> Vec<i64> {
+    match constants {
+        Constants::Integers(integers) => integers.to_vec(),
+        Constants::Strings(ids) => ids.iter().map(|id| i64::from(id.0)).collect(),
+    }
+}

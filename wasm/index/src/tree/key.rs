@@ -1,0 +1,67 @@
+//! Values as integers: a key that orders an attribute's values, and a probe of 32 bits that never contradicts it.
+
+use crate::event::Value;
+
+/// The probe of an undefined value: no filter lets it pass.
+pub(crate) const UNDEFINED_PROBE: i32 = i32::MIN;
+
+/// An integer that orders floats as they are ordered.
+pub(crate) fn of_float(value: f64) -> i64 {
+    let bits = (value + 0.0).to_bits() as i64;
+    // The bits of a negative float run backwards: all but the sign are flipped.
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+/// The key of a scalar value; lists and undefined values have none.
+pub(crate) fn of_value(value: Value) -> Option<i64> {
+    match value {
+        Value::Boolean(value) => Some(i64::from(value)),
+        Value::Integer(value) => Some(value),
+        Value::Float(value) => Some(of_float(value)),
+        Value::String(text) => Some(i64::from(text.id.0)),
+        _ => None,
+    }
+}
+
+/// How the keys of an attribute become probes: by clamping, or by their upper half where keys are spread widely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    Clamp,
+    UpperHalf,
+}
+
+impl Scale {
+    /// The probe of `key`: never decreasing with the key, and never [`UNDEFINED_PROBE`].
+    pub fn probe(self, key: i64) -> i32 {
+        let probe = match self {
+            Scale::Clamp => key.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
+            Scale::UpperHalf => (key >> 32) as i32,
+        };
+        probe.max(UNDEFINED_PROBE + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_keep_their_order() {
+        let ordered = [f64::MIN, -1e10, -1.5, -f64::MIN_POSITIVE, -0.0, f64::MIN_POSITIVE, 1.0, 1e300, f64::MAX];
+        for pair in ordered.windows(2) {
+            assert!(of_float(pair[0]) < of_float(pair[1]), "{pair:?}");
+        }
+        assert_eq!(of_float(-0.0), of_float(0.0));
+    }
+
+    #[test]
+    fn probes_keep_the_order_of_keys_and_avoid_the_undefined_one() {
+        let keys = [i64::MIN, -1 << 40, i64::from(i32::MIN), -1, 0, 1, i64::from(i32::MAX), 1 << 40, i64::MAX];
+        for scale in [Scale::Clamp, Scale::UpperHalf] {
+            for pair in keys.windows(2) {
+                assert!(scale.probe(pair[0]) <= scale.probe(pair[1]), "{scale:?} {pair:?}");
+                assert_ne!(scale.probe(pair[0]), UNDEFINED_PROBE);
+            }
+        }
+    }
+}

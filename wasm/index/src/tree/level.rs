@@ -1,0 +1,144 @@
+//! A value level (c-directory): from a value of one attribute to the nodes below, in one step.
+
+use hashbrown::HashMap;
+
+use super::NodeId;
+use crate::hash::State;
+use crate::schema::AttributeId;
+
+/// Where below its level a node hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Under one value.
+    Point(i64),
+    /// Under an interval of values; which, the buckets know.
+    Bucket,
+    /// Under any value.
+    Defined,
+}
+
+/// The nodes below one attribute.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    pub owner: NodeId,
+    pub attribute: AttributeId,
+    pub points: HashMap<i64, NodeId, State>,
+    pub buckets: Buckets,
+    pub defined: Option<NodeId>,
+}
+
+impl Level {
+    pub fn new(owner: NodeId, attribute: AttributeId) -> Self {
+        Level { owner, attribute, points: HashMap::default(), buckets: Buckets::default(), defined: None }
+    }
+
+    /// The node under the value `key`.
+    pub fn point(&self, key: i64) -> Option<NodeId> {
+        self.points.get(&key).copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.buckets.is_empty() && self.defined.is_none()
+    }
+
+    /// Every node below.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.points.values().chain(&self.buckets.nodes).chain(&self.defined).copied()
+    }
+}
+
+/// Intervals that cover all keys without a gap, each with a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buckets {
+    /// The least key of each bucket, ascending; the first is the least key of all.
+    bounds: Vec<i64>,
+    nodes: Vec<NodeId>,
+}
+
+impl Buckets {
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Makes one bucket for all keys.
+    pub fn start_with(&mut self, node: NodeId) {
+        self.bounds = vec![i64::MIN];
+        self.nodes = vec![node];
+    }
+
+    /// The node of the bucket that `key` falls into.
+    pub fn find(&self, key: i64) -> Option<NodeId> {
+        let after = self.bounds.partition_point(|&bound| bound <= key);
+        self.nodes.get(after.wrapping_sub(1)).copied()
+    }
+
+    /// The nodes of the buckets that share a key with `low..=high`; none for an empty interval.
+    pub fn overlapping(&self, low: i64, high: i64) -> &[NodeId] {
+        if low > high || self.is_empty() {
+            return &[];
+        }
+        let from = self.bounds.partition_point(|&bound| bound <= low) - 1;
+        let to = self.bounds.partition_point(|&bound| bound <= high);
+        &self.nodes[from..to]
+    }
+
+    /// The position of the bucket whose node is `node`.
+    pub fn position(&self, node: NodeId) -> Option<usize> {
+        self.nodes.iter().position(|&held| held == node)
+    }
+
+    pub fn node(&self, position: usize) -> Option<NodeId> {
+        self.nodes.get(position).copied()
+    }
+
+    /// The least and the greatest key of the bucket at `position`.
+    pub fn range(&self, position: usize) -> (i64, i64) {
+        let high = self.bounds.get(position + 1).map_or(i64::MAX, |&next| next - 1);
+        (self.bounds[position], high)
+    }
+
+    /// Cuts the bucket at `position`: keys from `cut` on, which lies inside, go to `node`.
+    pub fn cut(&mut self, position: usize, cut: i64, node: NodeId) {
+        self.bounds.insert(position + 1, cut);
+        self.nodes.insert(position + 1, node);
+    }
+
+    /// Removes the bucket at `position`; a neighbour takes its keys.
+    pub fn remove(&mut self, position: usize) {
+        self.nodes.remove(position);
+        // The first bucket's keys go to the second, any other's to the one before it.
+        self.bounds.remove(if position == 0 && self.bounds.len() > 1 { 1 } else { position });
+        if self.nodes.is_empty() {
+            self.bounds.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_bucket() {
+        let mut buckets = Buckets::default();
+        assert_eq!(buckets.find(0), None);
+        buckets.start_with(7);
+        buckets.cut(0, 10, 8);
+        buckets.cut(1, 20, 9);
+        assert_eq!([i64::MIN, 9, 10, 19, 20, i64::MAX].map(|key| buckets.find(key)), [7, 7, 8, 8, 9, 9].map(Some));
+        assert_eq!(buckets.overlapping(5, 10), [7, 8]);
+        assert_eq!(buckets.overlapping(11, 11), [8]);
+        assert_eq!(buckets.overlapping(3, 2), [0; 0]);
+        assert_eq!(buckets.range(1), (10, 19));
+        buckets.remove(0);
+        assert_eq!([i64::MIN, 19, 20].map(|key| buckets.find(key)), [8, 8, 9].map(Some));
+        buckets.remove(1);
+        assert_eq!(buckets.range(0), (i64::MIN, i64::MAX));
+        buckets.remove(0);
+        assert!(buckets.is_empty());
+    }
+}

@@ -1,0 +1,446 @@
+//! The BE-Tree: where expressions wait for the events that can make them true.
+//!
+//! A node (p-node) has a leaf list of entries, and a directory (p-directory) from attributes to value levels. A value
+//! level (c-directory) leads in one step from a value to the nodes below it: by hash for single values, by bucket for
+//! intervals. An expression has an entry under each value that one of its access literals can hold for; that such a set
+//! of literals is hit by every event that makes the expression true is what no match is lost by (see [`analysis`]).
+//! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression.
+//!
+//! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
+//! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
+//! costs (one more lookup an event). A bucket is cut in two where that shortens the lists on both sides.
+//! Nodes, buckets and value levels that empty are merged or given back.
+
+pub(crate) mod analysis;
+pub(crate) mod gate;
+pub(crate) mod key;
+pub(crate) mod level;
+mod split;
+mod validate;
+
+use analysis::Analysis;
+use gate::{Demand, Gate};
+use key::Scale;
+use level::{Level, Place};
+
+use crate::expression::normal::NodeIndex;
+use crate::predicates::{growth, Predicates};
+use crate::schema::{AttributeId, Schema, Type};
+use crate::statistics::Statistics;
+use crate::subscriptions::{Home, Slot, Subscriptions};
+
+/// The number of a node.
+pub(crate) type NodeId = u32;
+/// The number of a value level.
+pub(crate) type LevelId = u32;
+
+/// The node where every search starts.
+pub(crate) const ROOT: NodeId = 0;
+
+/// How many entries a leaf list holds before it is worth a look at splitting it.
+const LEAF_CAPACITY: usize = 64;
+/// What looking up one more attribute costs an event, in entries passed.
+const LOOKUP_COST: f32 = 16.0;
+/// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
+const WORTH_WAITING: f32 = 0.25;
+
+/// An expression in a leaf list, with a filter: the event's probe of `attribute` must be from `low` to `low + span`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub slot: Slot,
+    pub attribute: AttributeId,
+    pub low: i32,
+    pub span: u32,
+}
+
+/// A node: its leaf list and its value levels.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub entries: Vec<Entry>,
+    /// For each entry the literal, in its expression's normal form, by which it came here.
+    literals: Vec<NodeIndex>,
+    pub levels: Vec<LevelId>,
+    position: Position,
+    /// The length of the leaf list at which splitting is tried again.
+    next_split: u32,
+}
+
+/// Where a node hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    Root,
+    Under(LevelId, Place),
+    Free,
+}
+
+/// The tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+    free_nodes: Vec<NodeId>,
+    levels: Vec<Level>,
+    free_levels: Vec<LevelId>,
+    /// The expressions that no gate holds back.
+    ungated: Vec<Slot>,
+    entries: usize,
+    /// The most entries that a leaf list, and the most values that a level, has had: what enlarging one may cost.
+    longest_list: usize,
+    widest_level: usize,
+}
+
+/// What the tree needs to know of the expressions it holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Library<'a> {
+    pub schema: &'a Schema,
+    pub predicates: &'a Predicates,
+    pub statistics: &'a Statistics,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree {
+            nodes: vec![Node::new(Position::Root)],
+            free_nodes: Vec::new(),
+            levels: Vec::new(),
+            free_levels: Vec::new(),
+            ungated: Vec::new(),
+            entries: 0,
+            longest_list: 0,
+            widest_level: 0,
+        }
+    }
+}
+
+impl Node {
+    fn new(position: Position) -> Self {
+        Node {
+            entries: Vec::new(),
+            literals: Vec::new(),
+            levels: Vec::new(),
+            position,
+            next_split: LEAF_CAPACITY as u32,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.levels.is_empty()
+    }
+}
+
+impl Tree {
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub fn level(&self, id: LevelId) -> &Level {
+        &self.levels[id as usize]
+    }
+
+    /// The expressions that every search looks at.
+    pub fn ungated(&self) -> &[Slot] {
+        &self.ungated
+    }
+
+    /// One more than the greatest node given so far.
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many nodes are in use.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len() - self.free_nodes.len()
+    }
+
+    /// How many entries all leaf lists hold.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// How many value levels lie above the deepest node.
+    pub fn depth(&self) -> usize {
+        (0..self.nodes.len() as NodeId).map(|node| self.path(node).count()).max().unwrap_or(0)
+    }
+
+    /// Holds `slot` where every search looks at it.
+    pub fn insert_ungated(&mut self, slot: Slot) -> Home {
+        self.ungated.push(slot);
+        Home::Ungated(self.ungated.len() as u32 - 1)
+    }
+
+    /// Holds `slot` under each of its access literals. Its home must be [`Home::Gated`] already.
+    pub fn insert(
+        &mut self,
+        slot: Slot,
+        access: &[NodeIndex],
+        analysis: &Analysis,
+        library: Library,
+        subscriptions: &mut Subscriptions,
+    ) {
+        for &literal in access {
+            self.place(ROOT, slot, literal, analysis, library, subscriptions);
+        }
+    }
+
+    /// Takes `slot` out of wherever `home` says it is.
+    pub fn remove(&mut self, slot: Slot, home: &Home, library: Library, subscriptions: &mut Subscriptions) {
+        match home {
+            Home::Nowhere => {}
+            Home::Ungated(position) => {
+                self.ungated.swap_remove(*position as usize);
+                if let Some(&moved) = self.ungated.get(*position as usize) {
+                    subscriptions.get_mut(moved).home = Home::Ungated(*position);
+                }
+            }
+            Home::Gated(nodes) => {
+                for &node in nodes {
+                    self.take_entry(node, slot);
+                }
+                for &node in nodes {
+                    self.prune(node, library, subscriptions);
+                }
+            }
+        }
+    }
+
+    /// Brings `slot` to the nodes below `node`, or to its leaf list, by a literal of its context of `literal`.
+    fn place(
+        &mut self,
+        node: NodeId,
+        slot: Slot,
+        literal: NodeIndex,
+        analysis: &Analysis,
+        library: Library,
+        subscriptions: &mut Subscriptions,
+    ) {
+        let mut pending = vec![(node, literal)];
+        while let Some((node, literal)) = pending.pop() {
+            match self.choose(node, literal, analysis, library, WORTH_WAITING) {
+                Some((level, chosen)) => {
+                    let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
+                    self.children(level, &gate.demand, |child| pending.push((child, chosen)));
+                }
+                None => {
+                    self.add_entry(node, slot, literal, analysis, library, subscriptions);
+                    if self.nodes[node as usize].entries.len() > self.nodes[node as usize].next_split as usize {
+                        self.split(node, library, subscriptions);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The level of `node` that holds most events back from an entry by `literal`, and the literal to go there by.
+    /// None where the leaf list is the place: there is no such level, or one is likely to come that is better by far.
+    fn choose(
+        &self,
+        node: NodeId,
+        literal: NodeIndex,
+        analysis: &Analysis,
+        library: Library,
+        worth_waiting: f32,
+    ) -> Option<(LevelId, NodeIndex)> {
+        if self.nodes[node as usize].levels.is_empty() {
+            return None;
+        }
+        let mut best_level = None;
+        let mut least = f32::INFINITY;
+        let mut least_at_all = f32::INFINITY;
+        for (candidate, gate) in analysis.context(literal) {
+            if self.path(node).any(|attribute| attribute == gate.attribute) {
+                continue;
+            }
+            let selectivity = gate.selectivity(library.statistics);
+            least_at_all = least_at_all.min(selectivity);
+            if selectivity < least {
+                if let Some(level) = self.level_of(node, gate.attribute) {
+                    least = selectivity;
+                    best_level = Some((level, candidate));
+                }
+            }
+        }
+        best_level.filter(|_| least_at_all >= worth_waiting * least && least < 1.0)
+    }
+
+    /// The attributes of the levels above `node`, the nearest first.
+    fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
+        let mut position = self.nodes[node as usize].position;
+        std::iter::from_fn(move || {
+            let Position::Under(level, _) = position else {
+                return None;
+            };
+            let level = &self.levels[level as usize];
+            position = self.nodes[level.owner as usize].position;
+            Some(level.attribute)
+        })
+    }
+
+    fn level_of(&self, node: NodeId, attribute: AttributeId) -> Option<LevelId> {
+        let levels = &self.nodes[node as usize].levels;
+        levels.iter().copied().find(|&level| self.levels[level as usize].attribute == attribute)
+    }
+
+    /// Gives the nodes below `level` that `demand` leads to, made where they are missing.
+    fn children(&mut self, level: LevelId, demand: &Demand, mut each: impl FnMut(NodeId)) {
+        match demand {
+            Demand::Points(keys) => {
+                for &key in keys {
+                    let child = match self.levels[level as usize].point(key) {
+                        Some(child) => child,
+                        None => {
+                            let child = self.new_node(Position::Under(level, Place::Point(key)));
+                            let points = &mut self.levels[level as usize].points;
+                            points.insert(key, child);
+                            self.widest_level = self.widest_level.max(points.len());
+                            child
+                        }
+                    };
+                    each(child);
+                }
+            }
+            Demand::Interval(low, high) => {
+                if low > high {
+                    return;
+                }
+                if self.levels[level as usize].buckets.is_empty() {
+                    let child = self.new_node(Position::Under(level, Place::Bucket));
+                    self.levels[level as usize].buckets.start_with(child);
+                }
+                self.levels[level as usize].buckets.overlapping(*low, *high).iter().copied().for_each(each);
+            }
+            Demand::Defined => {
+                let child = match self.levels[level as usize].defined {
+                    Some(child) => child,
+                    None => {
+                        let child = self.new_node(Position::Under(level, Place::Defined));
+                        self.levels[level as usize].defined = Some(child);
+                        child
+                    }
+                };
+                each(child);
+            }
+        }
+    }
+
+    fn add_entry(
+        &mut self,
+        node: NodeId,
+        slot: Slot,
+        literal: NodeIndex,
+        analysis: &Analysis,
+        library: Library,
+        subscriptions: &mut Subscriptions,
+    ) {
+        let (attribute, low, span) = self.filter(node, literal, analysis, library);
+        let held = &mut self.nodes[node as usize];
+        held.entries.push(Entry { slot, attribute, low, span });
+        held.literals.push(literal);
+        self.longest_list = self.longest_list.max(held.entries.len());
+        self.entries += 1;
+        match &mut subscriptions.get_mut(slot).home {
+            Home::Gated(nodes) => nodes.push(node),
+            home => unreachable!("an expression with entries is gated, not {home:?}"),
+        }
+    }
+
+    fn take_entry(&mut self, node: NodeId, slot: Slot) -> NodeIndex {
+        let held = &mut self.nodes[node as usize];
+        let Some(position) = held.entries.iter().position(|entry| entry.slot == slot) else {
+            unreachable!("slot {slot} has an entry in node {node}")
+        };
+        held.entries.swap_remove(position);
+        self.entries -= 1;
+        held.literals.swap_remove(position)
+    }
+
+    /// The filter of an entry that came to `node` by `literal`: of all that its context demands besides what led here,
+    /// the demand that the fewest events are expected to meet.
+    fn filter(
+        &self,
+        node: NodeId,
+        literal: NodeIndex,
+        analysis: &Analysis,
+        library: Library,
+    ) -> (AttributeId, i32, u32) {
+        let schema = library.schema;
+        let mut best: Option<(f32, AttributeId, i64, i64)> = None;
+        for (_, gate) in analysis.context(literal) {
+            let Some((low, high)) = gate.hull(schema) else { continue };
+            let passed = self.path(node).any(|attribute| attribute == gate.attribute);
+            let share = match gate.demand {
+                // A point that led here is met; an interval is met only in part of its buckets.
+                Demand::Points(_) | Demand::Defined if passed => continue,
+                Demand::Interval(..) if passed => 0.99,
+                Demand::Points(ref keys) if keys.len() > 1 => library.statistics.interval(gate.attribute, low, high),
+                _ => gate.selectivity(library.statistics),
+            };
+            if best.is_none_or(|(least, ..)| share < least) {
+                best = Some((share, gate.attribute, low, high));
+            }
+        }
+        match best {
+            Some((_, attribute, low, high)) => {
+                let scale = scale(schema.attribute(attribute).ty);
+                let (low, high) = (scale.probe(low), scale.probe(high));
+                // An empty demand (low above high) is met by nothing: it wraps to a span of no meaning otherwise.
+                let span = if low <= high { high.wrapping_sub(low) as u32 } else { 0 };
+                (attribute, low, span)
+            }
+            // The probe behind the last attribute is 0 in every event.
+            None => (schema.len() as AttributeId, 0, 0),
+        }
+    }
+
+    fn new_node(&mut self, position: Position) -> NodeId {
+        match self.free_nodes.pop() {
+            Some(node) => {
+                self.nodes[node as usize] = Node::new(position);
+                node
+            }
+            None => {
+                self.nodes.push(Node::new(position));
+                self.nodes.len() as NodeId - 1
+            }
+        }
+    }
+
+    fn new_level(&mut self, owner: NodeId, attribute: AttributeId) -> LevelId {
+        let level = Level::new(owner, attribute);
+        let id = match self.free_levels.pop() {
+            Some(id) => {
+                self.levels[id as usize] = level;
+                id
+            }
+            None => {
+                self.levels.push(level);
+                self.levels.len() as LevelId - 1
+            }
+        };
+        self.nodes[owner as usize].levels.push(id);
+        id
+    }
+
+    /// Bytes that one more expression may take to enlarge the largest tables.
+    pub fn growth(&self) -> usize {
+        // Lists and tables double; a level's table has an eighth to spare and a byte of control for each value.
+        let list = 2 * self.longest_list * (size_of::<Entry>() + size_of::<NodeIndex>());
+        let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
+        growth(&self.nodes, 1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
+    }
+}
+
+/// How the keys of a type become probes.
+pub(crate) fn scale(ty: Type) -> Scale {
+    match ty {
+        Type::Float => Scale::UpperHalf,
+        _ => Scale::Clamp,
+    }
+}
+
+/// Whether `gate` is met by a `key` of its attribute.
+fn admits(gate: &Gate, key: i64) -> bool {
+    match &gate.demand {
+        Demand::Points(keys) => keys.binary_search(&key).is_ok(),
+        Demand::Interval(low, high) => (*low..=*high).contains(&key),
+        Demand::Defined => true,
+    }
+}

@@ -1,0 +1,258 @@
+//! How leaf lists that grow long are split, and what empties is merged.
+
+use super::analysis::Analysis;
+use super::gate::{Demand, Gate};
+use super::level::Place;
+use super::{Entry, Library, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use crate::expression::normal::NodeIndex;
+use crate::schema::AttributeId;
+use crate::subscriptions::{Home, Slot, Subscriptions};
+
+/// A level has no more buckets than this.
+const MAX_BUCKETS: usize = 4096;
+/// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
+const MAX_COPIES: f32 = 1.5;
+
+impl Tree {
+    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
+    pub(super) fn split(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+        if self.cut_bucket(node, library, subscriptions) {
+            return;
+        }
+        let entries = self.analyse(node, library, subscriptions);
+        for attribute in self.worthwhile(node, &entries, library) {
+            self.new_level(node, attribute);
+        }
+        let list = self.take_list(node);
+        for ((entry, literal), (slot, _, analysis)) in list.into_iter().zip(entries) {
+            match self.choose(node, literal, &analysis, library, 0.0) {
+                Some((level, chosen)) => {
+                    forget(slot, node, subscriptions);
+                    let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
+                    let mut children = Vec::new();
+                    self.children(level, &gate.demand, |child| children.push(child));
+                    for child in children {
+                        self.place(child, slot, chosen, &analysis, library, subscriptions);
+                    }
+                }
+                None => self.keep(node, entry, literal),
+            }
+        }
+        self.drop_empty_levels(node);
+        let left = self.nodes[node as usize].entries.len();
+        self.nodes[node as usize].next_split = (2 * left).max(LEAF_CAPACITY) as u32;
+    }
+
+    fn analyse(
+        &self,
+        node: NodeId,
+        library: Library,
+        subscriptions: &Subscriptions,
+    ) -> Vec<(Slot, NodeIndex, Analysis)> {
+        let held = &self.nodes[node as usize];
+        let entries = held.entries.iter().zip(&held.literals);
+        entries
+            .map(|(entry, &literal)| {
+                let source = &subscriptions.get(entry.slot).source;
+                (entry.slot, literal, Analysis::of_tree(source, library.predicates, library.schema))
+            })
+            .collect()
+    }
+
+    /// The attributes with a positive score: those whose level would spare an event more than its lookup costs it.
+    fn worthwhile(
+        &self,
+        node: NodeId,
+        entries: &[(Slot, NodeIndex, Analysis)],
+        library: Library,
+    ) -> Vec<AttributeId> {
+        let used: Vec<AttributeId> = self.path(node).collect();
+        let mut scores = vec![0.0; library.schema.len()];
+        for (_, literal, analysis) in entries {
+            let gates = analysis.context(*literal).filter(|(_, gate)| !used.contains(&gate.attribute));
+            let shares = gates.map(|(_, gate)| (gate.attribute, gate.selectivity(library.statistics)));
+            if let Some((attribute, share)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) {
+                scores[attribute as usize] += 1.0 - share;
+            }
+        }
+        let is_new = |attribute: &AttributeId| self.level_of(node, *attribute).is_none();
+        let attributes = 0..scores.len() as AttributeId;
+        attributes.filter(|a| scores[*a as usize] > LOOKUP_COST).filter(is_new).collect()
+    }
+
+    /// Cuts the bucket of `node` in two at the median of its entries' ends, if that shortens both lists.
+    fn cut_bucket(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) -> bool {
+        let Position::Under(level, Place::Bucket) = self.nodes[node as usize].position else {
+            return false;
+        };
+        let buckets = &self.levels[level as usize].buckets;
+        if !self.nodes[node as usize].levels.is_empty() || buckets.len() >= MAX_BUCKETS {
+            return false;
+        }
+        let Some(position) = buckets.position(node) else {
+            unreachable!("a node in a bucket is found there")
+        };
+        let (low, high) = buckets.range(position);
+        let entries = self.analyse(node, library, subscriptions);
+        let intervals: Vec<(i64, i64)> =
+            entries.iter().map(|(_, literal, analysis)| interval(analysis.gate(*literal))).collect();
+        let Some(cut) = median_end(&intervals, low, high) else {
+            return false;
+        };
+        let left = intervals.iter().filter(|(from, _)| *from < cut).count();
+        let right = intervals.iter().filter(|(_, to)| *to >= cut).count();
+        let copies = (left + right) as f32;
+        if copies > MAX_COPIES * intervals.len() as f32 || left == intervals.len() || right == intervals.len() {
+            return false;
+        }
+        let new = self.new_node(Position::Under(level, Place::Bucket));
+        self.levels[level as usize].buckets.cut(position, cut, new);
+        let list = self.take_list(node);
+        for (((entry, literal), (slot, _, analysis)), (from, to)) in list.into_iter().zip(entries).zip(intervals) {
+            if from < cut {
+                self.keep(node, entry, literal);
+            } else {
+                forget(slot, node, subscriptions);
+            }
+            if to >= cut {
+                self.add_entry(new, slot, literal, &analysis, library, subscriptions);
+            }
+        }
+        true
+    }
+
+    /// Empties the leaf list of `node`. Its subscriptions still count what was there.
+    fn take_list(&mut self, node: NodeId) -> Vec<(Entry, NodeIndex)> {
+        let held = &mut self.nodes[node as usize];
+        let entries = std::mem::take(&mut held.entries);
+        let literals = std::mem::take(&mut held.literals);
+        self.entries -= entries.len();
+        entries.into_iter().zip(literals).collect()
+    }
+
+    /// Puts an entry back that [`Tree::take_list`] took.
+    fn keep(&mut self, node: NodeId, entry: Entry, literal: NodeIndex) {
+        let held = &mut self.nodes[node as usize];
+        held.entries.push(entry);
+        held.literals.push(literal);
+        self.entries += 1;
+    }
+
+    /// Drops the levels of `node` under which nothing came to hang: their demands were met by no value.
+    fn drop_empty_levels(&mut self, node: NodeId) {
+        let Tree { nodes, levels, free_levels, .. } = self;
+        nodes[node as usize].levels.retain(|&level| {
+            let is_used = !levels[level as usize].is_empty();
+            if !is_used {
+                free_levels.push(level);
+            }
+            is_used
+        });
+    }
+
+    /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where both are short.
+    pub(super) fn prune(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+        let mut node = node;
+        loop {
+            let held = &self.nodes[node as usize];
+            let Position::Under(level, place) = held.position else {
+                return;
+            };
+            if !held.is_empty() {
+                if place == Place::Bucket {
+                    self.merge_bucket(node, library, subscriptions);
+                }
+                return;
+            }
+            self.unhang(node, place, level);
+            if !self.levels[level as usize].is_empty() {
+                return;
+            }
+            let owner = self.levels[level as usize].owner;
+            self.nodes[owner as usize].levels.retain(|&held| held != level);
+            self.free_levels.push(level);
+            node = owner;
+        }
+    }
+
+    fn unhang(&mut self, node: NodeId, place: Place, level: super::LevelId) {
+        let level = &mut self.levels[level as usize];
+        match place {
+            Place::Point(key) => {
+                level.points.remove(&key);
+            }
+            Place::Bucket => {
+                if let Some(position) = level.buckets.position(node) {
+                    level.buckets.remove(position);
+                }
+            }
+            Place::Defined => level.defined = None,
+        }
+        self.nodes[node as usize] = super::Node::new(Position::Free);
+        self.free_nodes.push(node);
+    }
+
+    /// Moves the entries of a short bucket into a short neighbour, which takes over its keys.
+    fn merge_bucket(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+        let Position::Under(level, place) = self.nodes[node as usize].position else {
+            return;
+        };
+        let buckets = &self.levels[level as usize].buckets;
+        let Some(position) = buckets.position(node) else {
+            unreachable!("a node in a bucket is found there")
+        };
+        // The bucket before takes over; the first one takes over the second.
+        let (into, from) = match position {
+            0 => (node, buckets.node(1)),
+            _ => (buckets.node(position - 1).unwrap_or(node), Some(node)),
+        };
+        let Some(from) = from else {
+            return;
+        };
+        let is_leaf = |node: NodeId| self.nodes[node as usize].levels.is_empty();
+        let length = self.nodes[into as usize].entries.len() + self.nodes[from as usize].entries.len();
+        if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
+            return;
+        }
+        let entries = self.analyse(from, library, subscriptions);
+        self.take_list(from);
+        for (slot, literal, analysis) in entries {
+            forget(slot, from, subscriptions);
+            let held = &self.nodes[into as usize];
+            let is_there = held.entries.iter().zip(&held.literals).any(|(e, l)| e.slot == slot && *l == literal);
+            if !is_there {
+                self.add_entry(into, slot, literal, &analysis, library, subscriptions);
+            }
+        }
+        self.unhang(from, place, level);
+    }
+}
+
+/// Takes one entry in `node` off the subscription's list.
+fn forget(slot: Slot, node: NodeId, subscriptions: &mut Subscriptions) {
+    let Home::Gated(nodes) = &mut subscriptions.get_mut(slot).home else {
+        unreachable!("an expression with entries is gated")
+    };
+    if let Some(position) = nodes.iter().position(|&held| held == node) {
+        nodes.swap_remove(position);
+    }
+}
+
+fn interval(gate: Option<&Gate>) -> (i64, i64) {
+    match gate.map(|gate| &gate.demand) {
+        Some(Demand::Interval(low, high)) => (*low, *high),
+        other => unreachable!("entries of a bucket demand an interval, not {other:?}"),
+    }
+}
+
+/// The median of the ends of `intervals` at which the keys from `low` to `high` can be cut.
+fn median_end(intervals: &[(i64, i64)], low: i64, high: i64) -> Option<i64> {
+    let starts = intervals.iter().map(|(from, _)| *from);
+    let ends = intervals.iter().filter_map(|(_, to)| to.checked_add(1));
+    let mut cuts: Vec<i64> = starts.chain(ends).filter(|&cut| low < cut && cut <= high).collect();
+    if cuts.is_empty() {
+        return None;
+    }
+    let middle = cuts.len() / 2;
+    Some(*cuts.select_nth_unstable(middle).1)
+}

@@ -1,0 +1,118 @@
+//! Checks that the tree is whole; for tests.
+
+use super::level::Place;
+use super::{admits, Library, NodeId, Position, Tree, ROOT};
+use crate::expression::normal::NodeIndex;
+use crate::subscriptions::{Home, Slot, Subscriptions};
+use crate::tree::analysis::Analysis;
+use crate::tree::gate::Demand;
+
+impl Tree {
+    /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
+    pub fn validate(&self, library: Library, subscriptions: &Subscriptions) -> Result<(), String> {
+        let mut reached = 0;
+        let mut entries = 0;
+        let mut pending = vec![ROOT];
+        while let Some(node) = pending.pop() {
+            reached += 1;
+            let held = self.node(node);
+            entries += held.entries.len();
+            if held.entries.len() != held.literals.len() {
+                return Err(format!("node {node}: {} entries, {} literals", held.entries.len(), held.literals.len()));
+            }
+            for (entry, &literal) in held.entries.iter().zip(&held.literals) {
+                self.validate_entry(node, entry.slot, literal, library, subscriptions)?;
+            }
+            for &level in &held.levels {
+                if self.level(level).owner != node || self.level(level).is_empty() {
+                    return Err(format!("level {level} of node {node} is empty or another's"));
+                }
+                for child in self.level(level).nodes() {
+                    let Position::Under(parent, place) = self.node(child).position else {
+                        return Err(format!("node {child} under level {level} is not placed there"));
+                    };
+                    if parent != level || !self.is_at(child, level, place) || self.node(child).is_empty() {
+                        return Err(format!("node {child} is empty, or misplaced under level {level} at {place:?}"));
+                    }
+                    pending.push(child);
+                }
+            }
+        }
+        if reached != self.nodes() || entries != self.entries {
+            return Err(format!("{reached} of {} nodes, {entries} of {} entries reached", self.nodes(), self.entries));
+        }
+        self.validate_homes(subscriptions)
+    }
+
+    fn validate_entry(
+        &self,
+        node: NodeId,
+        slot: Slot,
+        literal: NodeIndex,
+        library: Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<(), String> {
+        let subscription = subscriptions.get(slot);
+        let analysis = Analysis::of_tree(&subscription.source, library.predicates, library.schema);
+        let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
+        let Position::Under(level, place) = self.node(node).position else {
+            return Ok(());
+        };
+        let level = self.level(level);
+        let fits = gate.attribute == level.attribute
+            && match place {
+                Place::Point(key) => admits(gate, key),
+                Place::Defined => gate.demand == Demand::Defined,
+                Place::Bucket => match (&gate.demand, level.buckets.position(node)) {
+                    (Demand::Interval(low, high), Some(position)) => {
+                        let (least, greatest) = level.buckets.range(position);
+                        *low <= greatest && least <= *high
+                    }
+                    _ => false,
+                },
+            };
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("slot {slot} demands {gate:?} but hangs in node {node} at {place:?}"))
+        }
+    }
+
+    fn is_at(&self, child: NodeId, level: super::LevelId, place: Place) -> bool {
+        let level = self.level(level);
+        match place {
+            Place::Point(key) => level.point(key) == Some(child),
+            Place::Bucket => level.buckets.position(child).is_some(),
+            Place::Defined => level.defined == Some(child),
+        }
+    }
+
+    fn validate_homes(&self, subscriptions: &Subscriptions) -> Result<(), String> {
+        let mut ungated = 0;
+        let mut entries = 0;
+        for (slot, subscription) in subscriptions.iter() {
+            match &subscription.home {
+                Home::Nowhere => {}
+                Home::Ungated(position) => {
+                    ungated += 1;
+                    if self.ungated.get(*position as usize) != Some(&slot) {
+                        return Err(format!("slot {slot} is not at {position} of the ungated list"));
+                    }
+                }
+                Home::Gated(nodes) => {
+                    entries += nodes.len();
+                    for &node in nodes {
+                        let here = self.node(node).entries.iter().filter(|entry| entry.slot == slot).count();
+                        if here != nodes.iter().filter(|&&held| held == node).count() {
+                            return Err(format!("slot {slot} has {here} entries in node {node}, but counts others"));
+                        }
+                    }
+                }
+            }
+        }
+        if ungated != self.ungated.len() || entries != self.entries {
+            return Err(format!("{ungated} ungated and {entries} entries are homes of subscriptions"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! The distinct constants that expressions compare with attributes whose number of values is bounded.
+
+use hashbrown::HashMap;
+
+use crate::error::{Error, Kind};
+use crate::hash::State;
+use crate::interner::StringId;
+use crate::predicate::{Constants, Predicate, Test};
+use crate::schema::{AttributeId, Bounds, Schema};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Constant {
+    Integer(i64),
+    String(StringId),
+}
+
+/// For each bounded attribute its constants, with a count of the predicates that mention each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vocabulary {
+    attributes: HashMap<AttributeId, HashMap<Constant, u32, State>, State>,
+}
+
+impl Vocabulary {
+    /// Takes in the constants of `predicate`, even past the bound, which [`Vocabulary::check`] finds.
+    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
+        if limit(predicate.attribute, schema).is_some() {
+            let known = self.attributes.entry(predicate.attribute).or_default();
+            each_constant(&predicate.test, |constant| *known.entry(constant).or_insert(0) += 1);
+        }
+    }
+
+    /// Takes out what [`Vocabulary::retain`] took in.
+    pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
+        if limit(predicate.attribute, schema).is_none() {
+            return;
+        }
+        let Some(known) = self.attributes.get_mut(&predicate.attribute) else {
+            return;
+        };
+        each_constant(&predicate.test, |constant| {
+            if let Some(count) = known.get_mut(&constant) {
+                *count -= 1;
+                if *count == 0 {
+                    known.remove(&constant);
+                }
+            }
+        });
+    }
+
+    /// Whether the constants of `attribute` are as many as its declaration allows.
+    pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
+        let (Some(limit), Some(known)) = (limit(attribute, schema), self.attributes.get(&attribute)) else {
+            return Ok(());
+        };
+        if known.len() <= limit as usize {
+            return Ok(());
+        }
+        let name = &schema.attribute(attribute).name;
+        let message = format!(
+            "`{name}` may be compared with {limit} distinct values and this would make {}; raise its count",
+            known.len()
+        );
+        Err(Error::new(Kind::OutOfBounds, message).about(name))
+    }
+}
+
+fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {
+    match schema.attribute(attribute).bounds {
+        Bounds::Count(count) => Some(count),
+        _ => None,
+    }
+}
+
+fn each_constant(test: &Test<StringId>, mut each: impl FnMut(Constant)) {
+    match test {
+        Test::Integer(_, constant) => each(Constant::Integer(*constant)),
+        Test::StringEqual(id) | Test::StringNotEqual(id) => each(Constant::String(*id)),
+        Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
+            Constants::Integers(integers) => integers.iter().for_each(|&integer| each(Constant::Integer(integer))),
+            Constants::Strings(ids) => ids.iter().for_each(|&id| each(Constant::String(id))),
+        },
+        _ => {}
+    }
+}

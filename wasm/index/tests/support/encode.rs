@@ -1,0 +1,261 @@
+//! Encoders of events, the other side of the decoders: in every form that the ABI allows, chosen at random.
+
+use be_tree_index::schema::Schema;
+
+use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
+use super::random::Random;
+
+/// The event as an Erlang external term: a map, or a list of pairs, from names to values (format 0).
+pub fn term_by_name(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
+    let mut pairs = Vec::new();
+    for (attribute, value) in schema.attributes().iter().zip(event) {
+        if value.is_some() || random.chance(50) {
+            let value = optional_term(random, value.as_ref(), value_term);
+            pairs.push((name_term(random, attribute.name.as_bytes()), value));
+        }
+    }
+    if random.chance(30) {
+        pairs.push((name_term(random, b"no attribute"), list_term(random, vec![float_term(0.5), atom_term(b"x")])));
+    }
+    random.shuffle(&mut pairs);
+    let term = match random.chance(60) {
+        true => map_term(pairs),
+        false => {
+            let pairs = pairs.into_iter().map(|(name, value)| tuple_term(vec![name, value])).collect();
+            list_term(random, pairs)
+        }
+    };
+    versioned(term)
+}
+
+/// The event as an Erlang external term: a list or a tuple of values in the order of the schema (format 2).
+pub fn term_by_position(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
+    assert_eq!(schema.len(), event.len());
+    let values = event.iter().map(|value| match value {
+        Some(NaiveValue::Boolean(value)) if random.chance(30) => integer_term(i64::from(*value)),
+        value => optional_term(random, value.as_ref(), value_term),
+    });
+    let values = values.collect();
+    versioned(match random.chance(50) {
+        true => list_term(random, values),
+        false => tuple_term(values),
+    })
+}
+
+/// The event as a JSON object (format 1).
+pub fn json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String {
+    let mut members = Vec::new();
+    for (attribute, value) in schema.attributes().iter().zip(event) {
+        let value = match value {
+            Some(value) => json_value(random, value),
+            None if random.chance(50) => "null".into(),
+            None => continue,
+        };
+        members.push(format!("{}{}:{}", json_string(random, &attribute.name), space(random), value));
+    }
+    if random.chance(30) {
+        members.push(r#""no attribute": {"a": [1, -2.5e+3, {}, []], "\u0041\"": null}"#.into());
+    }
+    random.shuffle(&mut members);
+    let inner = members.join(&format!("{},{}", space(random), space(random)));
+    format!("{0}{{{0}{inner}{0}}}{0}", space(random))
+}
+
+fn versioned(term: Vec<u8>) -> Vec<u8> {
+    [&[131], &term[..]].concat()
+}
+
+fn optional_term<T>(random: &mut Random, value: Option<T>, term: impl FnOnce(&mut Random, T) -> Vec<u8>) -> Vec<u8> {
+    match value {
+        Some(value) => term(random, value),
+        None => atom_term(random.pick(&[&b"nil"[..], b"undefined"])),
+    }
+}
+
+fn value_term(random: &mut Random, value: &NaiveValue) -> Vec<u8> {
+    match value {
+        NaiveValue::Boolean(value) => atom_term(if *value { b"true" } else { b"false" }),
+        NaiveValue::Integer(value) => integer_term(*value),
+        NaiveValue::Float(value) if is_short_integer(*value) && random.chance(50) => integer_term(*value as i64),
+        NaiveValue::Float(value) => float_term(*value),
+        NaiveValue::String(value) => string_term(random, value),
+        NaiveValue::Integers(values) => integers_term(random, values),
+        NaiveValue::Strings(values) => {
+            let terms = values.iter().map(|value| string_term(random, value)).collect();
+            list_term(random, terms)
+        }
+        NaiveValue::Segments(segments) => {
+            let pair = |&(id, micros): &(i64, i64)| tuple_term(vec![integer_term(id), integer_term(micros)]);
+            list_term(random, segments.iter().map(pair).collect())
+        }
+        NaiveValue::Caps(caps) => {
+            let terms = caps.iter().map(|cap| cap_term(random, cap)).collect();
+            list_term(random, terms)
+        }
+    }
+}
+
+fn cap_term(random: &mut Random, cap: &NaiveCap) -> Vec<u8> {
+    let kind = string_term(random, cap.cap.name().as_bytes());
+    let key = tuple_term(vec![kind, integer_term(cap.id), string_term(random, &cap.namespace)]);
+    let micros = optional_term(random, cap.micros, |_, micros| integer_term(micros));
+    tuple_term(vec![key, integer_term(cap.value), micros])
+}
+
+/// A binary, or where no reader would take it for something else, an atom.
+fn string_term(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
+    let special = [&b"nil"[..], b"undefined", b"true", b"false"].contains(&bytes);
+    match !special && bytes.len() < 256 && random.chance(20) {
+        true => atom_term(bytes),
+        false => binary_term(bytes),
+    }
+}
+
+fn name_term(random: &mut Random, name: &[u8]) -> Vec<u8> {
+    match random.chance(50) {
+        true => binary_term(name),
+        false => atom_term(name),
+    }
+}
+
+/// BINARY_EXT
+fn binary_term(bytes: &[u8]) -> Vec<u8> {
+    [&[109], &(bytes.len() as u32).to_be_bytes()[..], bytes].concat()
+}
+
+/// SMALL_ATOM_UTF8_EXT
+fn atom_term(name: &[u8]) -> Vec<u8> {
+    [&[119, u8::try_from(name.len()).unwrap()], name].concat()
+}
+
+/// NEW_FLOAT_EXT
+fn float_term(value: f64) -> Vec<u8> {
+    [&[70], &value.to_be_bytes()[..]].concat()
+}
+
+/// SMALL_INTEGER_EXT, INTEGER_EXT or SMALL_BIG_EXT, whichever Erlang chooses
+fn integer_term(value: i64) -> Vec<u8> {
+    if let Ok(small) = u8::try_from(value) {
+        return vec![97, small];
+    }
+    if let Ok(medium) = i32::try_from(value) {
+        return [&[98], &medium.to_be_bytes()[..]].concat();
+    }
+    let mut magnitude = value.unsigned_abs().to_le_bytes().to_vec();
+    while magnitude.last() == Some(&0) {
+        magnitude.pop();
+    }
+    [&[110, magnitude.len() as u8, u8::from(value < 0)], &magnitude[..]].concat()
+}
+
+/// STRING_EXT where all are bytes, as Erlang does, else LIST_EXT
+fn integers_term(random: &mut Random, values: &[i64]) -> Vec<u8> {
+    let bytes: Result<Vec<u8>, _> = values.iter().map(|value| u8::try_from(*value)).collect();
+    match bytes {
+        Ok(bytes) if !bytes.is_empty() && random.chance(80) => {
+            [&[107], &(bytes.len() as u16).to_be_bytes()[..], &bytes].concat()
+        }
+        _ => list_term(random, values.iter().map(|value| integer_term(*value)).collect()),
+    }
+}
+
+/// LIST_EXT, or NIL_EXT where there is no element
+fn list_term(random: &mut Random, elements: Vec<Vec<u8>>) -> Vec<u8> {
+    const NIL: u8 = 106;
+    if elements.is_empty() && random.chance(90) {
+        return vec![NIL];
+    }
+    [&[108], &(elements.len() as u32).to_be_bytes()[..], &elements.concat(), &[NIL]].concat()
+}
+
+/// SMALL_TUPLE_EXT or LARGE_TUPLE_EXT
+fn tuple_term(elements: Vec<Vec<u8>>) -> Vec<u8> {
+    let head = match u8::try_from(elements.len()) {
+        Ok(arity) => vec![104, arity],
+        Err(_) => [&[105], &(elements.len() as u32).to_be_bytes()[..]].concat(),
+    };
+    [head, elements.concat()].concat()
+}
+
+/// MAP_EXT
+fn map_term(pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<u8> {
+    let arity = pairs.len() as u32;
+    let members: Vec<u8> = pairs.into_iter().flat_map(|(name, value)| [name, value].concat()).collect();
+    [&[116], &arity.to_be_bytes()[..], &members].concat()
+}
+
+fn json_value(random: &mut Random, value: &NaiveValue) -> String {
+    match value {
+        NaiveValue::Boolean(value) => value.to_string(),
+        NaiveValue::Integer(value) => value.to_string(),
+        NaiveValue::Float(value) => random.pick(&[format!("{value}"), format!("{value:?}"), format!("{value:E}")]),
+        NaiveValue::String(value) => json_bytes(random, value),
+        NaiveValue::Integers(values) => {
+            let items = values.iter().map(i64::to_string).collect();
+            json_array(random, items)
+        }
+        NaiveValue::Strings(values) => {
+            let items = values.iter().map(|value| json_bytes(random, value)).collect();
+            json_array(random, items)
+        }
+        NaiveValue::Segments(segments) => {
+            let items = segments.iter().map(|(id, micros)| format!("[{id},{micros}]")).collect();
+            json_array(random, items)
+        }
+        NaiveValue::Caps(caps) => {
+            let items = caps.iter().map(|cap| json_cap(random, cap)).collect();
+            json_array(random, items)
+        }
+    }
+}
+
+fn json_cap(random: &mut Random, cap: &NaiveCap) -> String {
+    let kind = json_string(random, &cap.cap.name());
+    let namespace = json_bytes(random, &cap.namespace);
+    let key = json_array(random, vec![kind, cap.id.to_string(), namespace]);
+    let micros = cap.micros.map_or("null".into(), |micros| micros.to_string());
+    json_array(random, vec![key, cap.value.to_string(), micros])
+}
+
+fn json_array(random: &mut Random, items: Vec<String>) -> String {
+    format!("[{}{}{}]", space(random), items.join(random.pick(&[",", ", ", " ,\n"])), space(random))
+}
+
+fn json_bytes(random: &mut Random, bytes: &[u8]) -> String {
+    json_string(random, std::str::from_utf8(bytes).expect("JSON holds UTF-8 only"))
+}
+
+fn json_string(random: &mut Random, text: &str) -> String {
+    let mut json = String::from('"');
+    for character in text.chars() {
+        let short = match character {
+            '"' => Some("\\\""),
+            '\\' => Some("\\\\"),
+            '/' => Some("\\/"),
+            '\n' => Some("\\n"),
+            '\r' => Some("\\r"),
+            '\t' => Some("\\t"),
+            _ => None,
+        };
+        match short {
+            Some(escape) if random.chance(80) => json.push_str(escape),
+            _ if short.is_some() || character < ' ' || random.chance(10) => {
+                let mut units = [0; 2];
+                for unit in character.encode_utf16(&mut units) {
+                    json.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            _ => json.push(character),
+        }
+    }
+    json.push('"');
+    json
+}
+
+fn space(random: &mut Random) -> &'static str {
+    random.pick(&["", "", " ", "\n\t", "\r\n  "])
+}
+
+fn is_short_integer(value: f64) -> bool {
+    value.fract() == 0.0 && value.abs() < 1e15
+}

@@ -1,0 +1,308 @@
+//! Random schemas, expressions and events, over small domains so that predicates often hold.
+
+use be_tree_index::predicate::{CapType, Entity};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+
+use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
+use super::random::Random;
+
+/// The constants that go with every expression.
+pub const CONSTANTS: [(&[u8], i64); 5] =
+    [(b"flight_id", 10), (b"advertiser_id", 20), (b"campaign_id", 30), (b"campaign_group_id", 40), (b"product_id", 10)];
+
+const STRINGS: [&str; 10] = ["", "a", "b", "ab", "ba", "abc", "it's", "é\u{1f333}", "\"\\", "x\n\ty\r"];
+const FLOATS: [f64; 10] = [-1.5, -0.5, 0.0, 0.3, 0.1 + 0.2, 1.0, 1.0 + f64::EPSILON, 2.0, 2.5, 1e-20];
+const LATITUDES: [f64; 6] = [-90.0, 0.0, 45.5, 45.6, 46.8, 90.0];
+const LONGITUDES: [f64; 6] = [-180.0, -73.6, -73.5, -71.2, 0.0, 180.0];
+const RADII: [f64; 7] = [-1.0, 0.0, 1.0, 15.0, 300.0, 6000.0, 21_000.0];
+const NAMESPACES: [&str; 3] = ["", "a", "a\\"];
+const SECONDS: [i64; 8] = [-10, 0, 1, 5, 10, 3600, i64::MAX, i64::MIN];
+
+/// The attributes that functions read unasked.
+const IMPLIED: [(&str, Type); 5] = [
+    ("now", Type::Integer),
+    ("latitude", Type::Float),
+    ("longitude", Type::Float),
+    ("segments_with_timestamp", Type::Segments),
+    ("frequency_caps", Type::FrequencyCaps),
+];
+
+/// A schema of up to three attributes of each type, and most of those that functions read, in any order.
+/// Counts in its bounds are never exceeded by [`expression`]s.
+pub fn schema(random: &mut Random) -> Schema {
+    let mut attributes = Vec::new();
+    for (name, ty) in Type::NAMES {
+        for number in 0..random.below(4) {
+            let separator = random.pick(&["", "_", "-"]);
+            let name = format!("{}{name}{separator}{number}", random.pick(&["", "_", "X"]));
+            attributes.push(Attribute { name, ty, optional: random.chance(70), bounds: bounds(random, ty) });
+        }
+    }
+    for (name, ty) in IMPLIED {
+        if random.chance(85) {
+            let optional = random.chance(70);
+            attributes.push(Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded });
+        }
+    }
+    random.shuffle(&mut attributes);
+    Schema::new(attributes).expect("generated schemas are sound")
+}
+
+fn bounds(random: &mut Random, ty: Type) -> Bounds {
+    if random.chance(50) {
+        return Bounds::Unbounded;
+    }
+    match ty {
+        Type::Integer | Type::IntegerList => {
+            let (min, max) = random.pick(&[(0, 5), (-2, 2), (3, 3), (i64::MIN, 4), (1, i64::MAX)]);
+            Bounds::Integer { min, max }
+        }
+        Type::Float => {
+            let (min, max) = random.pick(&[(0.0, 2.0), (-1.5, 1.0), (f64::MIN, 1.0)]);
+            Bounds::Float { min, max }
+        }
+        Type::String | Type::StringList | Type::IntegerEnum => Bounds::Count(100),
+        Type::Boolean | Type::Segments | Type::FrequencyCaps => Bounds::Unbounded,
+    }
+}
+
+/// The text of an expression over `schema` that nests up to `depth` deep, in every spelling that the language has.
+pub fn expression(random: &mut Random, schema: &Schema, depth: usize) -> String {
+    if depth == 0 || random.chance(25) {
+        return operand(random, schema);
+    }
+    match random.below(10) {
+        0..=3 => {
+            let word = random.pick(&[" and ", "&&", "\n and\t"]);
+            format!("{}{word}{}", operand_of(random, schema, depth), operand_of(random, schema, depth))
+        }
+        4..=7 => {
+            let word = random.pick(&[" or ", "||", " or\r\n"]);
+            format!("{}{word}{}", operand_of(random, schema, depth), operand_of(random, schema, depth))
+        }
+        8 => format!("not {}", operand_of(random, schema, depth)),
+        _ => format!("({})", expression(random, schema, depth - 1)),
+    }
+}
+
+/// An operand, mostly in parentheses, else wherever precedence puts it.
+fn operand_of(random: &mut Random, schema: &Schema, depth: usize) -> String {
+    let operand = expression(random, schema, depth - 1);
+    match random.chance(60) {
+        true => format!("({operand})"),
+        false => format!(" {operand} "),
+    }
+}
+
+fn operand(random: &mut Random, schema: &Schema) -> String {
+    if schema.is_empty() || random.chance(3) {
+        return random.pick(&["true", "false"]).into();
+    }
+    let attribute = &schema.attributes()[random.below(schema.len())];
+    if random.chance(8) {
+        return format!("{} is {}", attribute.name, random.pick(&["null", "not null"]));
+    }
+    if random.chance(8) {
+        if let Some(call) = implied_call(random, schema) {
+            return call;
+        }
+    }
+    predicate(random, schema, attribute)
+}
+
+/// A predicate of `attribute` other than a test for null.
+fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> String {
+    let name = &attribute.name;
+    match attribute.ty {
+        Type::Boolean => name.clone(),
+        Type::Integer => match random.chance(60) {
+            true => {
+                compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| integer_text(random, attribute))
+            }
+            false => among(random, name, |random| integer_text(random, attribute)),
+        },
+        Type::IntegerEnum => match random.chance(50) {
+            true => compared(random, name, &["=", "<>"], |random| integer_text(random, attribute)),
+            false => among(random, name, |random| integer_text(random, attribute)),
+        },
+        Type::Float => {
+            compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| float_text(random, attribute))
+        }
+        Type::String => match random.below(3) {
+            0 => compared(random, name, &["=", "<>"], string_text),
+            1 => among(random, name, string_text),
+            _ => {
+                let function = random.pick(&["contains", "starts_with", "ends_with"]);
+                format!("{function}({name},{})", string_text(random))
+            }
+        },
+        Type::IntegerList => list_test(random, name, |random| integer_text(random, attribute)),
+        Type::StringList => list_test(random, name, string_text),
+        Type::Segments if schema.find(b"now").is_some() && random.chance(90) => {
+            let function = random.pick(&["segment_within", "segment_before"]);
+            format!("{function}({name}, {}, {})", segment_id(random), random.pick(&SECONDS))
+        }
+        Type::Segments | Type::FrequencyCaps => format!("{name} is empty"),
+    }
+}
+
+/// A call of a function that reads attributes which it does not name, if the schema has them.
+fn implied_call(random: &mut Random, schema: &Schema) -> Option<String> {
+    let has = |names: &[&str]| names.iter().all(|name| schema.find(name.as_bytes()).is_some());
+    match random.below(3) {
+        0 if has(&["latitude", "longitude"]) => {
+            let (latitude, longitude) = (random.pick(&LATITUDES), random.pick(&LONGITUDES));
+            Some(format!("geo_within_radius({latitude}, {longitude:?}, {})", random.pick(&RADII)))
+        }
+        1 if has(&["now", "segments_with_timestamp"]) => {
+            let function = random.pick(&["segment_within", "segment_before"]);
+            Some(format!("{function}({}, {})", segment_id(random), random.pick(&SECONDS)))
+        }
+        2 if has(&["now", "frequency_caps"]) => {
+            let (cap, namespace) = (cap_type(random).name(), random.pick(&NAMESPACES));
+            let namespace = quoted(random, namespace);
+            let (value, seconds) = (random.below(5), random.pick(&SECONDS));
+            Some(format!("within_frequency_cap(\"{cap}\", {namespace}, {value}, {seconds})"))
+        }
+        _ => None,
+    }
+}
+
+fn compared(random: &mut Random, name: &str, relations: &[&str], constant: impl Fn(&mut Random) -> String) -> String {
+    let (relation, constant, space) = (random.pick(relations), constant(random), random.pick(&["", " "]));
+    match random.chance(80) {
+        true => format!("{name}{space}{relation}{space}{constant}"),
+        false => format!("{constant}{space}{relation}{space}{name}"),
+    }
+}
+
+fn among(random: &mut Random, name: &str, constant: impl Fn(&mut Random) -> String) -> String {
+    format!("{name} {} {}", random.pick(&["in", "not in"]), list(random, constant))
+}
+
+fn list_test(random: &mut Random, name: &str, constant: impl Fn(&mut Random) -> String) -> String {
+    match random.below(10) {
+        0 => format!("{name} is empty"),
+        1 | 2 => format!("{} {} {name}", constant(random), random.pick(&["in", "not in"])),
+        _ => format!("{name} {} of {}", random.pick(&["one", "none", "all"]), list(random, constant)),
+    }
+}
+
+fn list(random: &mut Random, constant: impl Fn(&mut Random) -> String) -> String {
+    format!("({})", random.several(4, constant).join(random.pick(&[",", ", "])))
+}
+
+fn integer_text(random: &mut Random, attribute: &Attribute) -> String {
+    let (min, max) = match attribute.bounds {
+        Bounds::Integer { min, max } => (min, max),
+        _ => (i64::MIN, i64::MAX),
+    };
+    integer(random).clamp(min, max).to_string()
+}
+
+fn float_text(random: &mut Random, attribute: &Attribute) -> String {
+    let (min, max) = match attribute.bounds {
+        Bounds::Float { min, max } => (min, max),
+        _ => (f64::MIN, f64::MAX),
+    };
+    let float = random.pick(&FLOATS).clamp(min, max);
+    match random.chance(50) {
+        // Without a fraction where there is none, so that integers stand for floats.
+        true => format!("{float}"),
+        false => format!("{float:e}"),
+    }
+}
+
+fn string_text(random: &mut Random) -> String {
+    let string = random.pick(&STRINGS);
+    quoted(random, string)
+}
+
+/// The string as a constant, in either quotes, with the escapes that it needs and others.
+fn quoted(random: &mut Random, string: &str) -> String {
+    let quote = random.pick(&['\'', '"']);
+    let mut text = String::from(quote);
+    for character in string.chars() {
+        match character {
+            '\n' if random.chance(50) => text.push_str("\\n"),
+            '\t' if random.chance(50) => text.push_str("\\t"),
+            '\r' => text.push_str("\\r"),
+            '\\' => text.push_str("\\\\"),
+            '\'' | '"' => text.extend(['\\', character]),
+            other => text.push(other),
+        }
+    }
+    text.push(quote);
+    text
+}
+
+/// An event that has a value for every required attribute of `schema`, and for most others.
+pub fn event(random: &mut Random, schema: &Schema) -> NaiveEvent {
+    let now = random.pick(&[0, 10, 10, 1_600_000_000, 1_600_000_000, i64::MAX]);
+    let value_of = |attribute: &Attribute| {
+        let defined = !attribute.optional || random.chance(80);
+        defined.then(|| match attribute.name.as_str() {
+            "now" => NaiveValue::Integer(now),
+            "latitude" => NaiveValue::Float(random.pick(&LATITUDES)),
+            "longitude" => NaiveValue::Float(random.pick(&LONGITUDES)),
+            _ => value(random, attribute.ty, now),
+        })
+    };
+    schema.attributes().iter().map(value_of).collect()
+}
+
+fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
+    match ty {
+        Type::Boolean => NaiveValue::Boolean(random.chance(50)),
+        Type::Integer | Type::IntegerEnum => NaiveValue::Integer(integer(random)),
+        Type::Float => NaiveValue::Float(random.pick(&FLOATS)),
+        Type::String => NaiveValue::String(string(random)),
+        Type::IntegerList => NaiveValue::Integers(random.several(5, integer)),
+        Type::StringList => NaiveValue::Strings(random.several(5, string)),
+        Type::Segments => NaiveValue::Segments(random.several(4, |random| (segment_id(random), micros(random, now)))),
+        Type::FrequencyCaps => NaiveValue::Caps(random.several(8, |random| cap(random, now))),
+    }
+}
+
+/// A counter, mostly with the id of [`CONSTANTS`].
+fn cap(random: &mut Random, now: i64) -> NaiveCap {
+    let cap = cap_type(random);
+    let place = Entity::NAMES.iter().position(|(_, _, entity)| *entity == cap.entity).expect("every entity is listed");
+    NaiveCap {
+        cap,
+        id: if random.chance(85) { CONSTANTS[place].1 } else { 7 },
+        namespace: random.pick(&NAMESPACES).into(),
+        value: random.below(5) as i64,
+        micros: random.chance(80).then(|| micros(random, now)),
+    }
+}
+
+fn integer(random: &mut Random) -> i64 {
+    match random.chance(95) {
+        true => random.below(9) as i64 - 3,
+        false => random.pick(&[i64::MIN, i64::MAX, 255, 256, -1 << 31, 1 << 31, 1 << 53]),
+    }
+}
+
+/// A string that expressions may mention, or one that none does.
+fn string(random: &mut Random) -> Vec<u8> {
+    match random.chance(85) {
+        true => random.pick(&STRINGS).into(),
+        false => random.pick(&["c", "abcd", "\u{0}"]).into(),
+    }
+}
+
+fn segment_id(random: &mut Random) -> i64 {
+    random.below(4) as i64
+}
+
+/// A time around `now` seconds, in microseconds.
+fn micros(random: &mut Random, now: i64) -> i64 {
+    let seconds = random.pick(&[-3600, -10, -5, -1, 0, 1, 10]);
+    now.saturating_add(seconds).saturating_mul(1_000_000).saturating_add(random.pick(&[-1, 0, 1]))
+}
+
+fn cap_type(random: &mut Random) -> CapType {
+    let (_, _, entity) = random.pick(&Entity::NAMES);
+    CapType { entity, by_ip: random.chance(20) }
+}

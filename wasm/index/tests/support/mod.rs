@@ -1,0 +1,11 @@
+//! What the tests share: an oracle, cases with known answers, random cases, and encoders of events.
+//! None of it uses the code under test, only its types.
+
+// Each test is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub mod cases;
+pub mod encode;
+pub mod generate;
+pub mod naive;
+pub mod random;

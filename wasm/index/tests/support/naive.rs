@@ -1,0 +1,168 @@
+//! The oracle: the meaning of expressions, written down as plainly as can be.
+
+use be_tree_index::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
+
+/// An event: for each attribute of the schema its value, if it is defined.
+pub type NaiveEvent = Vec<Option<NaiveValue>>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum NaiveValue {
+    Boolean(bool),
+    /// Of an integer or an enum.
+    Integer(i64),
+    Float(f64),
+    String(Vec<u8>),
+    Integers(Vec<i64>),
+    Strings(Vec<Vec<u8>>),
+    /// Ids and microseconds.
+    Segments(Vec<(i64, i64)>),
+    Caps(Vec<NaiveCap>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NaiveCap {
+    pub cap: CapType,
+    pub id: i64,
+    pub namespace: Vec<u8>,
+    pub value: i64,
+    pub micros: Option<i64>,
+}
+
+/// Whether `event` makes `expression` true.
+pub fn matches(expression: &[Step<Text>], event: &[Option<NaiveValue>]) -> bool {
+    let mut stack: Vec<bool> = Vec::new();
+    for step in expression {
+        let result = match step {
+            Step::Constant(value) => *value,
+            Step::Predicate(predicate) => holds(predicate, event),
+            Step::Not => !stack.pop().unwrap(),
+            Step::And => {
+                let (right, left) = (stack.pop().unwrap(), stack.pop().unwrap());
+                left && right
+            }
+            Step::Or => {
+                let (right, left) = (stack.pop().unwrap(), stack.pop().unwrap());
+                left || right
+            }
+        };
+        stack.push(result);
+    }
+    let [result] = stack[..] else { panic!("not an expression: {expression:?}") };
+    result
+}
+
+/// Whether `event` makes `predicate` true.
+pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool {
+    use NaiveValue::*;
+
+    let defined = |attribute: u32| event[attribute as usize].as_ref();
+    let value = defined(predicate.attribute);
+    match (&predicate.test, value) {
+        (Test::Null, _) => value.is_none(),
+        (Test::NotNull, _) => value.is_some(),
+        (_, None) => false,
+        (Test::True, Some(Boolean(value))) => *value,
+        (Test::Integer(relation, constant), Some(Integer(value))) => compare(*relation, value, constant),
+        (Test::Float(relation, constant), Some(Float(value))) => {
+            let equal = (value - constant.get()).abs() < f64::EPSILON;
+            match relation {
+                Relation::Equal => equal,
+                Relation::NotEqual => !equal,
+                _ => compare(*relation, value, &constant.get()),
+            }
+        }
+        (Test::StringEqual(constant), Some(String(value))) => value[..] == constant[..],
+        (Test::StringNotEqual(constant), Some(String(value))) => value[..] != constant[..],
+        (Test::OneOf(constants), Some(value)) => elements(value).iter().any(|element| among(element, constants)),
+        (Test::NoneOf(constants), Some(value)) => !elements(value).iter().any(|element| among(element, constants)),
+        (Test::AllOf(Constants::Integers(constants)), Some(Integers(list))) => {
+            constants.iter().all(|constant| list.contains(constant))
+        }
+        (Test::AllOf(Constants::Strings(constants)), Some(Strings(list))) => {
+            constants.iter().all(|constant| list.iter().any(|element| element[..] == constant[..]))
+        }
+        (Test::Empty, Some(Integers(list))) => list.is_empty(),
+        (Test::Empty, Some(Strings(list))) => list.is_empty(),
+        (Test::Empty, Some(Segments(list))) => list.is_empty(),
+        (Test::Empty, Some(Caps(list))) => list.is_empty(),
+        (Test::Contains(part), Some(String(value))) => {
+            part.is_empty() || value.windows(part.len()).any(|window| *window == part[..])
+        }
+        (Test::StartsWith(part), Some(String(value))) => value.starts_with(part),
+        (Test::EndsWith(part), Some(String(value))) => value.ends_with(part),
+        (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Some(Float(here))) => {
+            match defined(*longitude_attribute) {
+                Some(Float(there)) => kilometres((*here, *there), (latitude.get(), longitude.get())) <= radius.get(),
+                _ => false,
+            }
+        }
+        (Test::SegmentWithin { now, id, seconds }, Some(Segments(list))) => {
+            match (defined(*now), list.iter().find(|(segment, _)| segment == id)) {
+                (Some(Integer(now)), Some((_, micros))) => !is_older(*now, *micros, *seconds),
+                _ => false,
+            }
+        }
+        (Test::SegmentBefore { now, id, seconds }, Some(Segments(list))) => {
+            match (defined(*now), list.iter().find(|(segment, _)| segment == id)) {
+                (Some(Integer(now)), Some((_, micros))) => is_older(*now, *micros, *seconds),
+                _ => false,
+            }
+        }
+        (Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds }, Some(Caps(list))) => {
+            let Some(Integer(now)) = defined(*now) else { return false };
+            let found = list.iter().find(|c| c.cap == *cap && c.id == *id && c.namespace[..] == namespace[..]);
+            match found {
+                None => true,
+                Some(counter) if *seconds <= 0 => *value > counter.value,
+                Some(counter) => match counter.micros {
+                    None => true,
+                    Some(micros) => is_older(*now, micros, *seconds) || *value > counter.value,
+                },
+            }
+        }
+        (test, value) => panic!("{test:?} reads {value:?}"),
+    }
+}
+
+fn compare<T: PartialOrd>(relation: Relation, value: &T, constant: &T) -> bool {
+    match relation {
+        Relation::Less => value < constant,
+        Relation::LessOrEqual => value <= constant,
+        Relation::Greater => value > constant,
+        Relation::GreaterOrEqual => value >= constant,
+        Relation::Equal => value == constant,
+        Relation::NotEqual => value != constant,
+    }
+}
+
+/// The elements of a list, or the one value of a scalar, each as a value.
+fn elements(value: &NaiveValue) -> Vec<NaiveValue> {
+    match value {
+        NaiveValue::Integers(list) => list.iter().map(|n| NaiveValue::Integer(*n)).collect(),
+        NaiveValue::Strings(list) => list.iter().map(|s| NaiveValue::String(s.clone())).collect(),
+        scalar => vec![scalar.clone()],
+    }
+}
+
+fn among(value: &NaiveValue, constants: &Constants<Text>) -> bool {
+    match (value, constants) {
+        (NaiveValue::Integer(value), Constants::Integers(constants)) => constants.contains(value),
+        (NaiveValue::String(value), Constants::Strings(constants)) => constants.iter().any(|c| c[..] == value[..]),
+        _ => panic!("{value:?} among {constants:?}"),
+    }
+}
+
+/// Whether `micros` lies more than `seconds` before `now`, which is in seconds: exactly, whatever their size.
+fn is_older(now: i64, micros: i64, seconds: i64) -> bool {
+    (i128::from(now) - i128::from(seconds)) * 1_000_000 > i128::from(micros)
+}
+
+/// The great-circle distance of two points, each a latitude and a longitude in degrees, by the haversine formula.
+fn kilometres(a: (f64, f64), b: (f64, f64)) -> f64 {
+    const EARTH: f64 = 6372.8;
+    let latitudes = (b.0 - a.0).to_radians();
+    let longitudes = (b.1 - a.1).to_radians();
+    let h = (latitudes / 2.0).sin().powi(2)
+        + a.0.to_radians().cos() * b.0.to_radians().cos() * (longitudes / 2.0).sin().powi(2);
+    2.0 * EARTH * h.min(1.0).sqrt().asin()
+}
