@@ -88,7 +88,8 @@ impl Call {
         self.output
     }
 
-    /// The fuel of the slices so far: at least this much was used, and less than a basic block a slice more.
+    /// The fuel of the slices so far. At least this much was used, and more by what each slice's last stretch without a
+    /// check cost: some straight code, or one bulk instruction, which costs a unit a byte.
     pub fn used(&self) -> u64 {
         self.used
     }

@@ -20,7 +20,7 @@ pub struct Instance(pub Arc<Shared>);
 impl Resource for Instance {}
 
 pub struct Shared {
-    pub gate: Gate<Reaped<Machine>, Waiter, LocalPid>,
+    pub gate: Gate<Reaped<Box<Machine>>, Waiter, LocalPid>,
     /// Bytes of memories and tables.
     pub charged: Arc<AtomicUsize>,
     pub limit: usize,
@@ -40,7 +40,7 @@ impl Shared {
         let charged = Arc::new(AtomicUsize::new(0));
         let machine = Machine::new(module, setup, charged.clone())?;
         Ok(Arc::new(Self {
-            gate: Gate::new(Reaped::new(machine)),
+            gate: Gate::new(Reaped::new(Box::new(machine))),
             charged,
             limit: setup.memory,
             metered: AtomicBool::new(false),
@@ -75,7 +75,7 @@ impl Shared {
 
 /// A machine on loan. It goes back through `leave`; where it is dropped instead, its call was cut short.
 pub struct Lent {
-    machine: Option<Reaped<Machine>>,
+    machine: Option<Reaped<Box<Machine>>>,
     shared: Arc<Shared>,
 }
 

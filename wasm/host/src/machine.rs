@@ -150,7 +150,7 @@ impl Machine {
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
         metered.store(true, Ordering::Relaxed);
-        let outcome = exports[order.export].func().call_async(&mut *store, params, results).await;
+        let outcome = exports[order.export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         Ok(order.fuel - store.get_fuel().unwrap_or(0))
     }

@@ -237,12 +237,11 @@ fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a>
 }
 
 fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Result<Term<'a>, Failure> {
-    let results: Vec<Term> = machine.results().iter().map(|value| terms::result(env, value)).collect();
     let refused = machine.results().first().and_then(Val::i32).is_some_and(|status| status != 0);
     let output = match output {
         Output::None => atoms::nil().encode(env),
         Output::U64s if !refused => terms::u64s(env, machine.output()?)?,
         Output::Binary | Output::U64s => terms::binary(env, machine.output()?),
     };
-    Ok((atoms::done(), results, output, fuel).encode(env))
+    Ok((atoms::done(), terms::results(env, machine.results()), output, fuel).encode(env))
 }

@@ -1,5 +1,7 @@
 //! Between Erlang terms and the host's values.
 
+use std::fmt;
+
 use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
 use wasmtime::{Val, ValType};
 
@@ -84,21 +86,52 @@ pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
     Ok(integers.encode(env))
 }
 
+/// The types of values that pass between Erlang and a module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Number {
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+impl Number {
+    pub fn of(ty: &ValType) -> Option<Self> {
+        match ty {
+            ValType::I32 => Some(Self::I32),
+            ValType::I64 => Some(Self::I64),
+            ValType::F32 => Some(Self::F32),
+            ValType::F64 => Some(Self::F64),
+            ValType::V128 | ValType::Ref(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
 /// An argument of a function. Integers may be given signed or unsigned; a float also as an integer.
-pub fn argument(term: Term, ty: &ValType) -> Option<Val> {
-    match ty {
-        ValType::I32 => {
+pub fn argument(term: Term, number: Number) -> Option<Val> {
+    match number {
+        Number::I32 => {
             let value = term.decode::<i64>().ok()?;
             let bits = i32::try_from(value).or_else(|_| u32::try_from(value).map(|value| value as i32));
             bits.ok().map(Val::I32)
         }
-        ValType::I64 => {
+        Number::I64 => {
             let bits = term.decode::<i64>().or_else(|_| term.decode::<u64>().map(|value| value as i64));
             bits.ok().map(Val::I64)
         }
-        ValType::F32 => float(term).map(|value| Val::F32((value as f32).to_bits())),
-        ValType::F64 => float(term).map(|value| Val::F64(value.to_bits())),
-        ValType::V128 | ValType::Ref(_) => None,
+        Number::F32 => float(term).map(|value| Val::F32((value as f32).to_bits())),
+        Number::F64 => float(term).map(|value| Val::F64(value.to_bits())),
     }
 }
 
@@ -106,8 +139,13 @@ fn float(term: Term) -> Option<f64> {
     term.decode::<f64>().or_else(|_| term.decode::<i64>().map(|value| value as f64)).ok()
 }
 
-/// A result of a function; integers are signed. Only values of types that `argument` knows come here.
-pub fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
+/// The results of a function; integers are signed.
+pub fn results<'a>(env: Env<'a>, values: &[Val]) -> Term<'a> {
+    values.iter().rev().fold(Term::list_new_empty(env), |list, value| list.list_prepend(result(env, value)))
+}
+
+/// Only values of the types of `Number` come here: no function with another is called.
+fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
     match value {
         Val::I32(value) => value.encode(env),
         Val::I64(value) => value.encode(env),

@@ -2,8 +2,8 @@
 
 use crate::event::{Event, Value};
 use crate::interner::StringId;
-use crate::predicate::{Constants, Relation, Test};
-use crate::predicates::{Predicates, PredicateId, Record, RecordKind};
+use crate::predicate::{Constants, Test};
+use crate::predicates::{PredicateId, Predicates, Record, RecordKind};
 use crate::schema::AttributeId;
 
 /// Kilometres; the radius that the field's programs use.
@@ -15,9 +15,9 @@ pub(crate) fn holds(predicates: &Predicates, id: PredicateId, event: &Event) -> 
     let value = event.values[record.attribute as usize];
     match (record.kind, value) {
         (RecordKind::True, Value::Boolean(value)) => value,
-        (RecordKind::Integer(relation), Value::Integer(value)) => compare(relation, value, record.constant),
+        (RecordKind::Integer(relation), Value::Integer(value)) => relation.holds(value, record.constant),
         (RecordKind::Float(relation), Value::Float(value)) => {
-            compare_floats(relation, value, f64::from_bits(record.constant as u64))
+            relation.holds_of_floats(value, f64::from_bits(record.constant as u64))
         }
         (RecordKind::StringEqual, Value::String(text)) => i64::from(text.id.0) == record.constant,
         (RecordKind::StringNotEqual, Value::String(text)) => i64::from(text.id.0) != record.constant,
@@ -26,25 +26,6 @@ pub(crate) fn holds(predicates: &Predicates, id: PredicateId, event: &Event) -> 
         (RecordKind::Empty, value) => is_empty(value),
         (RecordKind::Extended, value) => extended_holds(predicates, record, value, event),
         _ => false,
-    }
-}
-
-fn compare<T: PartialOrd>(relation: Relation, value: T, constant: T) -> bool {
-    match relation {
-        Relation::Less => value < constant,
-        Relation::LessOrEqual => value <= constant,
-        Relation::Greater => value > constant,
-        Relation::GreaterOrEqual => value >= constant,
-        Relation::Equal => value == constant,
-        Relation::NotEqual => value != constant,
-    }
-}
-
-fn compare_floats(relation: Relation, value: f64, constant: f64) -> bool {
-    match relation {
-        Relation::Equal => (value - constant).abs() < f64::EPSILON,
-        Relation::NotEqual => (value - constant).abs() >= f64::EPSILON,
-        ordered => compare(ordered, value, constant),
     }
 }
 
@@ -89,9 +70,7 @@ fn extended_holds(predicates: &Predicates, record: Record, value: Value, event: 
 fn has_one_of(value: Value, constants: &Constants<StringId>, event: &Event) -> bool {
     match (value, constants) {
         (Value::Integer(value), Constants::Integers(constants)) => constants.binary_search(&value).is_ok(),
-        (Value::Integers(span), Constants::Integers(constants)) => {
-            intersects(span.of(&event.integers), constants)
-        }
+        (Value::Integers(span), Constants::Integers(constants)) => intersects(span.of(&event.integers), constants),
         (Value::String(text), Constants::Strings(constants)) => constants.binary_search(&text.id).is_ok(),
         (Value::Strings(span), Constants::Strings(constants)) => {
             span.of(&event.strings).iter().any(|text| constants.binary_search(&text.id).is_ok())

@@ -1,21 +1,21 @@
 //! The index: subscriptions in, subscriptions out.
 
 use crate::error::{Error, Kind};
-use crate::expression::code::{compile, Estimate};
-use crate::expression::normal::{normalise, NodeIndex, Normalised};
+use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
+use crate::expression::order::{order, Estimate};
+use crate::expression::program;
 use crate::expression::source::Source;
 use crate::expression::Literal;
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
 use crate::language;
+use crate::library::Library;
 use crate::predicate::{Constants, Postfix, Predicate, Test, Text};
-use crate::predicates::Predicates;
 use crate::schema::Schema;
-use crate::statistics::Statistics;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
 use crate::tree::gate::Demand;
-use crate::tree::{Library, Tree};
+use crate::tree::Tree;
 use crate::vocabulary::Vocabulary;
 
 /// Memory that an insertion wants free for each byte of its text, on top of what its tables grow by.
@@ -61,11 +61,9 @@ pub struct Info {
 /// leaves it as it was. A [`crate::search::Search`] reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    schema: Schema,
+    library: Library,
     strings: Interner,
-    predicates: Predicates,
     vocabulary: Vocabulary,
-    statistics: Statistics,
     subscriptions: Subscriptions,
     tree: Tree,
     code_bytes: usize,
@@ -74,13 +72,12 @@ pub struct Index {
 impl Index {
     /// An empty index.
     pub fn new(schema: Schema) -> Self {
-        let statistics = Statistics::new(&schema);
-        Index { schema, statistics, ..Index::default() }
+        Index { library: Library::new(schema), ..Index::default() }
     }
 
     /// The attributes that expressions read.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.library.schema
     }
 
     /// The strings that expressions mention.
@@ -88,8 +85,8 @@ impl Index {
         &self.strings
     }
 
-    pub(crate) fn predicates(&self) -> &Predicates {
-        &self.predicates
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
     }
 
     pub(crate) fn subscriptions(&self) -> &Subscriptions {
@@ -114,7 +111,7 @@ impl Index {
     pub fn info(&self) -> Info {
         Info {
             expressions: self.len(),
-            predicates: self.predicates.len(),
+            predicates: self.library.predicates.len(),
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
@@ -134,7 +131,7 @@ impl Index {
             return Err(Error::new(Kind::DuplicateId, message));
         }
         self.ensure_headroom(insertion.text.len())?;
-        let postfix = language::read(insertion.text, &self.schema, &insertion.constants)?;
+        let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
         let source = self.intern(postfix)?;
         self.subscribe(insertion.id, source);
         Ok(())
@@ -168,30 +165,28 @@ impl Index {
         };
         let subscription = self.subscriptions.remove(slot);
         self.code_bytes -= bytes(&subscription);
-        let library =
-            Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
-        self.tree.remove(slot, &subscription.home, library, &mut self.subscriptions);
+        self.tree.remove(&subscription, &self.library, &mut self.subscriptions);
+        self.library.programs.remove(subscription.program, subscription.words as usize);
         self.release(&subscription.source);
         Ok(())
     }
 
     /// Checks everything that must hold between the parts of the index; for tests. Costs a pass over all of it.
     pub fn validate(&self) -> Result<(), String> {
-        let mut references = vec![0; self.predicates.capacity()];
+        let mut references = vec![0; self.library.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
             subscription.source.predicates().for_each(|predicate| references[predicate as usize] += 1);
         }
-        self.predicates.validate(&references)?;
+        self.library.predicates.validate(&references)?;
         self.strings.validate()?;
-        let library =
-            Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
-        self.tree.validate(library, &self.subscriptions)
+        self.tree.validate(&self.library, &self.subscriptions)
     }
 
     /// Refuses an insertion that could run out of memory half way, by asking for all of it beforehand.
     fn ensure_headroom(&self, text: usize) -> Result<(), Error> {
         // No predicate and no string takes fewer than two bytes of text.
-        let tables = self.predicates.growth(text / 2)
+        let tables = self.library.predicates.growth(text / 2)
+            + self.library.programs.growth()
             + self.strings.growth(text / 2)
             + self.subscriptions.growth(1)
             + self.tree.growth();
@@ -201,7 +196,7 @@ impl Index {
 
     /// Takes in the strings, predicates and constants of an expression.
     fn intern(&mut self, postfix: Postfix) -> Result<Source, Error> {
-        let Index { strings, predicates, vocabulary, schema, .. } = self;
+        let Index { strings, vocabulary, library: Library { schema, predicates, .. }, .. } = self;
         let mut refused = None;
         let source = Source::pack(postfix, |predicate| {
             let predicate = intern_strings(predicate, strings);
@@ -222,64 +217,83 @@ impl Index {
 
     fn release(&mut self, source: &Source) {
         for predicate in source.predicates() {
-            self.vocabulary.release(&self.predicates.get(predicate), &self.schema);
-            self.predicates.release(predicate, &mut self.strings);
+            let Library { schema, predicates, .. } = &mut self.library;
+            self.vocabulary.release(&predicates.get(predicate), schema);
+            predicates.release(predicate, &mut self.strings);
         }
     }
 
     fn subscribe(&mut self, id: u64, source: Source) {
-        let normal = match normalise(&source) {
-            Normalised::Tree(normal) => normal,
-            Normalised::Constant(value) => return self.subscribe_constant(id, source, value),
-        };
-        let analysis = Analysis::new(normal, &self.predicates, &self.schema);
+        match normalise(&source) {
+            Normalised::Constant(value) => {
+                let slot = self.hold(id, source, |slot, _| program::constant(slot, value));
+                if value {
+                    self.hang_ungated(slot);
+                }
+            }
+            Normalised::Tree(normal) => self.subscribe_tree(id, source, normal),
+        }
+    }
+
+    fn subscribe_tree(&mut self, id: u64, source: Source, normal: Normal) {
+        let analysis = Analysis::new(normal, &self.library.predicates, &self.library.schema);
         self.observe(&analysis);
-        let access = analysis.access(&self.statistics);
+        let access = analysis.access(&self.library.statistics);
         let estimate = |index, literal| self.estimate(index, literal, &analysis, access.as_deref());
-        let code = compile(&analysis.normal, estimate);
-        let home = Home::Gated(Vec::new());
-        let subscription = Subscription { id, source, code, home };
-        self.code_bytes += bytes(&subscription);
-        let slot = self.subscriptions.insert(subscription);
+        let tests = order(&analysis.normal, estimate);
+        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, &library.predicates));
         match access {
-            None => self.subscriptions.get_mut(slot).home = self.tree.insert_ungated(slot),
+            None => self.hang_ungated(slot),
             Some(access) => {
-                let library =
-                    Library { schema: &self.schema, predicates: &self.predicates, statistics: &self.statistics };
-                self.tree.insert(slot, &access, &analysis, library, &mut self.subscriptions);
+                self.subscriptions.get_mut(slot).home = Home::Gated(Vec::new());
+                self.tree.insert(slot, &access, &analysis, &self.library, &mut self.subscriptions);
             }
         }
     }
 
-    fn subscribe_constant(&mut self, id: u64, source: Source, value: bool) {
-        let subscription = Subscription { id, source, code: Box::default(), home: Home::Nowhere };
-        self.code_bytes += bytes(&subscription);
-        let slot: Slot = self.subscriptions.insert(subscription);
-        if value {
-            self.subscriptions.get_mut(slot).home = self.tree.insert_ungated(slot);
-        }
+    /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
+    fn hold(&mut self, id: u64, source: Source, assemble: impl FnOnce(Slot, &Library) -> Vec<u32>) -> Slot {
+        let Index { subscriptions, library, code_bytes, .. } = self;
+        subscriptions.insert(id, |slot| {
+            let words = assemble(slot, library);
+            let program = library.programs.insert(&words);
+            let subscription = Subscription { id, source, program, words: words.len() as u32, home: Home::Nowhere };
+            *code_bytes += bytes(&subscription);
+            subscription
+        })
+    }
+
+    fn hang_ungated(&mut self, slot: Slot) {
+        let subscription = self.subscriptions.get_mut(slot);
+        subscription.home = self.tree.insert_ungated(subscription.program);
     }
 
     fn observe(&mut self, analysis: &Analysis) {
         for index in analysis.normal.top_down() {
             if let Some(gate) = analysis.gate(index) {
                 if let Demand::Interval(low, high) = gate.demand {
-                    self.statistics.observe(gate.attribute, low, high);
+                    self.library.statistics.observe(gate.attribute, low, high);
                 }
             }
         }
     }
 
     /// What to expect of a literal when its expression is evaluated.
-    fn estimate(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, access: Option<&[NodeIndex]>) -> Estimate {
-        let predicate = self.predicates.get(literal.predicate);
+    fn estimate(
+        &self,
+        index: NodeIndex,
+        literal: Literal,
+        analysis: &Analysis,
+        access: Option<&[NodeIndex]>,
+    ) -> Estimate {
+        let predicate = self.library.predicates.get(literal.predicate);
         let cost = cost(&predicate.test);
         // An expression with one access literal is looked at only where that one is likely to hold.
         if access == Some(&[index]) {
             return Estimate { probability: 0.999, cost };
         }
         let probability = match analysis.gate(index) {
-            Some(gate) => gate.selectivity(&self.statistics),
+            Some(gate) => gate.selectivity(&self.library.statistics),
             None if literal.negated => 0.7,
             None => 0.5,
         };
@@ -288,7 +302,7 @@ impl Index {
 }
 
 fn bytes(subscription: &Subscription) -> usize {
-    subscription.source.len() + size_of_val(&*subscription.code)
+    subscription.source.len() + subscription.words as usize * size_of::<u32>()
 }
 
 /// The cost of a test beside that of a comparison.

@@ -9,6 +9,7 @@ mod hash;
 pub mod index;
 pub mod interner;
 pub mod language;
+mod library;
 pub mod predicate;
 pub mod predicates;
 pub mod schema;

@@ -19,6 +19,29 @@ pub enum Relation {
     NotEqual,
 }
 
+impl Relation {
+    /// Whether `value` compares so with `constant`.
+    pub fn holds<T: PartialOrd>(self, value: T, constant: T) -> bool {
+        match self {
+            Relation::Less => value < constant,
+            Relation::LessOrEqual => value <= constant,
+            Relation::Greater => value > constant,
+            Relation::GreaterOrEqual => value >= constant,
+            Relation::Equal => value == constant,
+            Relation::NotEqual => value != constant,
+        }
+    }
+
+    /// The same for floats, which are equal within [`f64::EPSILON`].
+    pub fn holds_of_floats(self, value: f64, constant: f64) -> bool {
+        match self {
+            Relation::Equal => (value - constant).abs() < f64::EPSILON,
+            Relation::NotEqual => (value - constant).abs() >= f64::EPSILON,
+            ordered => ordered.holds(value, constant),
+        }
+    }
+}
+
 /// A finite float that can be compared and hashed: by its bits, with one zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Float(f64);

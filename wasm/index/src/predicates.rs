@@ -131,7 +131,9 @@ impl Predicates {
 
     /// Bytes that the next insertion may take to enlarge the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
-        growth(&self.records, more) + growth(&self.references, more) + growth(&self.extended, more)
+        growth(&self.records, more)
+            + growth(&self.references, more)
+            + growth(&self.extended, more)
             + table_growth(&self.by_value, more)
     }
 

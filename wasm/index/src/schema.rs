@@ -92,6 +92,7 @@ pub struct Attribute {
 pub struct Schema {
     attributes: Vec<Attribute>,
     by_name: HashMap<Box<[u8]>, AttributeId, State>,
+    required: Vec<AttributeId>,
 }
 
 impl Schema {
@@ -106,7 +107,9 @@ impl Schema {
                 return Err(Error::new(Kind::Type, message).about(&attribute.name));
             }
         }
-        Ok(Schema { attributes, by_name })
+        let ids = 0..attributes.len() as AttributeId;
+        let required = ids.filter(|&id| !attributes[id as usize].optional).collect();
+        Ok(Schema { attributes, by_name, required })
     }
 
     /// The attributes in order.
@@ -117,6 +120,11 @@ impl Schema {
     /// The attribute at `id`, which came from this schema.
     pub fn attribute(&self, id: AttributeId) -> &Attribute {
         &self.attributes[id as usize]
+    }
+
+    /// The attributes that every event must define, in order.
+    pub fn required(&self) -> &[AttributeId] {
+        &self.required
     }
 
     /// The attribute called `name`.

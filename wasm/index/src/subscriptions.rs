@@ -2,8 +2,8 @@
 
 use hashbrown::HashTable;
 
-use crate::expression::code::Op;
 use crate::expression::source::Source;
+use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::predicates::{growth, table_growth};
 use crate::tree::NodeId;
@@ -27,8 +27,9 @@ pub(crate) enum Home {
 pub(crate) struct Subscription {
     pub id: u64,
     pub source: Source,
-    /// Its short-circuit code; none where it is constant.
-    pub code: Box<[Op]>,
+    /// Its program, and how many words that has.
+    pub program: ProgramId,
+    pub words: u32,
     pub home: Home,
 }
 
@@ -46,13 +47,7 @@ pub(crate) struct Subscriptions {
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Subscriptions {
-            slots: Vec::new(),
-            ids: Vec::new(),
-            free: Vec::new(),
-            by_id: HashTable::new(),
-            ascending: true,
-        }
+        Subscriptions { slots: Vec::new(), ids: Vec::new(), free: Vec::new(), by_id: HashTable::new(), ascending: true }
     }
 }
 
@@ -93,21 +88,15 @@ impl Subscriptions {
         }
     }
 
-    /// Takes in a subscription whose id is new.
-    pub fn insert(&mut self, subscription: Subscription) -> Slot {
-        let id = subscription.id;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(subscription);
-                self.ids[slot as usize] = id;
-                slot
-            }
-            None => {
-                self.slots.push(Some(subscription));
-                self.ids.push(id);
-                self.slots.len() as Slot - 1
-            }
-        };
+    /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
+    pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.ids.push(id);
+            self.slots.len() as Slot - 1
+        });
+        self.slots[slot as usize] = Some(subscribe(slot));
+        self.ids[slot as usize] = id;
         let i = slot as usize;
         let follows = i == 0 || self.ids[i - 1] < id;
         let precedes = self.ids.get(i + 1).is_none_or(|&next| id < next);
@@ -118,9 +107,7 @@ impl Subscriptions {
     }
 
     pub fn remove(&mut self, slot: Slot) -> Subscription {
-        let Some(subscription) = self.slots[slot as usize].take() else {
-            unreachable!("slot {slot} is held")
-        };
+        let Some(subscription) = self.slots[slot as usize].take() else { unreachable!("slot {slot} is held") };
         if let Ok(entry) = self.by_id.find_entry(hash_of(&subscription.id), |&held| held == slot) {
             entry.remove();
         }

@@ -10,10 +10,10 @@ use be_tree_index::language::read;
 use be_tree_index::predicate::Postfix;
 use be_tree_index::search::Search;
 use proptest::prelude::*;
+use support::encode;
 use support::generate::{self, CONSTANTS};
 use support::naive::{self, NaiveValue};
 use support::random::Random;
-use support::encode;
 
 type NaiveEvent = Vec<Option<NaiveValue>>;
 

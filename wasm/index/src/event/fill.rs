@@ -65,10 +65,10 @@ pub fn decode(
 }
 
 fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
-    let missing = |(attribute, value): &(&Attribute, &Value)| !attribute.optional && **value == Value::Undefined;
-    match schema.attributes().iter().zip(&event.values).find(missing) {
+    match schema.required().iter().find(|&&id| event.values[id as usize] == Value::Undefined) {
         None => Ok(()),
-        Some((Attribute { name, .. }, _)) => {
+        Some(&id) => {
+            let name = &schema.attribute(id).name;
             let message = format!("the event lacks attribute `{name}`; give it a value or declare it optional");
             Err(Error::new(Kind::MissingAttribute, message).about(name))
         }
@@ -146,71 +146,65 @@ impl<S: Source> Filler<'_, S> {
     }
 
     fn value(&mut self, ty: Type) -> Result<Value, Error> {
-        if self.source.undefined()? {
-            return Ok(Value::Undefined);
+        let value = match ty {
+            Type::Boolean => self.source.boolean()?.map(Value::Boolean),
+            Type::Integer | Type::IntegerEnum => self.source.integer()?.map(Value::Integer),
+            // There is one zero, as among the constants.
+            Type::Float => self.source.float()?.map(|float| Value::Float(Float::new(float).get())),
+            Type::String => self.string()?.map(Value::String),
+            Type::IntegerList => self.source.list()?.map(|list| self.integers(list)).transpose()?,
+            Type::StringList => self.source.list()?.map(|list| self.strings(list)).transpose()?,
+            Type::Segments => self.source.list()?.map(|list| self.segments(list)).transpose()?,
+            Type::FrequencyCaps => self.source.list()?.map(|list| self.caps(list)).transpose()?,
+        };
+        // Most values are defined: that they might not be is looked into last.
+        match value {
+            Some(value) => Ok(value),
+            None if self.source.undefined()? => Ok(Value::Undefined),
+            None => Err(self.mismatch(match ty {
+                Type::Boolean => "true or false",
+                Type::Integer | Type::IntegerEnum => "an integer",
+                Type::Float => "a float or an integer",
+                Type::String => "a string",
+                Type::IntegerList => "a list of integers",
+                Type::StringList => "a list of strings",
+                Type::Segments => "a list of segments",
+                Type::FrequencyCaps => "a list of frequency caps",
+            })),
         }
-        Ok(match ty {
-            Type::Boolean => Value::Boolean(self.boolean()?),
-            Type::Integer | Type::IntegerEnum => Value::Integer(self.integer("an integer")?),
-            Type::Float => Value::Float(self.float()?),
-            Type::String => Value::String(self.text("a string")?),
-            Type::IntegerList => Value::Integers(self.integers()?),
-            Type::StringList => Value::Strings(self.strings()?),
-            Type::Segments => Value::Segments(self.segments()?),
-            Type::FrequencyCaps => Value::Caps(self.caps()?),
-        })
     }
 
-    fn boolean(&mut self) -> Result<bool, Error> {
-        let boolean = self.source.boolean()?;
-        self.expect(boolean, "true or false")
-    }
-
-    fn integer(&mut self, expected: &str) -> Result<i64, Error> {
-        let integer = self.source.integer()?;
-        self.expect(integer, expected)
-    }
-
-    fn float(&mut self) -> Result<f64, Error> {
-        let float = self.source.float()?;
-        // There is one zero, as among the constants.
-        self.expect(float, "a float or an integer").map(|float| Float::new(float).get())
-    }
-
-    fn text(&mut self, expected: &str) -> Result<Text, Error> {
-        let Some(string) = self.source.string()? else { return Err(self.mismatch(expected)) };
+    fn string(&mut self) -> Result<Option<Text>, Error> {
+        let Some(string) = self.source.string()? else { return Ok(None) };
         let id = self.strings.find(&string).unwrap_or(StringId::UNKNOWN);
         let start = self.event.bytes.len();
         self.event.bytes.try_reserve(string.len()).map_err(out_of_memory)?;
         self.event.bytes.extend_from_slice(&string);
-        Ok(Text { id, bytes: since(start, &self.event.bytes) })
+        Ok(Some(Text { id, bytes: since(start, &self.event.bytes) }))
     }
 
-    fn integers(&mut self) -> Result<Span, Error> {
-        let mut elements = self.list("a list of integers")?;
+    fn integers(&mut self, mut list: S::Elements) -> Result<Value, Error> {
         let start = self.event.integers.len();
-        while self.source.next(&mut elements)? {
+        while self.source.next(&mut list)? {
             let integer = self.integer("an integer in the list")?;
             push(&mut self.event.integers, integer)?;
         }
         sort_and_dedup(&mut self.event.integers, start);
-        Ok(since(start, &self.event.integers))
+        Ok(Value::Integers(since(start, &self.event.integers)))
     }
 
-    fn strings(&mut self) -> Result<Span, Error> {
-        let mut elements = self.list("a list of strings")?;
+    fn strings(&mut self, mut list: S::Elements) -> Result<Value, Error> {
         let start = self.event.strings.len();
-        while self.source.next(&mut elements)? {
+        while self.source.next(&mut list)? {
             let text = self.text("a string in the list")?;
             push(&mut self.event.strings, text)?;
         }
-        Ok(since(start, &self.event.strings))
+        Ok(Value::Strings(since(start, &self.event.strings)))
     }
 
-    fn segments(&mut self) -> Result<Span, Error> {
-        let mut elements = self.list("a list of segments")?;
+    fn segments(&mut self, mut list: S::Elements) -> Result<Value, Error> {
         let start = self.event.segments.len();
-        while self.source.next(&mut elements)? {
+        while self.source.next(&mut list)? {
             let mut fields = self.tuple("a segment as a pair of its id and microseconds")?;
             self.field(&mut fields)?;
             let id = self.integer("an integer as a segment's id")?;
@@ -219,17 +213,16 @@ impl<S: Source> Filler<'_, S> {
             self.end(&mut fields)?;
             push(&mut self.event.segments, Segment { id, micros })?;
         }
-        Ok(since(start, &self.event.segments))
+        Ok(Value::Segments(since(start, &self.event.segments)))
     }
 
-    fn caps(&mut self) -> Result<Span, Error> {
-        let mut elements = self.list("a list of frequency caps")?;
+    fn caps(&mut self, mut list: S::Elements) -> Result<Value, Error> {
         let start = self.event.caps.len();
-        while self.source.next(&mut elements)? {
+        while self.source.next(&mut list)? {
             let cap = self.frequency_cap()?;
             push(&mut self.event.caps, cap)?;
         }
-        Ok(since(start, &self.event.caps))
+        Ok(Value::Caps(since(start, &self.event.caps)))
     }
 
     fn frequency_cap(&mut self) -> Result<Cap, Error> {
@@ -267,9 +260,14 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    fn list(&mut self, expected: &str) -> Result<S::Elements, Error> {
-        let list = self.source.list()?;
-        self.expect(list, expected)
+    fn integer(&mut self, expected: &str) -> Result<i64, Error> {
+        let integer = self.source.integer()?;
+        self.expect(integer, expected)
+    }
+
+    fn text(&mut self, expected: &str) -> Result<Text, Error> {
+        let text = self.string()?;
+        self.expect(text, expected)
     }
 
     fn tuple(&mut self, expected: &'static str) -> Result<Tuple<S::Elements>, Error> {

@@ -329,16 +329,18 @@ impl Source for Json<'_> {
         if !whole {
             return Ok(None);
         }
-        match self.number_up_to(end).parse() {
-            Ok(integer) => {
-                self.at = end;
-                Ok(Some(integer))
-            }
-            Err(_) => {
-                let message = format!("{} does not fit signed 64 bits", self.given()?);
-                Err(self.locate(Error::new(Kind::OutOfBounds, message)))
-            }
+        let integer = match &self.text[self.at..end] {
+            // So many digits cannot overflow.
+            [b'-', digits @ ..] if digits.len() <= 18 => Some(-small_integer(digits)),
+            digits if digits.len() <= 18 => Some(small_integer(digits)),
+            _ => self.number_up_to(end).parse().ok(),
+        };
+        if integer.is_none() {
+            let message = format!("{} does not fit signed 64 bits", self.given()?);
+            return Err(self.locate(Error::new(Kind::OutOfBounds, message)));
         }
+        self.at = end;
+        Ok(integer)
     }
 
     #[inline]
@@ -435,6 +437,12 @@ impl Source for Json<'_> {
     fn locate(&self, error: Error) -> Error {
         error.at(self.text, self.at)
     }
+}
+
+/// The number that at most 18 `digits` say.
+#[inline]
+fn small_integer(digits: &[u8]) -> i64 {
+    digits.iter().fold(0, |integer, digit| 10 * integer + i64::from(digit - b'0'))
 }
 
 /// Marks, by their high bits, the bytes of `chunk` that end a run of plain characters: quotes, backslashes and

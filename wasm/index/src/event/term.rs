@@ -53,13 +53,12 @@ impl Source for Reader<'_> {
 
     #[inline]
     fn undefined(&mut self) -> Result<bool, Error> {
-        Ok(atom_if(self, |name| matches!(name, b"nil" | b"undefined"))?.is_some())
+        Ok(self.atom_if(|name| matches!(name, b"nil" | b"undefined").then_some(())).is_some())
     }
 
     #[inline]
     fn boolean(&mut self) -> Result<Option<bool>, Error> {
-        let atom = atom_if(self, |name| matches!(name, b"true" | b"false"))?;
-        Ok(atom.map(|name| &*name == b"true"))
+        Ok(self.boolean_if())
     }
 
     #[inline]
@@ -82,8 +81,14 @@ impl Source for Reader<'_> {
     fn string(&mut self) -> Result<Option<Cow<'_, [u8]>>, Error> {
         match self.peek()? {
             Kind::Binary => self.binary().map(|bytes| Some(Cow::Borrowed(bytes))),
-            // These atoms stand for values of their own, and a string in their place would hide a mistake.
-            Kind::Atom => atom_if(self, |name| !matches!(name, b"true" | b"false" | b"nil" | b"undefined")),
+            Kind::Atom => {
+                let mut ahead = self.clone();
+                // Such a value stands for itself: to take it for a string would hide a mistake.
+                if ahead.undefined()? || ahead.boolean_if().is_some() {
+                    return Ok(None);
+                }
+                self.atom().map(Some)
+            }
             _ => Ok(None),
         }
     }
@@ -132,19 +137,4 @@ impl Source for Reader<'_> {
     fn locate(&self, error: Error) -> Error {
         error
     }
-}
-
-/// Reads the atom that comes next, if one does and `accept` takes its name.
-#[inline]
-fn atom_if<'a>(reader: &mut Reader<'a>, accept: impl FnOnce(&[u8]) -> bool) -> Result<Option<Cow<'a, [u8]>>, Error> {
-    if reader.peek()? != Kind::Atom {
-        return Ok(None);
-    }
-    let mut ahead = reader.clone();
-    let name = ahead.atom()?;
-    if !accept(&name) {
-        return Ok(None);
-    }
-    *reader = ahead;
-    Ok(Some(name))
 }

@@ -1,8 +1,10 @@
 //! An expression inside the index: how it is kept, normalised, ordered and run.
 
-pub(crate) mod code;
 pub(crate) mod normal;
+pub(crate) mod order;
+pub(crate) mod program;
 pub(crate) mod source;
+pub(crate) mod store;
 
 use crate::predicates::PredicateId;
 

@@ -152,9 +152,7 @@ fn negations(steps: &[SourceStep]) -> Vec<bool> {
     // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
     let mut pending = vec![false];
     for (i, step) in steps.iter().enumerate().rev() {
-        let Some(polarity) = pending.pop() else {
-            unreachable!("a kept expression is one expression")
-        };
+        let Some(polarity) = pending.pop() else { unreachable!("a kept expression is one expression") };
         negated[i] = polarity;
         match step {
             SourceStep::Not => pending.push(!polarity),

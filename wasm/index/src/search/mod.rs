@@ -22,10 +22,11 @@ use sort::Sort;
 
 use crate::error::Error;
 use crate::event::{decode, Event, Format, Value};
-use crate::expression::code::Next;
+use crate::expression::program::{self, Outcome};
+use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
-use crate::subscriptions::{Home, Slot};
+use crate::library::Library;
 use crate::tree::key::{self, UNDEFINED_PROBE};
 use crate::tree::level::Level;
 use crate::tree::{scale, Entry, NodeId, ROOT};
@@ -44,11 +45,14 @@ pub struct Search {
     nodes: Vec<NodeId>,
     /// For each node the place in `nodes` where it was last put.
     found_at: Vec<u32>,
-    candidates: Vec<Slot>,
+    /// The programs that are to be run.
+    candidates: Vec<ProgramId>,
     memo: Memo,
     matches: SlotSet,
     ids: Vec<u64>,
     sort: Sort,
+    /// What touching memory ahead of its use came to; kept so that the reads are not left out.
+    touched: u32,
     checkpoint: Checkpoint,
 }
 
@@ -152,7 +156,7 @@ impl Search {
         grow(&mut self.found_at, nodes)?;
         grow(&mut self.candidates, STEP as usize)?;
         grow(&mut self.ids, HEADER + slots)?;
-        self.memo.reserve(index.predicates().capacity())?;
+        self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
         if !index.subscriptions().is_ascending() {
             self.sort.reserve(slots)?;
@@ -183,7 +187,9 @@ impl Search {
             }
             Some(ids) => {
                 self.candidates.clear();
-                self.candidates.extend(ids.filter_map(|id| index.subscriptions().find(id)));
+                let subscriptions = index.subscriptions();
+                let slots = ids.filter_map(|id| subscriptions.find(id));
+                self.candidates.extend(slots.map(|slot| subscriptions.get(slot).program));
                 progress.phase = Phase::Verify;
                 progress.ungated = index.tree().ungated().len() as u32;
                 progress.candidates = self.candidates.len() as u32;
@@ -319,10 +325,13 @@ impl Search {
 
     /// Evaluates candidates, then goes on to whatever comes next.
     fn verify(&mut self, index: &Index, progress: &mut Progress) {
+        if progress.candidate == 0 && progress.position == 0 {
+            self.touch_candidates(index, progress);
+        }
         let mut budget = STEP;
         while progress.candidate < progress.candidates && budget > 0 {
-            let slot = self.candidates[progress.candidate as usize];
-            if self.evaluate(index, slot, progress, &mut budget) {
+            let program = self.candidates[progress.candidate as usize];
+            if self.evaluate(index, program, progress, &mut budget) {
                 progress.candidate += 1;
             }
         }
@@ -334,12 +343,20 @@ impl Search {
         progress.phase = if progress.node < progress.nodes { Phase::Walk } else { Phase::Ungated };
     }
 
+    /// Reads a word of each candidate's program. They lie anywhere in memory, and reads that do not wait for one
+    /// another are fetched many at a time; the runs that follow, full of branches, would wait for each.
+    fn touch_candidates(&mut self, index: &Index, progress: &Progress) {
+        let programs = &index.library().programs;
+        let candidates = &self.candidates[..progress.candidates as usize];
+        self.touched = candidates.iter().fold(0, |sum, &program| sum ^ programs.get(program)[0]);
+    }
+
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
         let ungated = index.tree().ungated();
         let mut budget = STEP;
         while (progress.ungated as usize) < ungated.len() && budget > 0 {
-            let slot = ungated[progress.ungated as usize];
-            if self.evaluate(index, slot, progress, &mut budget) {
+            let program = ungated[progress.ungated as usize];
+            if self.evaluate(index, program, progress, &mut budget) {
                 progress.ungated += 1;
                 progress.visited += 1;
             }
@@ -349,32 +366,21 @@ impl Search {
         }
     }
 
-    /// Runs the code of `slot` from the position in `progress`, for as many tests as `budget` has left, and tells
-    /// whether it came to its end.
-    fn evaluate(&mut self, index: &Index, slot: Slot, progress: &mut Progress, budget: &mut u32) -> bool {
-        let subscription = index.subscriptions().get(slot);
-        let len = subscription.code.len() as u32;
-        *budget -= 1;
-        let mut position = progress.position;
-        let value = loop {
-            // Constant expressions have no code: a false one has no home, so none of it is come upon but by its id.
-            let Some(op) = subscription.code.get(position as usize) else {
-                break subscription.home != Home::Nowhere;
-            };
-            if *budget == 0 {
+    /// Runs a program from the position in `progress`, for as many operations as `budget` has left, and tells whether
+    /// it came to its end.
+    fn evaluate(&mut self, index: &Index, id: ProgramId, progress: &mut Progress, budget: &mut u32) -> bool {
+        let Library { programs, predicates, .. } = index.library();
+        let program = programs.get(id);
+        let Search { event, memo, matches, .. } = self;
+        let shared = |predicate| memo.holds(predicates, predicate, event);
+        let position = progress.position.max(program::START);
+        match program::run(program, position, budget, event, shared) {
+            Outcome::Stopped(position) => {
                 progress.position = position;
-                *budget = 0;
                 return false;
             }
-            *budget -= 1;
-            let holds = self.memo.holds(index.predicates(), op.literal().predicate, &self.event);
-            match op.next(position, len, holds) {
-                Next::Test(next) => position = next,
-                Next::Done(value) => break value,
-            }
-        };
-        if value {
-            self.matches.insert(slot);
+            Outcome::Done(true) => matches.insert(program[0]),
+            Outcome::Done(false) => {}
         }
         progress.position = 0;
         progress.evaluated += 1;
@@ -437,13 +443,13 @@ fn push_found(
     lookups
 }
 
-/// Puts the slots of the entries whose filters let the event pass into `candidates`, and tells how many these are.
+/// Puts the programs of the entries whose filters let the event pass into `candidates`, and tells how many these are.
 /// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
-fn scan(entries: &[Entry], probes: &[i32], candidates: &mut [Slot]) -> u32 {
+fn scan(entries: &[Entry], probes: &[i32], candidates: &mut [ProgramId]) -> u32 {
     let mut passed = 0;
     for entry in entries {
         let offset = probes[entry.attribute as usize].wrapping_sub(entry.low) as u32;
-        candidates[passed] = entry.slot;
+        candidates[passed] = entry.program;
         passed += usize::from(offset <= entry.span);
     }
     passed as u32

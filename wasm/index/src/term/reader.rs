@@ -94,8 +94,15 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn integer(&mut self) -> Result<i64, Error> {
         let start = self.at;
-        let integer = self.wide()?;
-        integer.and_then(|integer| i64::try_from(integer).ok()).ok_or_else(|| self.too_large(start, "signed"))
+        match self.tag()? {
+            tag::SMALL_INTEGER => Ok(self.u8()?.into()),
+            tag::INTEGER => Ok(i32::from_be_bytes(self.array()?).into()),
+            _ => {
+                let integer = self.back_to(start).wide()?;
+                let integer = integer.and_then(|integer| i64::try_from(integer).ok());
+                integer.ok_or_else(|| self.too_large(start, "signed"))
+            }
+        }
     }
 
     /// An unsigned integer.
@@ -130,16 +137,12 @@ impl<'a> Reader<'a> {
     /// An atom's name in UTF-8. Only a name that is written in Latin-1 and is not ASCII is copied.
     #[inline]
     pub fn atom(&mut self) -> Result<Cow<'a, [u8]>, Error> {
-        let start = self.at;
-        let (length, latin_1) = match self.tag()? {
-            tag::SMALL_ATOM_UTF8 => (self.u8()? as usize, false),
-            tag::ATOM_UTF8 => (self.u16()? as usize, false),
-            tag::SMALL_ATOM => (self.u8()? as usize, true),
-            tag::ATOM => (self.u16()? as usize, true),
-            _ => return Err(self.back_to(start).mismatch("an atom")),
+        let Some((tag, name, end)) = self.peek_atom() else {
+            let is_cut_short = self.peek()? == Kind::Atom;
+            return Err(if is_cut_short { self.cut_short() } else { self.mismatch("an atom") });
         };
-        let name = self.take(length)?;
-        if latin_1 && !name.is_ascii() {
+        self.at = end;
+        if matches!(tag, tag::SMALL_ATOM | tag::ATOM) && !name.is_ascii() {
             let characters: String = name.iter().map(|&byte| char::from(byte)).collect();
             return Ok(Cow::Owned(characters.into_bytes()));
         }
@@ -148,15 +151,41 @@ impl<'a> Reader<'a> {
 
     /// One of the atoms `true` and `false`.
     pub fn boolean(&mut self) -> Result<bool, Error> {
-        let start = self.at;
-        if self.peek()? == Kind::Atom {
-            match &*self.atom()? {
-                b"true" => return Ok(true),
-                b"false" => return Ok(false),
-                _ => {}
+        self.boolean_if().ok_or_else(|| self.mismatch("true or false"))
+    }
+
+    /// One of the atoms `true` and `false`, if one of them comes next.
+    #[inline]
+    pub(crate) fn boolean_if(&mut self) -> Option<bool> {
+        self.atom_if(|name| match name {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// Reads an atom if one comes next and `pick` makes something of its name, which is ASCII or as it is written.
+    #[inline]
+    pub(crate) fn atom_if<T>(&mut self, pick: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+        let (_, name, end) = self.peek_atom()?;
+        let picked = pick(name)?;
+        self.at = end;
+        Some(picked)
+    }
+
+    /// The tag of the atom that comes next, its name as it is written, and where it ends.
+    #[inline]
+    fn peek_atom(&self) -> Option<(u8, &'a [u8], usize)> {
+        let (tag, length, rest) = match self.bytes[self.at..] {
+            _ if self.at < self.string_end => return None,
+            [tag @ (tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8), length, ref rest @ ..] => (tag, length.into(), rest),
+            [tag @ (tag::ATOM | tag::ATOM_UTF8), high, low, ref rest @ ..] => {
+                (tag, u16::from_be_bytes([high, low]).into(), rest)
             }
-        }
-        Err(self.back_to(start).mismatch("true or false"))
+            _ => return None,
+        };
+        let name = rest.get(..length)?;
+        Some((tag, name, self.bytes.len() - rest.len() + length))
     }
 
     /// A binary's bytes.
@@ -335,7 +364,6 @@ impl<'a> Reader<'a> {
     }
 
     /// An integer, if it has at most 64 bits and a sign.
-    #[inline]
     fn wide(&mut self) -> Result<Option<i128>, Error> {
         let start = self.at;
         let length = match self.tag()? {

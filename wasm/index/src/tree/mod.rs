@@ -24,10 +24,11 @@ use key::Scale;
 use level::{Level, Place};
 
 use crate::expression::normal::NodeIndex;
-use crate::predicates::{growth, Predicates};
-use crate::schema::{AttributeId, Schema, Type};
-use crate::statistics::Statistics;
-use crate::subscriptions::{Home, Slot, Subscriptions};
+use crate::expression::store::ProgramId;
+use crate::library::Library;
+use crate::predicates::growth;
+use crate::schema::{AttributeId, Type};
+use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 
 /// The number of a node.
 pub(crate) type NodeId = u32;
@@ -47,7 +48,7 @@ const WORTH_WAITING: f32 = 0.25;
 /// An expression in a leaf list, with a filter: the event's probe of `attribute` must be from `low` to `low + span`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub slot: Slot,
+    pub program: ProgramId,
     pub attribute: AttributeId,
     pub low: i32,
     pub span: u32,
@@ -81,19 +82,11 @@ pub(crate) struct Tree {
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
     /// The expressions that no gate holds back.
-    ungated: Vec<Slot>,
+    ungated: Vec<ProgramId>,
     entries: usize,
     /// The most entries that a leaf list, and the most values that a level, has had: what enlarging one may cost.
     longest_list: usize,
     widest_level: usize,
-}
-
-/// What the tree needs to know of the expressions it holds.
-#[derive(Clone, Copy)]
-pub(crate) struct Library<'a> {
-    pub schema: &'a Schema,
-    pub predicates: &'a Predicates,
-    pub statistics: &'a Statistics,
 }
 
 impl Default for Tree {
@@ -137,7 +130,7 @@ impl Tree {
     }
 
     /// The expressions that every search looks at.
-    pub fn ungated(&self) -> &[Slot] {
+    pub fn ungated(&self) -> &[ProgramId] {
         &self.ungated
     }
 
@@ -161,9 +154,9 @@ impl Tree {
         (0..self.nodes.len() as NodeId).map(|node| self.path(node).count()).max().unwrap_or(0)
     }
 
-    /// Holds `slot` where every search looks at it.
-    pub fn insert_ungated(&mut self, slot: Slot) -> Home {
-        self.ungated.push(slot);
+    /// Holds `program` where every search looks at it.
+    pub fn insert_ungated(&mut self, program: ProgramId) -> Home {
+        self.ungated.push(program);
         Home::Ungated(self.ungated.len() as u32 - 1)
     }
 
@@ -173,7 +166,7 @@ impl Tree {
         slot: Slot,
         access: &[NodeIndex],
         analysis: &Analysis,
-        library: Library,
+        library: &Library,
         subscriptions: &mut Subscriptions,
     ) {
         for &literal in access {
@@ -181,19 +174,19 @@ impl Tree {
         }
     }
 
-    /// Takes `slot` out of wherever `home` says it is.
-    pub fn remove(&mut self, slot: Slot, home: &Home, library: Library, subscriptions: &mut Subscriptions) {
-        match home {
+    /// Takes `removed` out of wherever its home says it is.
+    pub fn remove(&mut self, removed: &Subscription, library: &Library, subscriptions: &mut Subscriptions) {
+        match &removed.home {
             Home::Nowhere => {}
             Home::Ungated(position) => {
                 self.ungated.swap_remove(*position as usize);
                 if let Some(&moved) = self.ungated.get(*position as usize) {
-                    subscriptions.get_mut(moved).home = Home::Ungated(*position);
+                    subscriptions.get_mut(library.slot(moved)).home = Home::Ungated(*position);
                 }
             }
             Home::Gated(nodes) => {
                 for &node in nodes {
-                    self.take_entry(node, slot);
+                    self.take_entry(node, removed.program);
                 }
                 for &node in nodes {
                     self.prune(node, library, subscriptions);
@@ -209,7 +202,7 @@ impl Tree {
         slot: Slot,
         literal: NodeIndex,
         analysis: &Analysis,
-        library: Library,
+        library: &Library,
         subscriptions: &mut Subscriptions,
     ) {
         let mut pending = vec![(node, literal)];
@@ -236,7 +229,7 @@ impl Tree {
         node: NodeId,
         literal: NodeIndex,
         analysis: &Analysis,
-        library: Library,
+        library: &Library,
         worth_waiting: f32,
     ) -> Option<(LevelId, NodeIndex)> {
         if self.nodes[node as usize].levels.is_empty() {
@@ -249,7 +242,7 @@ impl Tree {
             if self.path(node).any(|attribute| attribute == gate.attribute) {
                 continue;
             }
-            let selectivity = gate.selectivity(library.statistics);
+            let selectivity = gate.selectivity(&library.statistics);
             least_at_all = least_at_all.min(selectivity);
             if selectivity < least {
                 if let Some(level) = self.level_of(node, gate.attribute) {
@@ -327,29 +320,30 @@ impl Tree {
         slot: Slot,
         literal: NodeIndex,
         analysis: &Analysis,
-        library: Library,
+        library: &Library,
         subscriptions: &mut Subscriptions,
     ) {
         let (attribute, low, span) = self.filter(node, literal, analysis, library);
         let held = &mut self.nodes[node as usize];
-        held.entries.push(Entry { slot, attribute, low, span });
+        let subscription = subscriptions.get_mut(slot);
+        held.entries.push(Entry { program: subscription.program, attribute, low, span });
         held.literals.push(literal);
         self.longest_list = self.longest_list.max(held.entries.len());
         self.entries += 1;
-        match &mut subscriptions.get_mut(slot).home {
+        match &mut subscription.home {
             Home::Gated(nodes) => nodes.push(node),
             home => unreachable!("an expression with entries is gated, not {home:?}"),
         }
     }
 
-    fn take_entry(&mut self, node: NodeId, slot: Slot) -> NodeIndex {
+    fn take_entry(&mut self, node: NodeId, program: ProgramId) {
         let held = &mut self.nodes[node as usize];
-        let Some(position) = held.entries.iter().position(|entry| entry.slot == slot) else {
-            unreachable!("slot {slot} has an entry in node {node}")
+        let Some(position) = held.entries.iter().position(|entry| entry.program == program) else {
+            unreachable!("program {program} has an entry in node {node}")
         };
         held.entries.swap_remove(position);
+        held.literals.swap_remove(position);
         self.entries -= 1;
-        held.literals.swap_remove(position)
     }
 
     /// The filter of an entry that came to `node` by `literal`: of all that its context demands besides what led here,
@@ -359,9 +353,9 @@ impl Tree {
         node: NodeId,
         literal: NodeIndex,
         analysis: &Analysis,
-        library: Library,
+        library: &Library,
     ) -> (AttributeId, i32, u32) {
-        let schema = library.schema;
+        let schema = &library.schema;
         let mut best: Option<(f32, AttributeId, i64, i64)> = None;
         for (_, gate) in analysis.context(literal) {
             let Some((low, high)) = gate.hull(schema) else { continue };
@@ -371,7 +365,7 @@ impl Tree {
                 Demand::Points(_) | Demand::Defined if passed => continue,
                 Demand::Interval(..) if passed => 0.99,
                 Demand::Points(ref keys) if keys.len() > 1 => library.statistics.interval(gate.attribute, low, high),
-                _ => gate.selectivity(library.statistics),
+                _ => gate.selectivity(&library.statistics),
             };
             if best.is_none_or(|(least, ..)| share < least) {
                 best = Some((share, gate.attribute, low, high));

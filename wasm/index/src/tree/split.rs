@@ -3,8 +3,9 @@
 use super::analysis::Analysis;
 use super::gate::{Demand, Gate};
 use super::level::Place;
-use super::{Entry, Library, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use super::{Entry, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
+use crate::library::Library;
 use crate::schema::AttributeId;
 use crate::subscriptions::{Home, Slot, Subscriptions};
 
@@ -15,7 +16,7 @@ const MAX_COPIES: f32 = 1.5;
 
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
-    pub(super) fn split(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+    pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
         if self.cut_bucket(node, library, subscriptions) {
             return;
         }
@@ -46,31 +47,27 @@ impl Tree {
     fn analyse(
         &self,
         node: NodeId,
-        library: Library,
+        library: &Library,
         subscriptions: &Subscriptions,
     ) -> Vec<(Slot, NodeIndex, Analysis)> {
         let held = &self.nodes[node as usize];
         let entries = held.entries.iter().zip(&held.literals);
         entries
             .map(|(entry, &literal)| {
-                let source = &subscriptions.get(entry.slot).source;
-                (entry.slot, literal, Analysis::of_tree(source, library.predicates, library.schema))
+                let slot = library.slot(entry.program);
+                let source = &subscriptions.get(slot).source;
+                (slot, literal, Analysis::of_tree(source, &library.predicates, &library.schema))
             })
             .collect()
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than its lookup costs it.
-    fn worthwhile(
-        &self,
-        node: NodeId,
-        entries: &[(Slot, NodeIndex, Analysis)],
-        library: Library,
-    ) -> Vec<AttributeId> {
+    fn worthwhile(&self, node: NodeId, entries: &[(Slot, NodeIndex, Analysis)], library: &Library) -> Vec<AttributeId> {
         let used: Vec<AttributeId> = self.path(node).collect();
         let mut scores = vec![0.0; library.schema.len()];
         for (_, literal, analysis) in entries {
             let gates = analysis.context(*literal).filter(|(_, gate)| !used.contains(&gate.attribute));
-            let shares = gates.map(|(_, gate)| (gate.attribute, gate.selectivity(library.statistics)));
+            let shares = gates.map(|(_, gate)| (gate.attribute, gate.selectivity(&library.statistics)));
             if let Some((attribute, share)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) {
                 scores[attribute as usize] += 1.0 - share;
             }
@@ -81,7 +78,7 @@ impl Tree {
     }
 
     /// Cuts the bucket of `node` in two at the median of its entries' ends, if that shortens both lists.
-    fn cut_bucket(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) -> bool {
+    fn cut_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) -> bool {
         let Position::Under(level, Place::Bucket) = self.nodes[node as usize].position else {
             return false;
         };
@@ -89,9 +86,7 @@ impl Tree {
         if !self.nodes[node as usize].levels.is_empty() || buckets.len() >= MAX_BUCKETS {
             return false;
         }
-        let Some(position) = buckets.position(node) else {
-            unreachable!("a node in a bucket is found there")
-        };
+        let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         let (low, high) = buckets.range(position);
         let entries = self.analyse(node, library, subscriptions);
         let intervals: Vec<(i64, i64)> =
@@ -151,7 +146,7 @@ impl Tree {
     }
 
     /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where both are short.
-    pub(super) fn prune(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+    pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
         let mut node = node;
         loop {
             let held = &self.nodes[node as usize];
@@ -193,14 +188,12 @@ impl Tree {
     }
 
     /// Moves the entries of a short bucket into a short neighbour, which takes over its keys.
-    fn merge_bucket(&mut self, node: NodeId, library: Library, subscriptions: &mut Subscriptions) {
+    fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
         let Position::Under(level, place) = self.nodes[node as usize].position else {
             return;
         };
         let buckets = &self.levels[level as usize].buckets;
-        let Some(position) = buckets.position(node) else {
-            unreachable!("a node in a bucket is found there")
-        };
+        let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         // The bucket before takes over; the first one takes over the second.
         let (into, from) = match position {
             0 => (node, buckets.node(1)),
@@ -219,7 +212,8 @@ impl Tree {
         for (slot, literal, analysis) in entries {
             forget(slot, from, subscriptions);
             let held = &self.nodes[into as usize];
-            let is_there = held.entries.iter().zip(&held.literals).any(|(e, l)| e.slot == slot && *l == literal);
+            let program = subscriptions.get(slot).program;
+            let is_there = held.entries.iter().zip(&held.literals).any(|(e, l)| e.program == program && *l == literal);
             if !is_there {
                 self.add_entry(into, slot, literal, &analysis, library, subscriptions);
             }

@@ -1,15 +1,16 @@
 //! Checks that the tree is whole; for tests.
 
 use super::level::Place;
-use super::{admits, Library, NodeId, Position, Tree, ROOT};
+use super::{admits, NodeId, Position, Tree, ROOT};
 use crate::expression::normal::NodeIndex;
+use crate::library::Library;
 use crate::subscriptions::{Home, Slot, Subscriptions};
 use crate::tree::analysis::Analysis;
 use crate::tree::gate::Demand;
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
-    pub fn validate(&self, library: Library, subscriptions: &Subscriptions) -> Result<(), String> {
+    pub fn validate(&self, library: &Library, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut reached = 0;
         let mut entries = 0;
         let mut pending = vec![ROOT];
@@ -21,7 +22,7 @@ impl Tree {
                 return Err(format!("node {node}: {} entries, {} literals", held.entries.len(), held.literals.len()));
             }
             for (entry, &literal) in held.entries.iter().zip(&held.literals) {
-                self.validate_entry(node, entry.slot, literal, library, subscriptions)?;
+                self.validate_entry(node, library.slot(entry.program), literal, library, subscriptions)?;
             }
             for &level in &held.levels {
                 if self.level(level).owner != node || self.level(level).is_empty() {
@@ -49,11 +50,11 @@ impl Tree {
         node: NodeId,
         slot: Slot,
         literal: NodeIndex,
-        library: Library,
+        library: &Library,
         subscriptions: &Subscriptions,
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
-        let analysis = Analysis::of_tree(&subscription.source, library.predicates, library.schema);
+        let analysis = Analysis::of_tree(&subscription.source, &library.predicates, &library.schema);
         let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
         let Position::Under(level, place) = self.node(node).position else {
             return Ok(());
@@ -95,14 +96,19 @@ impl Tree {
                 Home::Nowhere => {}
                 Home::Ungated(position) => {
                     ungated += 1;
-                    if self.ungated.get(*position as usize) != Some(&slot) {
+                    if self.ungated.get(*position as usize) != Some(&subscription.program) {
                         return Err(format!("slot {slot} is not at {position} of the ungated list"));
                     }
                 }
                 Home::Gated(nodes) => {
                     entries += nodes.len();
                     for &node in nodes {
-                        let here = self.node(node).entries.iter().filter(|entry| entry.slot == slot).count();
+                        let here = self
+                            .node(node)
+                            .entries
+                            .iter()
+                            .filter(|entry| entry.program == subscription.program)
+                            .count();
                         if here != nodes.iter().filter(|&&held| held == node).count() {
                             return Err(format!("slot {slot} has {here} entries in node {node}, but counts others"));
                         }

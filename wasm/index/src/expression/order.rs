@@ -1,8 +1,8 @@
-//! Short-circuit code: an expression as a list of tests, each of which goes on to the next or jumps ahead.
+//! The order of evaluation: an expression as a list of tests, each of which goes on to the next or jumps ahead.
 //!
 //! Every test stands for one literal. Where its value decides more than itself, it jumps over the tests that no longer
 //! matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), so that the
-//! expected number of tests is least. All that a run needs to go on later is its position.
+//! expected number of tests is least.
 
 use super::normal::{NodeIndex, Normal, NormalNode};
 use super::Literal;
@@ -14,49 +14,28 @@ pub(crate) struct Estimate {
     pub cost: f32,
 }
 
-/// One test of an expression's code.
+/// One test: where its literal's value is `on` it goes on at `target`, otherwise at the next test. Behind the last
+/// test the expression is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Op {
-    /// The predicate, shifted, and in the lowest bit whether it is negated.
-    literal: u32,
-    /// The target, shifted, and in the lowest bit the value on which to jump there.
-    jump: u32,
+pub(crate) struct Test {
+    pub literal: Literal,
+    pub on: bool,
+    pub target: Target,
 }
 
 /// Where a test leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum Target {
     /// To the test at this position.
     Test(u32),
     /// To the end: the expression is true or false.
     Done(bool),
 }
 
-const ACCEPT: u32 = u32::MAX >> 1;
-const REJECT: u32 = ACCEPT - 1;
-
-impl Op {
-    pub fn literal(self) -> Literal {
-        Literal { predicate: self.literal >> 1, negated: self.literal & 1 == 1 }
-    }
-
-    /// Where the test at `position` leads when its predicate is `holds`, in code of `len` tests.
-    #[inline]
-    pub fn next(self, position: u32, len: u32, holds: bool) -> Next {
-        let value = holds as u32 ^ (self.literal & 1);
-        let target = if value == self.jump & 1 { self.jump >> 1 } else { position + 1 };
-        match target {
-            ACCEPT => Next::Done(true),
-            target if target < len => Next::Test(target),
-            _ => Next::Done(false),
-        }
-    }
-}
-
-/// Compiles `normal`, ordering it by what `estimate` expects of each literal (given the literal's node).
-pub(crate) fn compile(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Box<[Op]> {
+/// The tests of `normal`, ordered by what `estimate` expects of each literal (given the literal's node).
+pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Vec<Test> {
     let measured = measure(normal, estimate);
-    emit(normal, &measured)
+    lay_out(normal, &measured)
 }
 
 /// What is expected of each node.
@@ -120,23 +99,24 @@ impl Measured {
 }
 
 /// Where a node's tests start, and where they lead when the node is true or false.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Place {
     start: u32,
-    on_true: u32,
-    on_false: u32,
+    on_true: Target,
+    on_false: Target,
 }
 
-fn emit(normal: &Normal, measured: &Measured) -> Box<[Op]> {
+fn lay_out(normal: &Normal, measured: &Measured) -> Vec<Test> {
     let root = normal.root();
-    let mut code = vec![Op { literal: 0, jump: 0 }; measured.literals[root as usize] as usize];
-    let mut places = vec![Place::default(); normal.capacity()];
-    places[root as usize] = Place { start: 0, on_true: ACCEPT, on_false: REJECT };
+    let whole = Place { start: 0, on_true: Target::Done(true), on_false: Target::Done(false) };
+    let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
+    let mut tests = vec![unset; measured.literals[root as usize] as usize];
+    let mut places = vec![whole; normal.capacity()];
     for index in normal.top_down() {
         let place = places[index as usize];
         let kind = match normal.node(index) {
             NormalNode::Literal(literal) => {
-                code[place.start as usize] = op(literal, place);
+                tests[place.start as usize] = test(literal, place);
                 continue;
             }
             kind => kind,
@@ -149,17 +129,20 @@ fn emit(normal: &Normal, measured: &Measured) -> Box<[Op]> {
             let is_last = position + 1 == to;
             places[child as usize] = match kind {
                 _ if is_last => Place { start, ..place },
-                NormalNode::And => Place { start, on_true: after, on_false: place.on_false },
-                _ => Place { start, on_true: place.on_true, on_false: after },
+                NormalNode::And => Place { start, on_true: Target::Test(after), ..place },
+                _ => Place { start, on_false: Target::Test(after), ..place },
             };
             start = after;
         }
     }
-    code.into_boxed_slice()
+    tests
 }
 
-/// The test of a literal: one of its two ways out is the next test or, at the very end, falling off the code.
-fn op(literal: Literal, place: Place) -> Op {
-    let (target, when) = if place.on_true == place.start + 1 { (place.on_false, 0) } else { (place.on_true, 1) };
-    Op { literal: literal.predicate << 1 | u32::from(literal.negated), jump: target << 1 | when }
+/// The test of a literal: one of its two ways out is the next test or, at the very end, falling off the tests.
+fn test(literal: Literal, place: Place) -> Test {
+    if place.on_true == Target::Test(place.start + 1) {
+        Test { literal, on: false, target: place.on_false }
+    } else {
+        Test { literal, on: true, target: place.on_true }
+    }
 }

@@ -1,0 +1,50 @@
+//! What the targets that read events share.
+
+use std::sync::OnceLock;
+
+use be_tree_index::error::Error;
+use be_tree_index::event::{decode, Event, Format, Text, Value};
+use be_tree_index::interner::{Interner, StringId};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+
+/// Decodes `bytes` over a schema with an attribute of each type, named by the type, and checks what comes out.
+pub fn check(format: Format, bytes: &[u8]) -> Result<(), Error> {
+    static INDEX: OnceLock<(Schema, Interner)> = OnceLock::new();
+    let (schema, strings) = INDEX.get_or_init(|| {
+        let attribute = |(name, ty): (&str, Type)| Attribute {
+            name: name.into(),
+            ty,
+            optional: ty != Type::Boolean,
+            bounds: Bounds::Unbounded,
+        };
+        let mut strings = Interner::default();
+        for string in ["", "a", "CA", "ns"] {
+            strings.retain(string.as_bytes());
+        }
+        (Schema::new(Type::NAMES.map(attribute).into()).expect("the schema is sound"), strings)
+    });
+    let mut event = Event::default();
+    decode(format, bytes, schema, strings, &mut event)?;
+    let check_text = |text: &Text| {
+        assert_eq!(text.id, strings.find(event.text(*text)).unwrap_or(StringId::UNKNOWN));
+    };
+    for (attribute, value) in schema.attributes().iter().zip(&event.values) {
+        match (attribute.ty, value) {
+            (_, Value::Undefined) => assert!(attribute.optional),
+            (Type::Boolean, Value::Boolean(_)) => {}
+            (Type::Integer | Type::IntegerEnum, Value::Integer(_)) => {}
+            (Type::Float, Value::Float(float)) => assert!(float.is_finite()),
+            (Type::String, Value::String(text)) => check_text(text),
+            (Type::IntegerList, Value::Integers(span)) => {
+                assert!(span.of(&event.integers).is_sorted_by(|a, b| a < b));
+            }
+            (Type::StringList, Value::Strings(span)) => span.of(&event.strings).iter().for_each(check_text),
+            (Type::Segments, Value::Segments(span)) => assert!(span.of(&event.segments).len() <= bytes.len()),
+            (Type::FrequencyCaps, Value::Caps(span)) => {
+                span.of(&event.caps).iter().for_each(|cap| check_text(&cap.namespace));
+            }
+            (ty, value) => panic!("{value:?} is no {}", ty.name()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The programs of all expressions, in large chunks of words: no allocation for each, and no pointer to follow.
+
+/// Where a program is: the chunk in the upper half, the word in the lower.
+pub(crate) type ProgramId = u32;
+
+/// Words of a chunk. A longer program has a chunk of its own.
+const CHUNK: usize = 1 << 16;
+/// Programs take a multiple of so many words, so that given back places fit others.
+const GRAIN: usize = 4;
+
+/// A store of programs. A place that is given back is used again for a program of the same size.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs {
+    chunks: Vec<Vec<u32>>,
+    /// The chunk that new programs are put into.
+    open: usize,
+    /// For each size, in grains, the places of that size that were given back.
+    free: Vec<Vec<ProgramId>>,
+    free_chunks: Vec<usize>,
+}
+
+impl Programs {
+    /// The program at `id`, and whatever follows it in its chunk.
+    pub fn get(&self, id: ProgramId) -> &[u32] {
+        &self.chunks[(id >> 16) as usize][(id & 0xffff) as usize..]
+    }
+
+    pub fn insert(&mut self, program: &[u32]) -> ProgramId {
+        let size = size(program.len());
+        if size > CHUNK {
+            return self.insert_alone(program);
+        }
+        if let Some(id) = self.free.get_mut(size / GRAIN).and_then(Vec::pop) {
+            let (chunk, word) = ((id >> 16) as usize, (id & 0xffff) as usize);
+            self.chunks[chunk][word..word + program.len()].copy_from_slice(program);
+            return id;
+        }
+        let has_room = self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + size <= chunk.capacity());
+        if !has_room {
+            self.open = self.new_chunk(Vec::with_capacity(CHUNK));
+        }
+        let chunk = &mut self.chunks[self.open];
+        let word = chunk.len();
+        chunk.extend_from_slice(program);
+        chunk.resize(word + size, 0);
+        (self.open as u32) << 16 | word as u32
+    }
+
+    /// Gives back the place at `id` of a program of `len` words.
+    pub fn remove(&mut self, id: ProgramId, len: usize) {
+        let size = size(len);
+        if size > CHUNK {
+            let chunk = (id >> 16) as usize;
+            self.chunks[chunk] = Vec::new();
+            self.free_chunks.push(chunk);
+            return;
+        }
+        if self.free.len() <= size / GRAIN {
+            self.free.resize_with(size / GRAIN + 1, Vec::new);
+        }
+        self.free[size / GRAIN].push(id);
+    }
+
+    /// Bytes that inserting a program may take beyond its own.
+    pub fn growth(&self) -> usize {
+        crate::predicates::growth(&self.chunks, 1) + CHUNK * size_of::<u32>()
+    }
+
+    fn insert_alone(&mut self, program: &[u32]) -> ProgramId {
+        (self.new_chunk(program.to_vec()) as u32) << 16
+    }
+
+    fn new_chunk(&mut self, chunk: Vec<u32>) -> usize {
+        match self.free_chunks.pop() {
+            Some(place) => {
+                self.chunks[place] = chunk;
+                place
+            }
+            None => {
+                self.chunks.push(chunk);
+                self.chunks.len() - 1
+            }
+        }
+    }
+}
+
+fn size(len: usize) -> usize {
+    len.next_multiple_of(GRAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_any_size_come_back_and_places_are_used_again() {
+        let mut programs = Programs::default();
+        let lengths = [1, 4, 5, 1000, CHUNK - 4, CHUNK, CHUNK + 1, 3 * CHUNK, 2];
+        let make = |len: usize| -> Vec<u32> { (0..len as u32).map(|word| word ^ len as u32).collect() };
+        let ids: Vec<ProgramId> = lengths.iter().map(|&len| programs.insert(&make(len))).collect();
+        for (&id, &len) in ids.iter().zip(&lengths) {
+            assert_eq!(programs.get(id)[..len], make(len));
+        }
+        let chunks = programs.chunks.len();
+        for (&id, &len) in ids.iter().zip(&lengths) {
+            programs.remove(id, len);
+        }
+        for &len in &lengths {
+            let id = programs.insert(&make(len));
+            assert!(ids.contains(&id));
+            assert_eq!(programs.get(id)[..len], make(len));
+        }
+        assert_eq!(programs.chunks.len(), chunks);
+    }
+}
