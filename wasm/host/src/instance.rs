@@ -28,6 +28,15 @@ pub struct Shared {
     pub metered: AtomicBool,
 }
 
+/// Where a machine on loan is used, which decides who tells the next in the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    Normal,
+    /// A process can be killed while its dirty NIF runs, and then can send nothing: `enif_send` fails as if the receiver
+    /// were dead, and every waiter would be passed over. So the reaper tells.
+    Dirty,
+}
+
 /// Why the machine cannot be had now.
 pub enum Denied {
     /// The caller has to queue.
@@ -48,9 +57,9 @@ impl Shared {
     }
 
     /// Takes the machine, if it is free and nobody is before the caller.
-    pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>) -> Result<Lent, Denied> {
+    pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
         match self.gate.enter(ticket.map(|ticket| ticket.turn)) {
-            Ok(machine) => Ok(Lent { machine: Some(machine), shared: self.clone() }),
+            Ok(machine) => Ok(Lent { machine: Some(machine), shared: self.clone(), scheduler }),
             Err(Refusal::Busy) => Err(Denied::Busy),
             Err(Refusal::Suspended(holder)) if holder == env.pid() => Err(Denied::Failed(Failure::new(
                 Kind::Overloaded,
@@ -68,8 +77,9 @@ impl Shared {
         Ticket { turn, shared: self.clone() }
     }
 
-    fn advance_from_reaper(&self) {
-        self.gate.advance(|waiter| waiter.wake(None));
+    fn advance_later(self: &Arc<Self>) {
+        let shared = self.clone();
+        reaper::later(move || shared.gate.advance(|waiter| waiter.wake(None)));
     }
 }
 
@@ -77,6 +87,7 @@ impl Shared {
 pub struct Lent {
     machine: Option<Reaped<Box<Machine>>>,
     shared: Arc<Shared>,
+    scheduler: Scheduler,
 }
 
 impl Lent {
@@ -91,8 +102,11 @@ impl Lent {
     /// Gives the machine back after a call that ended.
     pub fn leave(mut self, env: Env) {
         if let Some(machine) = self.machine.take() {
-            if self.shared.gate.leave(machine) {
-                self.shared.gate.advance(|waiter| waiter.wake(Some(env)));
+            let awaited = self.shared.gate.leave(machine);
+            match self.scheduler {
+                Scheduler::Normal if awaited => self.shared.gate.advance(|waiter| waiter.wake(Some(env))),
+                Scheduler::Dirty if awaited => self.shared.advance_later(),
+                _ => {}
             }
         }
     }
@@ -108,8 +122,7 @@ impl Drop for Lent {
             machine.restore_stack_pointer();
             self.shared.gate.leave(machine);
         }
-        let shared = self.shared.clone();
-        reaper::later(move || shared.advance_from_reaper());
+        self.shared.advance_later();
     }
 }
 
@@ -128,7 +141,7 @@ impl Waiter {
     }
 
     /// Answers whether the process is there to be told. `caller` is the environment of the process that runs on this
-    /// thread, or nothing on the host's own threads.
+    /// normal scheduler, or nothing on the host's own threads.
     fn wake(&self, caller: Option<Env>) -> bool {
         self.env.run(|own| {
             let reference = self.reference.load(own);
@@ -152,8 +165,7 @@ impl Resource for Ticket {}
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.shared.gate.forfeit(self.turn) {
-            let shared = self.shared.clone();
-            reaper::later(move || shared.advance_from_reaper());
+            self.shared.advance_later();
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::call::{Call, Ended, Slice, Suspended};
 use crate::census;
 use crate::failure::Failure;
 use crate::gate::Standing;
-use crate::instance::{Denied, Instance, Lent, Shared, Ticket};
+use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::machine::{Machine, Setup};
 use crate::module::Module;
 use crate::terms::{self, atoms, Fuel, Output};
@@ -66,7 +66,7 @@ fn call<'a>(
     fuel: Fuel,
     slice: Fuel,
 ) -> Term<'a> {
-    match begin(env, instance, ticket, &export, arguments, input, output, fuel, slice) {
+    match begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice) {
         Ok(mut call) => match call.run_slice() {
             Slice::Yielded => {
                 call.shared().gate.suspend(env.pid());
@@ -92,7 +92,7 @@ fn call_dirty<'a>(
     output: Output,
     fuel: Fuel,
 ) -> Term<'a> {
-    match begin(env, instance, ticket, &export, arguments, input, output, fuel, Fuel(None)) {
+    match begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, Fuel(None)) {
         Ok(mut call) => match call.run_to_end() {
             Ok(ended) => end(env, ended, output),
             Err(failure) => terms::error(env, &failure),
@@ -104,6 +104,7 @@ fn call_dirty<'a>(
 #[allow(clippy::too_many_arguments)]
 fn begin<'a>(
     env: Env<'a>,
+    scheduler: Scheduler,
     instance: &Instance,
     ticket: Option<&Ticket>,
     export: &[u8],
@@ -113,7 +114,7 @@ fn begin<'a>(
     fuel: Fuel,
     slice: Fuel,
 ) -> Result<Call, Denied> {
-    let mut lent = instance.0.borrow(env, ticket)?;
+    let mut lent = instance.0.borrow(env, ticket, scheduler)?;
     let input = input.as_ref().map(|input| input.as_slice());
     match lent.machine().prepare(export, arguments, input, fuel.0.unwrap_or(u64::MAX), slice.0) {
         Ok(order) => Ok(Call::new(lent, order, output)),
@@ -206,13 +207,14 @@ fn counts() -> (usize, usize, usize) {
     )
 }
 
+/// For NIFs on dirty schedulers.
 fn with_machine<'a>(
     env: Env<'a>,
     instance: &Instance,
     ticket: Option<&Ticket>,
     work: impl FnOnce(&mut Lent) -> Result<Term<'a>, Failure>,
 ) -> Term<'a> {
-    match instance.0.borrow(env, ticket) {
+    match instance.0.borrow(env, ticket, Scheduler::Dirty) {
         Ok(mut lent) => {
             let answer = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
             lent.leave(env);

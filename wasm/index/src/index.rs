@@ -14,6 +14,7 @@ use crate::predicate::{Constants, Postfix, Predicate, Test, Text};
 use crate::schema::Schema;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
+use crate::tree::filter;
 use crate::tree::gate::Demand;
 use crate::tree::Tree;
 use crate::vocabulary::Vocabulary;
@@ -239,7 +240,8 @@ impl Index {
         let analysis = Analysis::new(normal, &self.library.predicates, &self.library.schema);
         self.observe(&analysis);
         let access = analysis.access(&self.library.statistics);
-        let estimate = |index, literal| self.estimate(index, literal, &analysis, access.as_deref());
+        let expected = self.expected(&analysis, access.as_deref());
+        let estimate = |index, literal| self.estimate(index, literal, &analysis, &expected);
         let tests = order(&analysis.normal, estimate);
         let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, &library.predicates));
         match access {
@@ -278,26 +280,27 @@ impl Index {
         }
     }
 
+    /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
+    /// literal this one, and the one that its entries are filtered by.
+    fn expected(&self, analysis: &Analysis, access: Option<&[NodeIndex]>) -> Vec<NodeIndex> {
+        let Some(&[access]) = access else {
+            return Vec::new();
+        };
+        let attribute = analysis.gate(access).map(|gate| gate.attribute);
+        let filter = filter::choose(access, analysis, |led_here| Some(led_here) == attribute, &self.library);
+        [Some(access), filter].into_iter().flatten().collect()
+    }
+
     /// What to expect of a literal when its expression is evaluated.
-    fn estimate(
-        &self,
-        index: NodeIndex,
-        literal: Literal,
-        analysis: &Analysis,
-        access: Option<&[NodeIndex]>,
-    ) -> Estimate {
+    fn estimate(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, expected: &[NodeIndex]) -> Estimate {
         let predicate = self.library.predicates.get(literal.predicate);
-        let cost = cost(&predicate.test);
-        // An expression with one access literal is looked at only where that one is likely to hold.
-        if access == Some(&[index]) {
-            return Estimate { probability: 0.999, cost };
-        }
         let probability = match analysis.gate(index) {
+            _ if expected.contains(&index) => 0.99,
             Some(gate) => gate.selectivity(&self.library.statistics),
             None if literal.negated => 0.7,
             None => 0.5,
         };
-        Estimate { probability, cost }
+        Estimate { probability, cost: cost(&predicate.test) }
     }
 }
 

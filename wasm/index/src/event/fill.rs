@@ -1,9 +1,4 @@
 //! Fills an [`Event`] from bytes: each value as its attribute's type says, whatever the format.
-//!
-//! Names that the schema does not have are passed over with their values. Where a name is given more than once, JSON's
-//! last value counts, and of terms the first that is not undefined. The bounds of an attribute speak of the constants
-//! of expressions: a value of an event outside of them is taken as it is. `undefined` stands for a whole value (or the
-//! time of a frequency cap) and has no place in a list.
 
 use super::json::Json;
 use super::source::Source;
@@ -39,6 +34,13 @@ impl Format {
 }
 
 /// Reads `bytes` into `event`, which is emptied first. Strings get the ids by which `strings` knows them.
+///
+/// - Names that the schema does not have are passed over with their values. Where a name is given more than once,
+///   JSON's last value counts, and of terms the first that is not undefined.
+/// - An integer is written as one: `1.0` is none, in JSON as in terms. For a float, integers will do.
+/// - The bounds of an attribute speak of the constants of expressions: a value outside of them is taken as it is.
+/// - Undefined stands for a whole value, or for the time of a frequency cap, and has no place in a list.
+/// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
 ///
 /// Errors: `syntax` where the bytes are not of the format, `type` where a value does not fit its attribute,
 /// `out_of_bounds` for numbers beyond 64 bits and input of 2 GiB or more, `missing_attribute` where a required

@@ -1,32 +1,36 @@
 //! Short-circuit code: an expression in one run of words, constants beside the tests that need them, so that looking
 //! at a candidate touches little memory and in order.
 //!
-//! A program is the slot of its subscription, then operations. An operation is a word of its code (the lowest
-//! [`CODE_BITS`] bits), the value on which it jumps (one bit) and its attribute; a word for where it jumps; and its
-//! constants. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later is its position.
+//! A program is the slot of its subscription, then operations. An operation is a word, and its constants. The word has
+//! a code (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and how many words ahead it jumps
+//! (16 bits); jumps are always ahead. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later
+//! is its position.
 //!
 //! Comparisons with one constant and membership in short lists stand in the program itself, and are done again by each
 //! expression that mentions them: that costs less than to find out whether they were done. Everything else refers to
 //! the table of predicates, and is done at most once an event.
 
 use super::order::{Target, Test};
+use super::Literal;
 use crate::event::{Event, Value};
 use crate::interner::StringId;
 use crate::predicate::{self, Constants, Predicate, Relation};
 use crate::predicates::{PredicateId, Predicates};
 use crate::subscriptions::Slot;
 
-const CODE_BITS: u32 = 5;
-const ON: u32 = 1 << CODE_BITS;
-const ATTRIBUTE_SHIFT: u32 = CODE_BITS + 1;
-/// Attributes beyond this are read by way of the table of predicates.
-const MAX_ATTRIBUTE: u32 = u32::MAX >> ATTRIBUTE_SHIFT;
+const CODE: u32 = (1 << 5) - 1;
+const ON: u32 = 1 << 5;
+const ATTRIBUTE_SHIFT: u32 = 6;
+const ATTRIBUTE: u32 = (1 << 10) - 1;
+const JUMP_SHIFT: u32 = 16;
 /// Longer lists are not copied into programs.
 const MAX_LIST: usize = 256;
 
-/// Jump targets that are not positions.
-const ACCEPT: u32 = u32::MAX;
-const REJECT: u32 = u32::MAX - 1;
+/// Jumps that are to the end: the expression is true, or false.
+const ACCEPT: u32 = 0xffff;
+const REJECT: u32 = 0xfffe;
+/// In programs up to this length every jump is one of 16 bits.
+const SHORT: usize = 0xfff0;
 
 /// What an operation asks.
 mod code {
@@ -50,6 +54,8 @@ mod code {
     pub const INTEGER: u32 = 12;
     /// Six relations to a float, in two words.
     pub const FLOAT: u32 = 18;
+    /// Goes on at the position in the next word: what a long program's tests skip, or do not.
+    pub const GO: u32 = 24;
 }
 
 const RELATIONS: [Relation; 6] = [
@@ -72,41 +78,66 @@ pub(crate) fn constant(slot: Slot, value: bool) -> Vec<u32> {
 /// The program of the expression that `tests` evaluate.
 pub(crate) fn assemble(slot: Slot, tests: &[Test], predicates: &Predicates) -> Vec<u32> {
     let mut words = vec![slot];
-    let mut positions = Vec::with_capacity(tests.len());
+    let mut positions = Vec::with_capacity(tests.len() + 1);
     for test in tests {
-        positions.push(words.len() as u32);
-        let on = test.on != test.literal.negated;
-        operation(test.literal.predicate, on, predicates, &mut words);
+        positions.push(words.len());
+        operation(test, predicates, &mut words);
     }
+    positions.push(words.len());
     words.push(code::REJECT);
+    if words.len() > SHORT {
+        return assemble_long(slot, tests, &positions, &words);
+    }
     for (test, &position) in tests.iter().zip(&positions) {
-        words[position as usize + 1] = match test.target {
-            Target::Test(next) => positions[next as usize],
+        words[position] |= match test.target {
+            Target::Test(next) => (positions[next as usize] - position) as u32,
             Target::Done(true) => ACCEPT,
             Target::Done(false) => REJECT,
-        };
+        } << JUMP_SHIFT;
     }
     words
 }
 
-/// Appends an operation whose target is still to be set.
-fn operation(id: PredicateId, on: bool, predicates: &Predicates, words: &mut Vec<u32>) {
+/// The same for a program too long for short jumps. Each test is turned round: where it would jump it goes on to a
+/// word that leads anywhere, and otherwise skips that.
+fn assemble_long(slot: Slot, tests: &[Test], positions: &[usize], short: &[u32]) -> Vec<u32> {
+    let moved = |test: usize| positions[test] + 2 * test;
+    let mut words = vec![slot];
+    for (i, test) in tests.iter().enumerate() {
+        let operation = &short[positions[i]..positions[i + 1]];
+        words.push(operation[0] ^ ON | (operation.len() as u32 + 2) << JUMP_SHIFT);
+        words.extend(&operation[1..]);
+        words.extend(match test.target {
+            Target::Test(next) => [code::GO, moved(next as usize) as u32],
+            Target::Done(true) => [code::ACCEPT, 0],
+            Target::Done(false) => [code::REJECT, 0],
+        });
+    }
+    words.push(code::REJECT);
+    words
+}
+
+/// Appends an operation whose jump is still to be set.
+fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
+    let Literal { predicate: id, negated } = test.literal;
     let predicate = predicates.get(id);
     let start = words.len();
-    words.extend([0, 0]);
-    let code = operands(&predicate, words).unwrap_or_else(|| {
-        words.truncate(start + 2);
-        words.push(id);
-        code::SHARED
-    });
-    let attribute = if code == code::SHARED { 0 } else { predicate.attribute };
-    words[start] = code | u32::from(on) << CODE_BITS | attribute << ATTRIBUTE_SHIFT;
+    words.push(0);
+    let operation = match operands(&predicate, words) {
+        Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
+        None => {
+            words.truncate(start + 1);
+            words.push(id);
+            code::SHARED
+        }
+    };
+    words[start] = operation | if test.on != negated { ON } else { 0 };
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
 fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
-    if predicate.attribute > MAX_ATTRIBUTE {
+    if predicate.attribute > ATTRIBUTE {
         return None;
     }
     Some(match &predicate.test {
@@ -176,50 +207,52 @@ pub(crate) fn run(
     mut shared: impl FnMut(PredicateId) -> bool,
 ) -> Outcome {
     let mut at = position as usize;
-    loop {
-        if *budget == 0 {
-            return Outcome::Stopped(at as u32);
-        }
+    while *budget > 0 {
         *budget -= 1;
         let word = program[at];
-        let value = event.values.get((word >> ATTRIBUTE_SHIFT) as usize).copied().unwrap_or(Value::Undefined);
-        let (holds, next) = match word & (ON - 1) {
+        let value = || event.values[(word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize];
+        let (holds, next) = match word & CODE {
             code::REJECT => return Outcome::Done(false),
             code::ACCEPT => return Outcome::Done(true),
-            code::SHARED => (shared(program[at + 2]), at + 3),
-            code::TRUE => (value == Value::Boolean(true), at + 2),
-            code::NULL => (value == Value::Undefined, at + 2),
-            code::NOT_NULL => (value != Value::Undefined, at + 2),
-            code::STRING_EQUAL => (string(value).is_some_and(|id| id == program[at + 2]), at + 3),
-            code::STRING_NOT_EQUAL => (string(value).is_some_and(|id| id != program[at + 2]), at + 3),
+            code::GO => {
+                at = program[at + 1] as usize;
+                continue;
+            }
+            code::SHARED => (shared(program[at + 1]), at + 2),
+            code::TRUE => (value() == Value::Boolean(true), at + 1),
+            code::NULL => (value() == Value::Undefined, at + 1),
+            code::NOT_NULL => (value() != Value::Undefined, at + 1),
+            code::STRING_EQUAL => (string(value()).is_some_and(|id| id == program[at + 1]), at + 2),
+            code::STRING_NOT_EQUAL => (string(value()).is_some_and(|id| id != program[at + 1]), at + 2),
             listed @ (code::ONE_OF_INTEGERS | code::NONE_OF_INTEGERS) => {
-                let end = at + 3 + program[at + 2] as usize;
-                let among = among_integers(value, &program[at + 3..end], event);
+                let end = at + 2 + program[at + 1] as usize;
+                let among = among_integers(value(), &program[at + 2..end], event);
                 (among == Some(listed == code::ONE_OF_INTEGERS), end)
             }
             listed @ (code::ONE_OF_STRINGS | code::NONE_OF_STRINGS) => {
-                let end = at + 3 + program[at + 2] as usize;
-                let among = among_strings(value, &program[at + 3..end], event);
+                let end = at + 2 + program[at + 1] as usize;
+                let among = among_strings(value(), &program[at + 2..end], event);
                 (among == Some(listed == code::ONE_OF_STRINGS), end)
             }
             relation if relation < code::FLOAT => {
-                (compare_integer(relation - code::INTEGER, value, program[at + 2] as i32), at + 3)
+                (compare_integer(relation - code::INTEGER, value(), program[at + 1] as i32), at + 2)
             }
             relation => {
-                let bits = u64::from(program[at + 2]) | u64::from(program[at + 3]) << 32;
-                (compare_float(relation - code::FLOAT, value, f64::from_bits(bits)), at + 4)
+                let bits = u64::from(program[at + 1]) | u64::from(program[at + 2]) << 32;
+                (compare_float(relation - code::FLOAT, value(), f64::from_bits(bits)), at + 3)
             }
         };
         at = if holds == (word & ON != 0) {
-            match program[at + 1] {
+            match word >> JUMP_SHIFT {
                 ACCEPT => return Outcome::Done(true),
                 REJECT => return Outcome::Done(false),
-                target => target as usize,
+                ahead => at + ahead as usize,
             }
         } else {
             next
         };
     }
+    Outcome::Stopped(at as u32)
 }
 
 fn string(value: Value) -> Option<u32> {

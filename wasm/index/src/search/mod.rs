@@ -27,9 +27,10 @@ use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::library::Library;
-use crate::tree::key::{self, UNDEFINED_PROBE};
+use crate::tree::filter::{self, Probe};
+use crate::tree::key;
 use crate::tree::level::Level;
-use crate::tree::{scale, Entry, NodeId, ROOT};
+use crate::tree::{Entry, NodeId, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -39,8 +40,8 @@ const STEP: u32 = 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     event: Event,
-    /// The probe of each attribute, and a 0 behind the last.
-    probes: Vec<i32>,
+    /// What filters know of the event.
+    probes: Vec<Probe>,
     /// The nodes to visit, in the order in which they were found.
     nodes: Vec<NodeId>,
     /// For each node the place in `nodes` where it was last put.
@@ -175,7 +176,7 @@ impl Search {
         only: Option<impl Iterator<Item = u64>>,
     ) -> Result<(), Error> {
         decode(format, bytes, index.schema(), index.strings(), &mut self.event)?;
-        self.probe(index);
+        filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.forget();
         self.matches.clear();
         let mut progress = Progress::default();
@@ -225,15 +226,6 @@ impl Search {
         progress.phase == Phase::Done
     }
 
-    fn probe(&mut self, index: &Index) {
-        let attributes = index.schema().attributes();
-        self.probes.clear();
-        self.probes.extend(self.event.values.iter().zip(attributes).map(|(&value, attribute)| {
-            key::of_value(value).map_or(UNDEFINED_PROBE, |key| scale(attribute.ty).probe(key))
-        }));
-        self.probes.push(0);
-    }
-
     /// Visits nodes until there are none left, or until the candidates are too many to take in another leaf list.
     fn walk(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
@@ -242,6 +234,9 @@ impl Search {
             if (progress.level as usize) < node.levels.len() {
                 let level = index.tree().level(node.levels[progress.level as usize]);
                 work += self.follow(level, progress);
+                if progress.node == 0 && progress.level as usize == node.levels.len() {
+                    self.touch_nodes(index, progress);
+                }
                 continue;
             }
             let entries = &node.entries[progress.entry as usize..];
@@ -263,6 +258,15 @@ impl Search {
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
             progress.phase = Phase::Verify;
         }
+    }
+
+    /// Reads a word of each node below the root, and of each one's entries, for the reason given at
+    /// [`Search::touch_candidates`].
+    fn touch_nodes(&mut self, index: &Index, progress: &Progress) {
+        let found = &self.nodes[..progress.nodes as usize];
+        let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries.len());
+        let entries = found.iter().filter_map(|&node| index.tree().node(node).entries.first());
+        self.touched = entries.fold(lengths as u32, |sum, entry| sum ^ entry.program);
     }
 
     /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
@@ -445,12 +449,11 @@ fn push_found(
 
 /// Puts the programs of the entries whose filters let the event pass into `candidates`, and tells how many these are.
 /// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
-fn scan(entries: &[Entry], probes: &[i32], candidates: &mut [ProgramId]) -> u32 {
+fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId]) -> u32 {
     let mut passed = 0;
     for entry in entries {
-        let offset = probes[entry.attribute as usize].wrapping_sub(entry.low) as u32;
         candidates[passed] = entry.program;
-        passed += usize::from(offset <= entry.span);
+        passed += usize::from(entry.filter.passes(probes));
     }
     passed as u32
 }

@@ -106,3 +106,47 @@ impl<'a> Writer<'a> {
         self.out.extend(length.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_written_as_erlang_writes_them() {
+        // {255, 256, -1, 2147483648, -2147483649, 18446744073709551615, 1.5, "b", [], [1000], %{1 => {}}}
+        let expected = b"\x83\x68\x0b\x61\xff\x62\0\0\x01\0\x62\xff\xff\xff\xff\x6e\x04\0\0\0\0\x80\
+            \x6e\x04\x01\x01\0\0\x80\x6e\x08\0\xff\xff\xff\xff\xff\xff\xff\xff\x46\x3f\xf8\0\0\0\0\0\0\
+            \x6d\0\0\0\x01b\x6a\x6c\0\0\0\x01\x62\0\0\x03\xe8\x6a\x74\0\0\0\x01\x61\x01\x68\0";
+        let mut out = Vec::new();
+        let mut writer = Writer::new(&mut out);
+        writer.tuple(11);
+        for integer in [255, 256, -1, 2147483648, -2147483649] {
+            writer.integer(integer);
+        }
+        writer.unsigned(u64::MAX);
+        writer.float(1.5);
+        writer.binary(b"b");
+        writer.list(0);
+        writer.end_list();
+        writer.list(1);
+        writer.integer(1000);
+        writer.end_list();
+        writer.map(1);
+        writer.integer(1);
+        writer.tuple(0);
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn heads_grow_with_what_they_announce() {
+        let mut out = Vec::new();
+        Writer::new(&mut out).tuple(256);
+        assert_eq!(out, [131, 105, 0, 0, 1, 0]);
+        out.clear();
+        Writer::new(&mut out).boolean(false);
+        assert_eq!(out, b"\x83\x77\x05false");
+        out.clear();
+        Writer::new(&mut out).atom(&"a".repeat(256));
+        assert_eq!(out[..4], [131, 118, 1, 0]);
+    }
+}

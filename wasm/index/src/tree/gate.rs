@@ -55,18 +55,6 @@ impl Gate {
         }
     }
 
-    /// The least interval of keys that holds the demand; none for a list, whose elements are many.
-    pub fn hull(&self, schema: &Schema) -> Option<(i64, i64)> {
-        if is_list(schema.attribute(self.attribute).ty) {
-            return None;
-        }
-        match &self.demand {
-            Demand::Points(keys) => Some((*keys.first()?, *keys.last()?)),
-            Demand::Interval(low, high) => Some((*low, *high)),
-            Demand::Defined => Some((i64::MIN, i64::MAX)),
-        }
-    }
-
     /// This gate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
     pub fn narrow(&mut self, other: &Gate) {
         if let (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) =

@@ -2,9 +2,6 @@
 
 use crate::event::Value;
 
-/// The probe of an undefined value: no filter lets it pass.
-pub(crate) const UNDEFINED_PROBE: i32 = i32::MIN;
-
 /// An integer that orders floats as they are ordered.
 pub(crate) fn of_float(value: f64) -> i64 {
     let bits = (value + 0.0).to_bits() as i64;
@@ -31,13 +28,13 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// The probe of `key`: never decreasing with the key, and never [`UNDEFINED_PROBE`].
+    /// The probe of `key`: never decreasing with the key, and never the least `i32`, which stands for undefined.
     pub fn probe(self, key: i64) -> i32 {
         let probe = match self {
             Scale::Clamp => key.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
             Scale::UpperHalf => (key >> 32) as i32,
         };
-        probe.max(UNDEFINED_PROBE + 1)
+        probe.max(i32::MIN + 1)
     }
 }
 
@@ -60,7 +57,7 @@ mod tests {
         for scale in [Scale::Clamp, Scale::UpperHalf] {
             for pair in keys.windows(2) {
                 assert!(scale.probe(pair[0]) <= scale.probe(pair[1]), "{scale:?} {pair:?}");
-                assert_ne!(scale.probe(pair[0]), UNDEFINED_PROBE);
+                assert_ne!(scale.probe(pair[0]), i32::MIN);
             }
         }
     }

@@ -12,6 +12,7 @@
 //! Nodes, buckets and value levels that empty are merged or given back.
 
 pub(crate) mod analysis;
+pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod key;
 pub(crate) mod level;
@@ -19,15 +20,15 @@ mod split;
 mod validate;
 
 use analysis::Analysis;
+use filter::Filter;
 use gate::{Demand, Gate};
-use key::Scale;
 use level::{Level, Place};
 
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
 use crate::library::Library;
 use crate::predicates::growth;
-use crate::schema::{AttributeId, Type};
+use crate::schema::AttributeId;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 
 /// The number of a node.
@@ -45,13 +46,11 @@ const LOOKUP_COST: f32 = 16.0;
 /// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
 const WORTH_WAITING: f32 = 0.25;
 
-/// An expression in a leaf list, with a filter: the event's probe of `attribute` must be from `low` to `low + span`.
+/// An expression in a leaf list: its program, and what an event must meet besides what led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub program: ProgramId,
-    pub attribute: AttributeId,
-    pub low: i32,
-    pub span: u32,
+    pub filter: Filter,
 }
 
 /// A node: its leaf list and its value levels.
@@ -323,10 +322,10 @@ impl Tree {
         library: &Library,
         subscriptions: &mut Subscriptions,
     ) {
-        let (attribute, low, span) = self.filter(node, literal, analysis, library);
+        let filter = self.filter(node, literal, analysis, library);
         let held = &mut self.nodes[node as usize];
         let subscription = subscriptions.get_mut(slot);
-        held.entries.push(Entry { program: subscription.program, attribute, low, span });
+        held.entries.push(Entry { program: subscription.program, filter });
         held.literals.push(literal);
         self.longest_list = self.longest_list.max(held.entries.len());
         self.entries += 1;
@@ -346,41 +345,13 @@ impl Tree {
         self.entries -= 1;
     }
 
-    /// The filter of an entry that came to `node` by `literal`: of all that its context demands besides what led here,
-    /// the demand that the fewest events are expected to meet.
-    fn filter(
-        &self,
-        node: NodeId,
-        literal: NodeIndex,
-        analysis: &Analysis,
-        library: &Library,
-    ) -> (AttributeId, i32, u32) {
-        let schema = &library.schema;
-        let mut best: Option<(f32, AttributeId, i64, i64)> = None;
-        for (_, gate) in analysis.context(literal) {
-            let Some((low, high)) = gate.hull(schema) else { continue };
-            let passed = self.path(node).any(|attribute| attribute == gate.attribute);
-            let share = match gate.demand {
-                // A point that led here is met; an interval is met only in part of its buckets.
-                Demand::Points(_) | Demand::Defined if passed => continue,
-                Demand::Interval(..) if passed => 0.99,
-                Demand::Points(ref keys) if keys.len() > 1 => library.statistics.interval(gate.attribute, low, high),
-                _ => gate.selectivity(&library.statistics),
-            };
-            if best.is_none_or(|(least, ..)| share < least) {
-                best = Some((share, gate.attribute, low, high));
-            }
-        }
-        match best {
-            Some((_, attribute, low, high)) => {
-                let scale = scale(schema.attribute(attribute).ty);
-                let (low, high) = (scale.probe(low), scale.probe(high));
-                // An empty demand (low above high) is met by nothing: it wraps to a span of no meaning otherwise.
-                let span = if low <= high { high.wrapping_sub(low) as u32 } else { 0 };
-                (attribute, low, span)
-            }
-            // The probe behind the last attribute is 0 in every event.
-            None => (schema.len() as AttributeId, 0, 0),
+    /// The filter of an entry that came to `node` by `literal`.
+    fn filter(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> Filter {
+        let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
+        let chosen = filter::choose(literal, analysis, led_here, library);
+        match chosen.and_then(|chosen| analysis.gate(chosen)) {
+            Some(gate) => Filter::of(gate, &library.schema),
+            None => Filter::none(library.schema.len()),
         }
     }
 
@@ -419,14 +390,6 @@ impl Tree {
         let list = 2 * self.longest_list * (size_of::<Entry>() + size_of::<NodeIndex>());
         let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
         growth(&self.nodes, 1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
-    }
-}
-
-/// How the keys of a type become probes.
-pub(crate) fn scale(ty: Type) -> Scale {
-    match ty {
-        Type::Float => Scale::UpperHalf,
-        _ => Scale::Clamp,
     }
 }
 

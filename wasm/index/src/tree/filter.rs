@@ -1,0 +1,162 @@
+//! Filters: one more demand of an expression, in the 12 bytes that an entry has for it.
+//!
+//! A filter is a range of probes, for demands that are one value or an interval, or a mask of 64 bits, for demands that
+//! are several values or that lists are to meet: each value has its bit, and an event's value, or the values of its
+//! list, must share a bit with the mask. Both let pass whatever meets the demand, and are tested without a branch.
+
+use super::analysis::Analysis;
+use super::gate::{is_list, Demand, Gate};
+use super::key::{self, Scale};
+use crate::event::{Event, Value};
+use crate::expression::normal::NodeIndex;
+use crate::library::Library;
+use crate::schema::{AttributeId, Schema, Type};
+use crate::statistics::Statistics;
+
+/// Marks a filter that is a mask.
+const MASK: u32 = 1 << 31;
+
+/// A demand on the probe of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// The attribute, and [`MASK`].
+    attribute: u32,
+    /// The least probe, or the lower half of the mask.
+    low: u32,
+    /// The greatest probe less the least, or the upper half of the mask.
+    span: u32,
+}
+
+/// What filters know of an event's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// A bit for each value; none where it is undefined.
+    mask: u64,
+    value: i32,
+}
+
+/// The probe value of an undefined value: no range has it.
+const UNDEFINED: i32 = i32::MIN;
+
+impl Filter {
+    /// The filter that every event passes, given the number of attributes: the probe behind the last one is 0.
+    pub fn none(attributes: usize) -> Self {
+        Filter { attribute: attributes as u32, low: 0, span: 0 }
+    }
+
+    /// A filter of what `gate` demands.
+    pub fn of(gate: &Gate, schema: &Schema) -> Self {
+        let ty = schema.attribute(gate.attribute).ty;
+        match &gate.demand {
+            Demand::Points(keys) if keys.len() > 1 || is_list(ty) => mask(gate.attribute, keys),
+            Demand::Points(keys) => {
+                range(gate.attribute, ty, keys.first().copied().unwrap_or(0), keys.first().copied())
+            }
+            Demand::Interval(low, high) => range(gate.attribute, ty, *low, Some(*high)),
+            // A list that is defined may be empty, and then has no bit; its range is of the probe that lists have.
+            Demand::Defined => range(gate.attribute, ty, i64::MIN, Some(i64::MAX)),
+        }
+    }
+
+    /// Whether the event with these probes may meet the demand.
+    #[inline]
+    pub fn passes(self, probes: &[Probe]) -> bool {
+        let probe = probes[(self.attribute & !MASK) as usize];
+        let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
+        let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
+        if self.attribute & MASK != 0 {
+            in_mask
+        } else {
+            in_range
+        }
+    }
+}
+
+/// The literal to filter an entry by that came to its node by `literal`: of all that its context demands besides what
+/// `led_here`, the demand that the fewest events are expected to meet. None where nothing more is demanded.
+pub(crate) fn choose(
+    literal: NodeIndex,
+    analysis: &Analysis,
+    led_here: impl Fn(AttributeId) -> bool,
+    library: &Library,
+) -> Option<NodeIndex> {
+    let mut least = 1.0;
+    let mut chosen = None;
+    for (index, gate) in analysis.context(literal) {
+        let share = match gate.demand {
+            // A value that led here is met; an interval is met only in part of its buckets.
+            Demand::Points(_) | Demand::Defined if led_here(gate.attribute) => continue,
+            Demand::Interval(..) if led_here(gate.attribute) => 0.99,
+            _ => share(gate, &library.schema, &library.statistics),
+        };
+        if share < least {
+            least = share;
+            chosen = Some(index);
+        }
+    }
+    chosen
+}
+
+/// The share of events that a filter of `gate` is expected to let pass.
+fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
+    let exact = gate.selectivity(statistics);
+    match &gate.demand {
+        Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {
+            let bits = bits(keys).count_ones() as f32 / 64.0;
+            exact.max(bits * statistics.defined(gate.attribute))
+        }
+        _ => exact,
+    }
+}
+
+fn mask(attribute: AttributeId, keys: &[i64]) -> Filter {
+    let bits = bits(keys);
+    Filter { attribute: attribute | MASK, low: bits as u32, span: (bits >> 32) as u32 }
+}
+
+fn range(attribute: AttributeId, ty: Type, low: i64, high: Option<i64>) -> Filter {
+    let scale = scale(ty);
+    let low = scale.probe(low);
+    // What no value meets (the least above the greatest) would wrap to a wide range; one probe is as good as none.
+    let high = high.map_or(low, |high| scale.probe(high)).max(low);
+    Filter { attribute, low: low as u32, span: high.wrapping_sub(low) as u32 }
+}
+
+fn bits(keys: &[i64]) -> u64 {
+    keys.iter().fold(0, |bits, &key| bits | bit(key))
+}
+
+/// The bit of a value: the upper bits of a multiplicative hash, since neighbouring values are common.
+fn bit(key: i64) -> u64 {
+    1 << ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
+
+/// Puts what filters need to know of `event` into `probes`: for each attribute, and one for none behind them.
+pub(crate) fn probe(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
+    probes.clear();
+    let values = event.values.iter().zip(schema.attributes());
+    probes.extend(values.map(|(&value, attribute)| match value {
+        Value::Undefined => Probe { mask: 0, value: UNDEFINED },
+        Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
+        Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
+        Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
+        Value::Caps(_) => list(std::iter::empty()),
+        scalar => match key::of_value(scalar) {
+            Some(key) => Probe { mask: bit(key), value: scale(attribute.ty).probe(key) },
+            None => unreachable!("{scalar:?} has a key"),
+        },
+    }));
+    probes.push(Probe::default());
+}
+
+fn list(keys: impl Iterator<Item = i64>) -> Probe {
+    Probe { mask: keys.fold(0, |bits, key| bits | bit(key)), value: 0 }
+}
+
+/// How the keys of a type become probes.
+fn scale(ty: Type) -> Scale {
+    match ty {
+        Type::Float => Scale::UpperHalf,
+        _ => Scale::Clamp,
+    }
+}

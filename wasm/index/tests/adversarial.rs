@@ -1,0 +1,117 @@
+//! Expressions and events of a size and depth that nobody writes by hand: a correct result, or an error.
+
+mod support;
+
+use be_tree_index::error::Kind;
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+
+fn index() -> Index {
+    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    let attributes = vec![
+        attribute("b", Type::Boolean),
+        attribute("i", Type::Integer),
+        attribute("s", Type::String),
+        attribute("il", Type::IntegerList),
+    ];
+    Index::new(Schema::new(attributes).unwrap())
+}
+
+fn insert(index: &mut Index, id: u64, text: &str) {
+    index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+}
+
+fn search(index: &Index, json: &str) -> Vec<u64> {
+    let mut search = Search::default();
+    search.reserve(index).unwrap();
+    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.run(index).ids().to_vec()
+}
+
+#[test]
+fn nesting_of_a_million_levels() {
+    let mut index = index();
+    let levels = 1_000_000;
+    insert(&mut index, 1, &format!("{}b{}", "(".repeat(levels), ")".repeat(levels)));
+    insert(&mut index, 2, &format!("{}b", "not ".repeat(levels)));
+    insert(&mut index, 3, &format!("{}b", "not ".repeat(levels + 1)));
+    index.validate().unwrap();
+    assert_eq!(search(&index, r#"{"b": true}"#), [1, 2]);
+    assert_eq!(search(&index, r#"{"b": false}"#), [3]);
+    assert_eq!(search(&index, "{}"), [3]);
+}
+
+/// `and` and `or` in turn, each nested in the one before: no chain to flatten, and a program of long jumps.
+fn alternating(levels: i64) -> String {
+    let open: String = (0..levels).map(|i| format!("(i <> {i} {} ", if i % 2 == 0 { "and" } else { "or" })).collect();
+    format!("{open}i = {levels}{}", ")".repeat(levels as usize))
+}
+
+#[test]
+fn programs_too_long_for_short_jumps() {
+    let mut index = index();
+    insert(&mut index, 1, &alternating(60_000));
+    insert(&mut index, 2, &format!("not ({})", alternating(60_001)));
+    index.validate().unwrap();
+    // The first level is false, or the second is true, or the third and the fourth are.
+    assert_eq!(search(&index, r#"{"i": 0}"#), [2]);
+    assert_eq!(search(&index, r#"{"i": 1}"#), [1]);
+    assert_eq!(search(&index, r#"{"i": 7}"#), [1]);
+    assert_eq!(search(&index, "{}"), [2]);
+}
+
+#[test]
+fn chains_and_lists_of_a_hundred_thousand() {
+    let mut index = index();
+    let numbers: Vec<String> = (0..100_000).map(|i| i.to_string()).collect();
+    let equal: Vec<String> = numbers.iter().map(|i| format!("i = {i}")).collect();
+    let unequal: Vec<String> = numbers.iter().map(|i| format!("i <> {i}")).collect();
+    insert(&mut index, 1, &equal.join(" or "));
+    insert(&mut index, 2, &unequal.join(" and "));
+    insert(&mut index, 3, &format!("i in ({})", numbers.join(", ")));
+    insert(&mut index, 4, &format!("il all of ({})", numbers.join(", ")));
+    insert(&mut index, 5, &format!("({}) and ({})", equal.join(" or "), unequal[1..].join(" and ")));
+    index.validate().unwrap();
+    assert_eq!(search(&index, r#"{"i": 99999}"#), [1, 3]);
+    assert_eq!(search(&index, r#"{"i": 0}"#), [1, 3, 5]);
+    assert_eq!(search(&index, r#"{"i": 100000}"#), [2]);
+    assert_eq!(search(&index, &format!(r#"{{"il": [{}]}}"#, numbers.join(", "))), [4]);
+    for id in 1..=5 {
+        index.delete(id).unwrap();
+    }
+    index.validate().unwrap();
+}
+
+#[test]
+fn a_refused_insertion_changes_nothing() {
+    let mut index = index();
+    let known = [(1, "i = 1"), (2, "s = 'a' or b")];
+    known.iter().for_each(|(id, text)| insert(&mut index, *id, text));
+    let before = index.info();
+    let refused: [(u64, &str, Kind); 4] = [
+        (1, "i = 2", Kind::DuplicateId),
+        (3, "s = 'new' and i =", Kind::Syntax),
+        (3, "s = 'new' and x = 1", Kind::UnknownAttribute),
+        (3, "s = 'new' and i = 'a'", Kind::Type),
+    ];
+    for (id, text, kind) in refused {
+        let batch = [(10, "s = 'newer'"), (id, text)];
+        let insertions = batch.map(|(id, text)| Ok(Insertion { id, text: text.as_bytes(), constants: vec![] }));
+        let (position, error) = index.insert_all(insertions).unwrap_err();
+        assert_eq!((position, error.kind), (1, kind));
+        assert_eq!(index.info(), before);
+        index.validate().unwrap();
+    }
+}
+
+#[test]
+fn ids_in_any_order_come_out_ascending() {
+    let mut index = index();
+    let ids: Vec<u64> = (0..5000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    ids.iter().for_each(|&id| insert(&mut index, id, "b or i > 0"));
+    let mut expected = ids;
+    expected.sort_unstable();
+    assert_eq!(search(&index, r#"{"b": true}"#), expected);
+}
