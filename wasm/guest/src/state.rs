@@ -11,8 +11,10 @@ use be_tree_index::search::Search;
 use crate::answer;
 use crate::request;
 
-/// The size of the inbox at first: enough for nearly all events.
+/// The size of the inbox at first.
 const INBOX: usize = 4096;
+/// Events up to this size are decoded without an allocation: nearly all.
+const EVENT: usize = 16 * 1024;
 
 /// An index, one search of it, and the two buffers by which they are reached.
 #[derive(Default)]
@@ -101,6 +103,7 @@ impl State {
         let index = Index::new(request::schema(message(&self.inbox, length)?)?);
         let mut search = Search::default();
         search.reserve(&index)?;
+        search.reserve_event(&index, EVENT)?;
         self.search = search;
         self.index = Some(index);
         Ok(())

@@ -9,8 +9,11 @@ mod tests;
 
 pub use fill::{decode, Format};
 
+use crate::error::Error;
+use crate::hash::out_of_memory;
 use crate::interner::StringId;
 use crate::predicate::CapType;
+use crate::schema::{Schema, Type};
 
 /// A part of one of an [`Event`]'s tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +116,35 @@ impl Event {
         self.caps.clear();
     }
 
+    /// Makes room for an event of `bytes` bytes over `schema`, so that decoding one allocates nothing.
+    pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
+        let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
+        reserve(&mut self.values, schema.len())?;
+        if has(&[Type::String, Type::StringList, Type::FrequencyCaps]) {
+            reserve(&mut self.bytes, bytes)?;
+        }
+        // The fewest bytes that an element takes in any format: an integer 1, a string 2, a segment 4, a cap 8.
+        if has(&[Type::IntegerList]) {
+            reserve(&mut self.integers, bytes)?;
+        }
+        if has(&[Type::StringList]) {
+            reserve(&mut self.strings, bytes / 2)?;
+        }
+        if has(&[Type::Segments]) {
+            reserve(&mut self.segments, bytes / 4)?;
+        }
+        if has(&[Type::FrequencyCaps]) {
+            reserve(&mut self.caps, bytes / 8)?;
+        }
+        Ok(())
+    }
+
     /// The bytes of `text`.
     pub fn text(&self, text: Text) -> &[u8] {
         text.bytes.of(&self.bytes)
     }
+}
+
+fn reserve<T>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
+    table.try_reserve(len.saturating_sub(table.len())).map_err(out_of_memory)
 }

@@ -59,6 +59,16 @@ enum Taker<'a> {
     Argument { function: &'a str, meaning: &'static str },
 }
 
+impl Taker<'_> {
+    /// The same error, about the attribute if it is one that takes the constant.
+    fn named(&self, error: Error) -> Error {
+        match self {
+            Taker::Attribute(attribute) => error.about(&attribute.name),
+            Taker::Argument { .. } => error,
+        }
+    }
+}
+
 impl fmt::Display for Taker<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -361,7 +371,7 @@ impl<'a> Checker<'a> {
                 i64::MIN,
                 i64::MAX
             );
-            self.error(Kind::OutOfBounds, token, message)
+            taker.named(self.error(Kind::OutOfBounds, token, message))
         })
     }
 
@@ -375,7 +385,7 @@ impl<'a> Checker<'a> {
                 let number = quote(token.of(self.text));
                 let message =
                     format!("the number {number} does not fit a 64-bit float; write one below 1.8e308 in size");
-                Err(self.error(Kind::OutOfBounds, token, message))
+                Err(taker.named(self.error(Kind::OutOfBounds, token, message)))
             }
         }
     }
@@ -398,11 +408,7 @@ impl<'a> Checker<'a> {
         };
         let message = format!("{taker} takes {wanted}, found {}{mend}", token.describe(self.text));
         let kind = if token.kind == TokenKind::Name { Kind::Syntax } else { Kind::Type };
-        let error = self.error(kind, token, message);
-        match taker {
-            Taker::Attribute(attribute) => error.about(&attribute.name),
-            Taker::Argument { .. } => error,
-        }
+        taker.named(self.error(kind, token, message))
     }
 
     /// The error for an attribute in a form of predicate that its type does not have.

@@ -122,8 +122,8 @@ fn numbers() {
     means("wide > -9223372036854775808", "wide", Test::Integer(Relation::Greater, i64::MIN));
     means("wide > 9223372036854775807", "wide", Test::Integer(Relation::Greater, i64::MAX));
     means("wide = 007", "wide", Test::Integer(Relation::Equal, 7));
-    fails("wide > 9223372036854775808", Kind::OutOfBounds, 8, None, "does not fit 64 bits");
-    fails("1e999 < free", Kind::OutOfBounds, 1, None, "does not fit a 64-bit float");
+    fails("wide > 9223372036854775808", Kind::OutOfBounds, 8, Some("wide"), "does not fit 64 bits");
+    fails("1e999 < free", Kind::OutOfBounds, 1, Some("free"), "does not fit a 64-bit float");
     fails("wide = 3.0", Kind::Type, 8, Some("wide"), "takes an integer, found the float `3.0`; write it without");
     fails("wide = - 3", Kind::Syntax, 8, None, "right before the digits");
     fails("wide = .5", Kind::Syntax, 8, None, "`0.5`");

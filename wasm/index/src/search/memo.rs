@@ -6,14 +6,18 @@ use crate::evaluate;
 use crate::event::Event;
 use crate::predicates::{PredicateId, Predicates};
 
-/// The greatest number of an event: a byte holds it, shifted, and the value.
-const LAST: u8 = 127;
+/// Events are numbered from 1 to this, then from 1 again: a byte holds the number, shifted, and a value.
+const EVENTS: u8 = 127;
 
 /// One byte for each predicate: the number of the event it was last evaluated for, and its value then.
+///
+/// Each event forgets an equal part of the table, so that what a number stood for is gone when it is used again, and
+/// every event costs the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
     values: Vec<u8>,
     event: u8,
+    forgotten: usize,
 }
 
 impl Memo {
@@ -23,12 +27,13 @@ impl Memo {
     }
 
     /// Begins a new event.
-    pub fn forget(&mut self) {
-        if self.event == LAST {
-            self.values.fill(0);
-            self.event = 0;
-        }
-        self.event += 1;
+    pub fn begin(&mut self) {
+        let part = self.values.len().div_ceil(usize::from(EVENTS) - 1);
+        let from = if self.forgotten < self.values.len() { self.forgotten } else { 0 };
+        let to = (from + part).min(self.values.len());
+        self.values[from..to].fill(0);
+        self.forgotten = to;
+        self.event = self.event % EVENTS + 1;
     }
 
     /// Whether the predicate `id` holds for `event`; evaluated at most once an event.
@@ -41,5 +46,27 @@ impl Memo {
         let holds = evaluate::holds(predicates, id, event);
         self.values[id as usize] = self.event << 1 | u8::from(holds);
         holds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_outlives_the_number_of_its_event() {
+        for predicates in [0, 1, 125, 126, 127, 1000, 1001] {
+            let mut memo = Memo::default();
+            memo.reserve(predicates).unwrap();
+            for _ in 0..1000 {
+                memo.begin();
+                let stale = memo.values.iter().position(|value| value >> 1 == memo.event);
+                assert_eq!(stale, None);
+                // Every predicate is evaluated for every third event, or each but once in a while.
+                if memo.event % 3 == 0 {
+                    memo.values.fill(memo.event << 1 | 1);
+                }
+            }
+        }
     }
 }

@@ -10,7 +10,8 @@
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
 //! 4. **Ungated.** The same for the expressions that no gate holds back.
-//! 5. **Collect**, and **sort** where ids do not ascend with slots.
+//! 5. **Collect**, and **sort** where ids do not ascend with slots; then clear up, so that every search starts the same
+//!    and costs the same.
 
 mod matches;
 mod memo;
@@ -90,6 +91,7 @@ enum Phase {
     Ungated,
     Collect,
     Sort,
+    Clear,
     Done,
 }
 
@@ -165,6 +167,13 @@ impl Search {
         Ok(())
     }
 
+    /// Makes room for events of up to `bytes` bytes.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_event(&mut self, index: &Index, bytes: usize) -> Result<(), Error> {
+        self.event.reserve(index.schema(), bytes)
+    }
+
     /// Starts a search for the event in `bytes`: among all subscriptions or, with `only`, among those with these ids.
     ///
     /// Errors: what is wrong with the event.
@@ -177,7 +186,8 @@ impl Search {
     ) -> Result<(), Error> {
         decode(format, bytes, index.schema(), index.strings(), &mut self.event)?;
         filter::probe(&self.event, index.schema(), &mut self.probes);
-        self.memo.forget();
+        self.memo.begin();
+        // What a search that was not run to its end may have left.
         self.matches.clear();
         let mut progress = Progress::default();
         match only {
@@ -220,6 +230,10 @@ impl Search {
             Phase::Ungated => self.evaluate_ungated(index, &mut progress),
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
+            Phase::Clear => {
+                self.matches.clear();
+                progress.phase = Phase::Done;
+            }
             Phase::Done => return true,
         }
         self.checkpoint.commit(progress);
@@ -401,7 +415,7 @@ impl Search {
         progress.ids = (ids - HEADER) as u32;
         match words {
             Some(word) => progress.word = word,
-            None if subscriptions.is_ascending() => progress.phase = Phase::Done,
+            None if subscriptions.is_ascending() => progress.phase = Phase::Clear,
             None => {
                 self.sort.start(progress.ids as usize);
                 progress.phase = Phase::Sort;
@@ -411,7 +425,7 @@ impl Search {
 
     fn sort(&mut self, progress: &mut Progress) {
         if self.sort.step(&mut self.ids[HEADER..][..progress.ids as usize]) {
-            progress.phase = Phase::Done;
+            progress.phase = Phase::Clear;
         }
     }
 }
@@ -456,4 +470,85 @@ fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId]) -> u3
         passed += usize::from(entry.filter.passes(probes));
     }
     passed as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Insertion;
+    use crate::schema::{Attribute, Bounds, Schema, Type};
+
+    fn index() -> Index {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+        let attributes = vec![
+            attribute("a", Type::Integer),
+            attribute("b", Type::Boolean),
+            attribute("l", Type::IntegerList),
+            attribute("s", Type::String),
+        ];
+        let mut index = Index::new(Schema::new(attributes).unwrap());
+        // Ids out of order, so that matches are sorted; gated, ungated and long expressions.
+        for i in 0..4000_u64 {
+            let text = match i % 5 {
+                0 => format!("a = {} and s <> 'x'", i % 50),
+                1 => format!("a >= {} and a < {} and not b", i % 90, i % 90 + 20),
+                2 => format!("l one of ({}, {}) and contains(s, 'ell')", i % 700, i % 300),
+                3 => format!("not b or a <> {}", i % 10),
+                _ => (0..300).map(|j| format!("a <> {}", 1000 + j * i)).collect::<Vec<_>>().join(" and "),
+            };
+            let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        }
+        index
+    }
+
+    const EVENT: &[u8] = br#"{"a": 33, "b": false, "l": [1, 2, 3, 33, 299, 650], "s": "hello"}"#;
+
+    fn open(search: &mut Search, index: &Index) {
+        search.open(index, Format::Json, EVENT, None::<std::iter::Empty<u64>>).unwrap();
+    }
+
+    #[test]
+    fn a_step_whose_commit_was_lost_is_done_again() {
+        let index = index();
+        let mut search = Search::default();
+        search.reserve(&index).unwrap();
+        open(&mut search, &index);
+        let expected = search.run(&index).packed().to_vec();
+        assert!(expected.len() > 1500);
+        for lost in 1..4 {
+            open(&mut search, &index);
+            let mut steps = 0;
+            loop {
+                let committed = search.checkpoint;
+                let done = search.step(&index);
+                steps += 1;
+                if steps % (lost + 1) != 0 {
+                    // As if a trap had come between the last write of the step and its commit.
+                    search.checkpoint = committed;
+                } else if done {
+                    break;
+                }
+            }
+            assert!(steps > 20);
+            assert_eq!(search.run(&index).packed(), expected);
+        }
+    }
+
+    #[test]
+    fn a_search_allocates_nothing_once_room_is_made() {
+        let index = index();
+        let mut search = Search::default();
+        search.reserve(&index).unwrap();
+        open(&mut search, &index);
+        search.run(&index);
+        let room = |search: &Search| {
+            let lists = [search.nodes.capacity(), search.found_at.capacity(), search.candidates.capacity()];
+            (lists, search.ids.capacity(), search.probes.capacity(), search.event.values.capacity())
+        };
+        let before = room(&search);
+        open(&mut search, &index);
+        search.run(&index);
+        assert_eq!(room(&search), before);
+    }
 }
