@@ -143,7 +143,7 @@ impl Suspended {
             *state = State::Standing(call);
             return Ok(());
         }
-        reaper::later(move || drop(call));
+        abandon(call);
         Err(ended())
     }
 
@@ -155,13 +155,20 @@ impl Suspended {
     pub fn cancel(&self) {
         let state = std::mem::replace(&mut *self.state(), State::Ended);
         if let State::Standing(call) = state {
-            reaper::later(move || drop(call));
+            abandon(call);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Has a call's fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
+/// that held the call included.
+fn abandon(call: Call) {
+    call.shared().gate.resume();
+    reaper::later(move || drop(call));
 }
 
 fn ended() -> Failure {

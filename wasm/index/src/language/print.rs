@@ -171,8 +171,12 @@ impl<'a, F> Printer<'a, F> {
                 }
             }
             Constants::Strings(strings) => {
-                for (i, string) in strings.iter().enumerate() {
-                    self.string_after(format_args!("{}", comma(i)), string);
+                // They may be in the order of their ids; the text has that of their bytes.
+                let mut strings: Vec<&[u8]> = strings.iter().map(|string| (self.bytes)(string)).collect();
+                strings.sort_unstable();
+                for (i, string) in strings.into_iter().enumerate() {
+                    self.out.push_str(comma(i));
+                    self.string(string);
                 }
             }
         }

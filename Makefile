@@ -1,0 +1,55 @@
+# Each target does the set-up that it needs. `make` lists them.
+
+# Elixir warns where file names are not UTF-8.
+export LC_ALL := C.UTF-8
+
+CARGO := $(CURDIR)/scripts/cargo
+ready := _build/setup.done
+
+.PHONY: help setup build demo test bench lint fmt fuzz clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## Install what is missing: Elixir, Rust, its wasm32 library
+	@scripts/setup
+	@touch $(ready)
+
+$(ready): scripts/setup scripts/cargo
+	@scripts/setup
+	@touch $(ready)
+
+build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
+	@mix compile
+
+demo: $(ready) ## Show what BeTree does
+	@MIX_ENV=dev mix be_tree.demo
+
+test: $(ready) ## Run all tests, Rust's and Elixir's
+	@echo "cargo test: the index and the guest"
+	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
+	@echo "mix test"
+	@MIX_ENV=test mix test
+
+bench: $(ready) ## Run the benchmarks
+	@MIX_ENV=dev mix be_tree.bench
+
+lint: $(ready) ## Check the formatting, and compile and lint with warnings as errors
+	@echo "mix format, mix compile"
+	@mix format --check-formatted
+	@MIX_ENV=test mix compile --force --warnings-as-errors
+	@echo "cargo fmt, cargo clippy"
+	@cd wasm && $(CARGO) fmt --all --check
+	@cd wasm/index/fuzz && $(CARGO) fmt --check
+	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
+
+fmt: $(ready) ## Format all code
+	@mix format
+	@cd wasm && $(CARGO) fmt --all
+	@cd wasm/index/fuzz && $(CARGO) fmt
+
+fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
+	@scripts/fuzz
+
+clean: ## Delete all that was built; the next build takes minutes
+	@rm -rf _build priv wasm/target

@@ -1,0 +1,163 @@
+//! The crate a-tree, an A-Tree (SIGMOD 2021).
+//!
+//! Its language is nearly ours, but where an attribute is undefined, `not` leaves unknown what ours makes true. So
+//! negation is pushed down to the tests, and a negated test of an optional attribute also asks whether it is undefined:
+//! by `is null`, or for lists, which have no such test, by a boolean attribute beside the list.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use a_tree::{ATree, AttributeDefinition, Event as PeerEvent, EventBuilder, EventError};
+use be_tree_index::event::{decode, Event, Value};
+use be_tree_index::interner::Interner;
+use be_tree_index::language::predicate_text;
+use be_tree_index::predicate::{Predicate, Test, Text};
+use be_tree_index::schema::{Attribute, Type};
+
+use super::Unavailable;
+use crate::measure::Engine;
+use crate::tree::Tree;
+use crate::workload::{Events, Workload};
+
+/// Floats go in as integers with so many decimals.
+const DECIMALS: u32 = 9;
+
+pub struct Peer<'a> {
+    workload: &'a Workload,
+    events: &'a Events,
+    index: ATree<u64>,
+    decoded: Event,
+    event: Option<PeerEvent>,
+    ids: Vec<u64>,
+}
+
+impl<'a> Peer<'a> {
+    pub fn new(workload: &'a Workload, events: &'a Events, limit: Duration) -> Result<Self, Unavailable> {
+        let definitions = workload.attributes.iter().map(definitions).collect::<Result<Vec<_>, _>>()?.concat();
+        let mut index = ATree::new(&definitions).map_err(|error| Unavailable::Failed(error.to_string()))?;
+        let started = Instant::now();
+        for parsed in workload.parsed() {
+            let (id, postfix) = parsed?;
+            let mut text = String::new();
+            write(&Tree::new(postfix), false, workload, &mut text)?;
+            index.insert(&id, &text).map_err(|error| Unavailable::Failed(format!("{text}: {error}")))?;
+            if started.elapsed() > limit {
+                let reason = format!("after {} s it has {id} expressions", limit.as_secs());
+                return Err(Unavailable::Skipped(reason));
+            }
+        }
+        Ok(Peer { workload, events, index, decoded: Event::default(), event: None, ids: Vec::new() })
+    }
+
+    fn build_event(&self) -> Result<PeerEvent, EventError> {
+        let mut builder = self.index.make_event();
+        for (attribute, value) in self.workload.attributes.iter().zip(&self.decoded.values) {
+            self.add(&mut builder, attribute, *value)?;
+        }
+        builder.build()
+    }
+
+    fn add(&self, builder: &mut EventBuilder, attribute: &Attribute, value: Value) -> Result<(), EventError> {
+        let name = &attribute.name;
+        if is_list(attribute.ty) {
+            builder.with_boolean(&undefined(name), value == Value::Undefined)?;
+        }
+        let text = |text| std::str::from_utf8(self.decoded.text(text)).expect("events are UTF-8");
+        match value {
+            Value::Boolean(boolean) => builder.with_boolean(name, boolean),
+            Value::Integer(integer) => builder.with_integer(name, integer),
+            Value::Float(float) => {
+                builder.with_float(name, (float * f64::from(10u32.pow(DECIMALS))).round() as i64, DECIMALS)
+            }
+            Value::String(string) => builder.with_string(name, text(string)),
+            Value::Integers(list) => builder.with_integer_list(name, list.of(&self.decoded.integers)),
+            Value::Strings(list) => {
+                let strings: Vec<&str> = list.of(&self.decoded.strings).iter().map(|&string| text(string)).collect();
+                builder.with_string_list(name, &strings)
+            }
+            Value::Undefined | Value::Segments(_) | Value::Caps(_) => Ok(()),
+        }
+    }
+}
+
+impl Engine for Peer<'_> {
+    fn decode(&mut self, first: usize) {
+        let bytes = &self.events.bytes[first];
+        let strings = Interner::default();
+        let decoded = decode(self.events.format, bytes, &self.workload.schema, &strings, &mut self.decoded);
+        decoded.expect("the events of a workload are right");
+        self.event = Some(self.build_event().expect("its attributes are those of the workload"));
+    }
+
+    fn search(&mut self) {
+        let event = self.event.as_ref().expect("an event was decoded");
+        let report = self.index.search(event).expect("the event fits the attributes");
+        self.ids.clear();
+        self.ids.extend(report.matches().iter().copied());
+    }
+
+    fn ids(&mut self, _nth: usize) -> Vec<u64> {
+        self.ids.clone()
+    }
+}
+
+fn definitions(attribute: &Attribute) -> Result<Vec<AttributeDefinition>, Unavailable> {
+    let name = &attribute.name;
+    let companion = AttributeDefinition::boolean(&undefined(name));
+    Ok(match attribute.ty {
+        Type::Boolean => vec![AttributeDefinition::boolean(name)],
+        Type::Integer => vec![AttributeDefinition::integer(name)],
+        Type::Float => vec![AttributeDefinition::float(name)],
+        Type::String => vec![AttributeDefinition::string(name)],
+        Type::IntegerList => vec![AttributeDefinition::integer_list(name), companion],
+        Type::StringList => vec![AttributeDefinition::string_list(name), companion],
+        other => return Err(Unavailable::Skipped(format!("it has no type {}", other.name()))),
+    })
+}
+
+fn is_list(ty: Type) -> bool {
+    matches!(ty, Type::IntegerList | Type::StringList)
+}
+
+fn undefined(name: &str) -> String {
+    format!("undefined-{name}")
+}
+
+/// Writes `tree`, or its negation, in the peer's language.
+fn write(tree: &Tree<Text>, negated: bool, workload: &Workload, out: &mut String) -> Result<(), Unavailable> {
+    let (left, operator, right) = match tree {
+        Tree::Constant(_) => return Err(Unavailable::Skipped("it has no constants".into())),
+        Tree::Test(predicate) => return write_test(predicate, negated, workload, out),
+        Tree::Not(operand) => return write(operand, !negated, workload, out),
+        Tree::And(left, right) => (left, if negated { " or " } else { " and " }, right),
+        Tree::Or(left, right) => (left, if negated { " and " } else { " or " }, right),
+    };
+    out.push('(');
+    write(left, negated, workload, out)?;
+    out.push_str(operator);
+    write(right, negated, workload, out)?;
+    out.push(')');
+    Ok(())
+}
+
+fn write_test(
+    predicate: &Predicate<Text>,
+    negated: bool,
+    workload: &Workload,
+    out: &mut String,
+) -> Result<(), Unavailable> {
+    if matches!(predicate.test, Test::Contains(_) | Test::StartsWith(_) | Test::EndsWith(_)) {
+        return Err(Unavailable::Skipped("it has no tests of parts of strings".into()));
+    }
+    let text = predicate_text(predicate, &workload.schema, |text| text);
+    let attribute = workload.schema.attribute(predicate.attribute);
+    let name = &attribute.name;
+    let written = match (negated, attribute.optional, is_list(attribute.ty)) {
+        (false, _, _) => write!(out, "({text})"),
+        (true, false, _) => write!(out, "(not ({text}))"),
+        (true, true, false) => write!(out, "(not ({text}) or {name} is null)"),
+        (true, true, true) => write!(out, "(not ({text}) or {})", undefined(name)),
+    };
+    written.expect("a string takes all that is written to it");
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The naive scan: every expression is evaluated, one after the other, as a boxed tree with short circuits. Strings are
+//! compared as numbers and lists are sorted, as anybody would have it who writes such a loop with some care.
+
+use be_tree_index::event::{decode, Event, Value};
+use be_tree_index::interner::{Interner, StringId};
+use be_tree_index::predicate::{Constants, Predicate, Step, Test, Text};
+
+use crate::measure::Engine;
+use crate::tree::Tree;
+use crate::workload::{Events, Workload};
+
+pub struct Scan<'a> {
+    workload: &'a Workload,
+    events: &'a Events,
+    strings: Interner,
+    trees: Vec<(u64, Tree<StringId>)>,
+    event: Event,
+    ids: Vec<u64>,
+}
+
+impl<'a> Scan<'a> {
+    pub fn new(workload: &'a Workload, events: &'a Events) -> Result<Self, String> {
+        let mut strings = Interner::default();
+        let mut trees = Vec::new();
+        for parsed in workload.parsed() {
+            let (id, postfix) = parsed?;
+            let steps: Result<Vec<_>, String> = postfix.into_iter().map(|step| intern(step, &mut strings)).collect();
+            trees.push((id, Tree::new(steps?)));
+        }
+        Ok(Scan { workload, events, strings, trees, event: Event::default(), ids: Vec::new() })
+    }
+}
+
+impl Engine for Scan<'_> {
+    fn decode(&mut self, first: usize) {
+        let bytes = &self.events.bytes[first];
+        let decoded = decode(self.events.format, bytes, &self.workload.schema, &self.strings, &mut self.event);
+        decoded.expect("the events of a workload are right");
+    }
+
+    fn search(&mut self) {
+        self.ids.clear();
+        for (id, tree) in &self.trees {
+            if holds(tree, &self.event) {
+                self.ids.push(*id);
+            }
+        }
+    }
+
+    fn ids(&mut self, _nth: usize) -> Vec<u64> {
+        self.ids.clone()
+    }
+}
+
+fn intern(step: Step<Text>, strings: &mut Interner) -> Result<Step<StringId>, String> {
+    Ok(match step {
+        Step::Constant(value) => Step::Constant(value),
+        Step::Not => Step::Not,
+        Step::And => Step::And,
+        Step::Or => Step::Or,
+        Step::Predicate(Predicate { attribute, test }) => {
+            Step::Predicate(Predicate { attribute, test: intern_test(test, strings)? })
+        }
+    })
+}
+
+fn intern_test(test: Test<Text>, strings: &mut Interner) -> Result<Test<StringId>, String> {
+    Ok(match test {
+        Test::True => Test::True,
+        Test::Integer(relation, constant) => Test::Integer(relation, constant),
+        Test::Float(relation, constant) => Test::Float(relation, constant),
+        Test::StringEqual(text) => Test::StringEqual(strings.retain(&text)),
+        Test::StringNotEqual(text) => Test::StringNotEqual(strings.retain(&text)),
+        Test::OneOf(constants) => Test::OneOf(intern_constants(constants, strings)),
+        Test::NoneOf(constants) => Test::NoneOf(intern_constants(constants, strings)),
+        Test::AllOf(constants) => Test::AllOf(intern_constants(constants, strings)),
+        Test::Null => Test::Null,
+        Test::NotNull => Test::NotNull,
+        Test::Empty => Test::Empty,
+        Test::Contains(part) => Test::Contains(part),
+        Test::StartsWith(part) => Test::StartsWith(part),
+        Test::EndsWith(part) => Test::EndsWith(part),
+        other => return Err(format!("no workload has {other:?}, so the scan does not either")),
+    })
+}
+
+fn intern_constants(constants: Constants<Text>, strings: &mut Interner) -> Constants<StringId> {
+    match constants {
+        Constants::Integers(integers) => Constants::Integers(integers),
+        Constants::Strings(texts) => {
+            let mut ids: Vec<StringId> = texts.iter().map(|text| strings.retain(text)).collect();
+            ids.sort_unstable();
+            Constants::Strings(ids.into())
+        }
+    }
+}
+
+fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
+    match tree {
+        Tree::Constant(value) => *value,
+        Tree::Test(predicate) => passes(predicate, event),
+        Tree::Not(operand) => !holds(operand, event),
+        Tree::And(left, right) => holds(left, event) && holds(right, event),
+        Tree::Or(left, right) => holds(left, event) || holds(right, event),
+    }
+}
+
+fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
+    match (&predicate.test, event.values[predicate.attribute as usize]) {
+        (Test::Null, value) => value == Value::Undefined,
+        (_, Value::Undefined) => false,
+        (Test::NotNull, _) => true,
+        (Test::True, value) => value == Value::Boolean(true),
+        (Test::Integer(relation, constant), Value::Integer(value)) => relation.holds(value, *constant),
+        (Test::Float(relation, constant), Value::Float(value)) => relation.holds_of_floats(value, constant.get()),
+        (Test::StringEqual(constant), Value::String(value)) => value.id == *constant,
+        (Test::StringNotEqual(constant), Value::String(value)) => value.id != *constant,
+        (Test::OneOf(constants), value) => has_one(constants, value, event),
+        (Test::NoneOf(constants), value) => !has_one(constants, value, event),
+        (Test::AllOf(Constants::Integers(constants)), Value::Integers(list)) => {
+            constants.iter().all(|constant| list.of(&event.integers).contains(constant))
+        }
+        (Test::AllOf(Constants::Strings(constants)), Value::Strings(list)) => {
+            constants.iter().all(|constant| list.of(&event.strings).iter().any(|text| text.id == *constant))
+        }
+        (Test::Empty, Value::Integers(list) | Value::Strings(list)) => list.len == 0,
+        (Test::Contains(part), Value::String(value)) => contains(event.text(value), part),
+        (Test::StartsWith(part), Value::String(value)) => event.text(value).starts_with(part),
+        (Test::EndsWith(part), Value::String(value)) => event.text(value).ends_with(part),
+        _ => false,
+    }
+}
+
+fn has_one(constants: &Constants<StringId>, value: Value, event: &Event) -> bool {
+    match (constants, value) {
+        (Constants::Integers(constants), Value::Integer(value)) => constants.binary_search(&value).is_ok(),
+        (Constants::Strings(constants), Value::String(value)) => constants.binary_search(&value.id).is_ok(),
+        (Constants::Integers(constants), Value::Integers(list)) => {
+            list.of(&event.integers).iter().any(|value| constants.binary_search(value).is_ok())
+        }
+        (Constants::Strings(constants), Value::Strings(list)) => {
+            list.of(&event.strings).iter().any(|text| constants.binary_search(&text.id).is_ok())
+        }
+        _ => false,
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || text.windows(part.len()).any(|window| window == part)
+}

@@ -1,0 +1,218 @@
+defmodule BeTree.Domain do
+  @moduledoc """
+  An attribute's declaration: its name, the type of its values, and what expressions may compare it with.
+
+  `BeTree.new/2` takes a list of `{name, spec}` pairs. A name is an atom or a string; a spec is a type, or a type with
+  options. The order counts only for events that are records (`{:record, values}`).
+
+      [
+        age: :integer,
+        country: {:string, optional: true},
+        plan: {:integer, min: 0, max: 9},
+        browser: {:string, count: 20}
+      ]
+
+  | type | value in an event | bounds |
+  | --- | --- | --- |
+  | `:boolean` | `true`, `false` | |
+  | `:integer` | signed 64-bit integer | `:min`, `:max` |
+  | `:float` | finite float, or integer | `:min`, `:max` |
+  | `:string` | string, or atom | `:count` |
+  | `:integer_enum` | integer; compared for equality only | `:count` |
+  | `:integer_list` | list of integers | `:min`, `:max` of its elements |
+  | `:string_list` | list of strings | `:count` |
+  | `:segments` | list of `{id, timestamp in microseconds}` | |
+  | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
+
+  ## Options
+
+    * `:optional` - whether an event may leave the attribute undefined; without it, an event that does is an error;
+    * `:min`, `:max` - an expression whose constants lie outside is refused; both are included, each may be left out;
+    * `:count` - how many distinct values expressions may name, from 1 to 4,294,967,295.
+  """
+
+  alias BeTree.Error
+
+  @enforce_keys [:name, :type]
+  defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
+
+  @type type ::
+          :boolean
+          | :integer
+          | :float
+          | :string
+          | :integer_enum
+          | :integer_list
+          | :string_list
+          | :segments
+          | :frequency_caps
+
+  @typedoc "A type, or a type with the options above."
+  @type spec :: type | {type, keyword}
+
+  @typedoc "A declaration; `name` is a string."
+  @type t :: %__MODULE__{
+          name: String.t(),
+          type: type,
+          optional: boolean,
+          min: number | nil,
+          max: number | nil,
+          count: pos_integer | nil
+        }
+
+  @bounds %{
+    boolean: [],
+    integer: [:min, :max],
+    float: [:min, :max],
+    string: [:count],
+    integer_enum: [:count],
+    integer_list: [:min, :max],
+    string_list: [:count],
+    segments: [],
+    frequency_caps: []
+  }
+
+  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
+  @counts 1..0xFFFF_FFFF
+
+  @doc """
+  The declarations that `domains` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
+
+  A declaration that makes no sense is an error of kind `:type`, a bound that its type cannot hold one of kind
+  `:out_of_bounds`; both name the attribute.
+
+      iex> {:ok, [age, country]} = BeTree.Domain.parse(age: :integer, country: {:string, optional: true})
+      iex> {age.name, age.optional, country.type, country.optional}
+      {"age", false, :string, true}
+
+      iex> {:error, error} = BeTree.Domain.parse(age: :int)
+      iex> {error.kind, error.attribute}
+      {:type, "age"}
+  """
+  @spec parse([{atom | String.t(), spec} | t]) :: {:ok, [t]} | {:error, Error.t()}
+  def parse(domains) when is_list(domains), do: parse(domains, [])
+  def parse(other), do: refuse(:type, nil, "domains are a list of {name, spec}, got: #{inspect(other)}")
+
+  defp parse([], parsed), do: {:ok, Enum.reverse(parsed)}
+
+  defp parse([domain | rest], parsed) do
+    with {:ok, domain} <- parse_one(domain), do: parse(rest, [domain | parsed])
+  end
+
+  defp parse(tail, _parsed), do: refuse(:type, nil, "domains are a proper list, but this one ends in #{inspect(tail)}")
+
+  defp parse_one(%__MODULE__{} = domain) do
+    bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
+    parse_one({domain.name, {domain.type, [optional: domain.optional] ++ bounds}})
+  end
+
+  defp parse_one({name, {type, options}}) do
+    with {:ok, name} <- parse_name(name),
+         {:ok, type} <- parse_type(name, type),
+         :ok <- check_keys(name, type, options),
+         {:ok, domain} <- put_options(%__MODULE__{name: name, type: type}, options),
+         do: check_range(domain)
+  end
+
+  defp parse_one({name, type}), do: parse_one({name, {type, []}})
+  defp parse_one(other), do: refuse(:type, nil, "a domain is {name, spec}, got: #{inspect(other)}")
+
+  defp parse_name(name) when is_atom(name) and name not in [nil, true, false], do: {:ok, Atom.to_string(name)}
+
+  defp parse_name(name) when is_binary(name) and name != "" do
+    if String.valid?(name),
+      do: {:ok, name},
+      else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{inspect(name)}")
+  end
+
+  defp parse_name(name) do
+    refuse(:type, nil, "the name of an attribute is an atom or a string that is not empty, got: #{inspect(name)}")
+  end
+
+  defp parse_type(_name, type) when is_map_key(@bounds, type), do: {:ok, type}
+
+  defp parse_type(name, type) do
+    types = Enum.map_join(Map.keys(@bounds), ", ", &inspect/1)
+    refuse(:type, name, "`#{name}` has the type #{inspect(type)}; the types are #{types}")
+  end
+
+  defp check_keys(name, type, options) do
+    allowed = [:optional | @bounds[type]]
+
+    cond do
+      not Keyword.keyword?(options) ->
+        refuse(:type, name, "the options of `#{name}` are a keyword list, got: #{inspect(options)}")
+
+      unknown = Enum.find(Keyword.keys(options), &(&1 not in allowed)) ->
+        options = Enum.map_join(allowed, ", ", &inspect/1)
+        refuse(:type, name, "`#{name}` of type #{type} takes #{options}, but not #{inspect(unknown)}")
+
+      true ->
+        :ok
+    end
+  end
+
+  defp put_options(domain, []), do: {:ok, domain}
+
+  defp put_options(domain, [{key, value} | rest]) do
+    with {:ok, value} <- parse_option(domain, key, value),
+         do: put_options(Map.replace!(domain, key, value), rest)
+  end
+
+  defp parse_option(_domain, :optional, value) when is_boolean(value), do: {:ok, value}
+
+  defp parse_option(%{name: name}, :optional, value) do
+    refuse(:type, name, "optional: of `#{name}` is true or false, got: #{inspect(value)}")
+  end
+
+  defp parse_option(%{name: name}, :count, value) do
+    cond do
+      not is_integer(value) -> refuse(:type, name, "count: of `#{name}` is an integer, got: #{inspect(value)}")
+      value not in @counts -> refuse_range(name, :count, value, @counts)
+      true -> {:ok, value}
+    end
+  end
+
+  defp parse_option(%{type: :float}, _bound, value) when is_float(value), do: {:ok, value}
+
+  defp parse_option(%{type: :float, name: name}, bound, value) when is_integer(value) do
+    # Such an integer is exact enough as a float; a longer one may not fit into a float at all.
+    if value in @integers, do: {:ok, value * 1.0}, else: refuse_range(name, bound, value, @integers)
+  end
+
+  defp parse_option(%{type: type}, _bound, value) when type != :float and value in @integers, do: {:ok, value}
+
+  defp parse_option(%{type: type, name: name}, bound, value) when type != :float and is_integer(value) do
+    refuse_range(name, bound, value, @integers)
+  end
+
+  defp parse_option(%{type: type, name: name}, bound, value) do
+    number = if type == :float, do: "a number", else: "an integer"
+    refuse(:type, name, "#{bound}: of `#{name}` is #{number}, got: #{inspect(value)}")
+  end
+
+  defp check_range(%{min: min, max: max, name: name}) when min != nil and max != nil and min > max do
+    refuse(:type, name, "min: of `#{name}` is #{min}, above its max: #{max}")
+  end
+
+  defp check_range(domain), do: {:ok, domain}
+
+  @doc false
+  # The schema as docs/abi.md has it.
+  @spec encode([t]) :: binary
+  def encode(domains) do
+    :erlang.term_to_binary(Enum.map(domains, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
+  end
+
+  defp bounds(%{count: count}) when count != nil, do: count
+  defp bounds(%{min: nil, max: nil}), do: nil
+  defp bounds(%{min: min, max: max}), do: {min, max}
+
+  defp refuse_range(name, option, value, range) do
+    refuse(:out_of_bounds, name, "#{option}: of `#{name}` is #{value}, not from #{range.first} to #{range.last}")
+  end
+
+  defp refuse(kind, attribute, message) do
+    {:error, %Error{kind: kind, attribute: attribute, message: message}}
+  end
+end

@@ -1,0 +1,120 @@
+defmodule BeTree.Error do
+  @moduledoc ~S"""
+  The one exception of this library, answered as `{:error, %BeTree.Error{}}` or raised by the variants with `!`.
+
+  `Exception.message/1` says what is wrong and how to mend it; where the fault lies in a text, the text follows with a
+  caret under the place:
+
+      iex> error = %BeTree.Error{kind: :syntax, message: "expected a value", text: "age >= and plan = 3", column: 8}
+      iex> Exception.message(error)
+      "expected a value\n\n    age >= and plan = 3\n           ^"
+
+  ## Fields
+
+    * `:kind` - see below;
+    * `:message` - one line that names the fault and the mend;
+    * `:attribute` - the name of the attribute that is concerned, or `nil`;
+    * `:column` - the character of the text, from 1, where the fault lies, or `nil`;
+    * `:position` - which of many is concerned, from 0: of the subscriptions of a `BeTree.insert_all/2`, or `nil`;
+    * `:text` - the expression or JSON that `:column` counts in, or `nil`.
+
+  ## Kinds
+
+  | kind | what happened |
+  | --- | --- |
+  | `:syntax` | an expression or JSON cannot be read |
+  | `:unknown_attribute` | an expression names an attribute that is not declared |
+  | `:type` | a value is not of the type that is asked for |
+  | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
+  | `:missing_attribute` | an event lacks an attribute that is not optional |
+  | `:duplicate_id` | a subscription of this id is there already |
+  | `:not_found` | there is none of this id or name, or no more |
+  | `:out_of_fuel` | a call used its whole budget of fuel |
+  | `:timeout` | a call took longer than it was given |
+  | `:out_of_memory` | the memory limit was reached |
+  | `:trap` | the module stopped itself: it is broken, and what it was changing may be |
+  | `:overloaded` | too many wait already, or waiting would never end |
+  | `:bad_module` | a WebAssembly module is not one, or not one that can be used so |
+  """
+
+  @type kind ::
+          :syntax
+          | :unknown_attribute
+          | :type
+          | :out_of_bounds
+          | :missing_attribute
+          | :duplicate_id
+          | :not_found
+          | :out_of_fuel
+          | :timeout
+          | :out_of_memory
+          | :trap
+          | :overloaded
+          | :bad_module
+
+  @type t :: %__MODULE__{
+          kind: kind,
+          message: String.t(),
+          attribute: String.t() | nil,
+          column: pos_integer | nil,
+          position: non_neg_integer | nil,
+          text: binary | nil
+        }
+
+  @enforce_keys [:kind, :message]
+  defexception [:kind, :message, :attribute, :column, :position, :text]
+
+  @indent "    "
+  # What fits on a terminal's line: so much of the text before the caret, and so much from it on.
+  @before 40
+  @from 32
+  @ellipsis "..."
+
+  @impl Exception
+  def message(%__MODULE__{message: message, text: text, column: column}) when is_binary(text) and is_integer(column) do
+    {line, caret} = excerpt(text, column)
+    "#{message}\n\n#{@indent}#{line}\n#{@indent}#{String.duplicate(" ", caret)}^"
+  end
+
+  def message(%__MODULE__{message: message}), do: message
+
+  # The line around the column, cut to a window, and how many characters stand before the caret.
+  defp excerpt(text, column) do
+    {before, rest} = split(text, column - 1, [])
+    {head, before_length} = before |> Enum.take_while(&(&1 != ?\n)) |> cut(@before)
+    {tail, _length} = rest |> take_line(@from + 1) |> cut(@from)
+    {IO.chardata_to_string([Enum.reverse(head) | tail]), before_length}
+  end
+
+  # The characters before the column, the last one first, and the bytes from it on.
+  defp split(rest, 0, before), do: {before, rest}
+  defp split("", _count, before), do: {before, ""}
+
+  defp split(text, count, before) do
+    {character, rest} = next(text)
+    split(rest, count - 1, [character | before])
+  end
+
+  defp take_line("", _most), do: []
+  defp take_line(_text, 0), do: []
+
+  defp take_line(text, most) do
+    case next(text) do
+      {?\n, _rest} -> []
+      {character, rest} -> [character | take_line(rest, most - 1)]
+    end
+  end
+
+  # What has no place in a line of its own takes that of one character: control characters, and bytes that are no UTF-8.
+  defp next(<<?\n, rest::binary>>), do: {?\n, rest}
+  defp next(<<control, rest::binary>>) when control < 32 or control == 127, do: {?\s, rest}
+  defp next(<<character::utf8, rest::binary>>), do: {character, rest}
+  defp next(<<_byte, rest::binary>>), do: {0xFFFD, rest}
+
+  defp cut(characters, most) do
+    case Enum.split(characters, most) do
+      {kept, []} -> {kept, length(kept)}
+      {kept, _rest} -> {kept ++ String.to_charlist(@ellipsis), most + String.length(@ellipsis)}
+    end
+  end
+end

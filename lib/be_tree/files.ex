@@ -1,0 +1,241 @@
+defmodule BeTree.Files do
+  @moduledoc """
+  Reads expressions and events from files, in the two formats that are in public use.
+
+      {:ok, domains, subscriptions} = BeTree.Files.load("betree_exprs", domains: "betree_defs")
+      {:ok, tree} = BeTree.new(domains)
+      {:ok, _count} = BeTree.insert_all(tree, subscriptions)
+
+      for {event, _line} <- BeTree.Files.events("betree_events") do
+        BeTree.search!(tree, event)
+      end
+
+  Which format a file has is told by its first character, not by its name.
+
+  ## Erlang terms, as erl-be-tree has them
+
+  The expressions file begins with the list of attributes; one binary a term follows. Ids count from 1.
+
+      [{age,int,disallow_undefined,0,99}, {country,bin,allow_undefined}].
+      <<"age >= 21">>.
+      <<"country in (\\"CA\\", \\"US\\") and not (age < 30)">>.
+
+  Types are `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` and
+  `frequency_caps`. Behind `allow_undefined` or `disallow_undefined` an ordered type may have a minimum and a maximum,
+  `bin`, `bin_list` and `int_enum` a count of distinct values.
+
+  An event is a list of values in the order of the attributes. `1` and `0` also stand for `true` and `false`.
+
+      [30,<<"CA">>].
+      [35,undefined].
+
+  ## Lines, as be-tree's data folder has them
+
+  The attributes (`betree_defs`) are `name|type|allow undefined`, then `|min|max` or `|count`. Types are `boolean`,
+  `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
+
+      age|integer|false|0|99
+      country|string|true
+
+  Expressions (`betree_exprs`) are one a line. Their ids count from 1, unless there is a file of constants
+  (`betree_constants`) with one line an expression: its id and the constants that frequency caps need.
+
+      1,campaign_group_id,campaign_id,advertiser_id,flight_id
+
+  An event (`betree_events`) is a JSON object in one line. It is passed on as it is, and parsed in the sandbox.
+
+      {"age": 30, "country": "CA"}
+
+  Empty lines are passed over. Files are UTF-8 and are read line by line; atoms in them become strings.
+  """
+
+  alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
+
+  @typedoc "What `BeTree.insert_all/2` takes."
+  @type subscription ::
+          {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
+
+  @doc """
+  The attributes and the subscriptions in the file of expressions at `path`.
+
+  ## Options
+
+    * `:domains` - the file of the attributes, in either format; needed where `path` does not begin with them;
+    * `:constants` - the file of ids and constants.
+
+  Everything is read into memory: about the size of the files. Expressions are not parsed here; where
+  `BeTree.insert_all/2` refuses one, `locate/3` tells its place.
+
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_files_doctest")
+      iex> File.write!(path, ~s([{age,int,disallow_undefined}].\\n<<"age > 20">>.\\n<<"age > 30">>.\\n))
+      iex> {:ok, [age], subscriptions} = BeTree.Files.load(path)
+      iex> File.rm!(path)
+      iex> {age.name, age.type, subscriptions}
+      {"age", :integer, [{1, "age > 20"}, {2, "age > 30"}]}
+  """
+  @spec load(Path.t(), domains: Path.t(), constants: Path.t()) ::
+          {:ok, [BeTree.Domain.t()], [subscription]} | {:error, Error.t()}
+  def load(path, options \\ []) do
+    options = Keyword.validate!(options, [:domains, :constants])
+    {domains, texts} = load_expressions(path, options[:domains])
+    {:ok, domains, subscriptions(texts, options[:constants], path)}
+  rescue
+    error in Error -> {:error, error}
+  end
+
+  @doc """
+  The events in the file at `path`, each as `{event, line}`: what `BeTree.search/3` takes, and the number of the line
+  where it begins.
+
+  The stream reads as it is asked, and raises a `BeTree.Files.Error` at the first event that cannot be read. An event
+  is not compared with the attributes, and JSON is not looked into: that happens in the search.
+
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
+      iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
+      iex> events = path |> BeTree.Files.events() |> Enum.to_list()
+      iex> File.rm!(path)
+      iex> events
+      [{{:record, [1, 0, "CA"]}, 1}, {{:record, [0, :undefined, "US"]}, 2}]
+  """
+  @spec events(Path.t()) :: Enumerable.t()
+  def events(path) do
+    case format!(path) do
+      :terms -> path |> Terms.stream() |> Stream.map(&record(&1, path))
+      :lines -> path |> Reader.lines() |> Stream.map(fn {text, number} -> {{:json, text}, number} end)
+    end
+  end
+
+  @doc """
+  The place of what `BeTree.new/2` or `BeTree.insert_all/2` refused, for files that `load/2` has read.
+
+  `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
+  looked for in the file again; without one, the error is about the attributes.
+  """
+  @spec locate(BeTree.Error.t(), Path.t(), domains: Path.t(), constants: Path.t()) :: Error.t()
+  def locate(%BeTree.Error{} = error, path, options \\ []) do
+    constants = options[:constants]
+
+    cond do
+      error.position == nil ->
+        %Error{path: options[:domains] || path, reason: error.message}
+
+      error.kind == :duplicate_id and constants != nil ->
+        [{text, number}] = constants |> Reader.lines() |> Enum.slice(error.position, 1)
+        Reader.error(constants, text, number, 0, error.message)
+
+      true ->
+        locate_expression(error, path, format!(path))
+    end
+  end
+
+  @doc """
+  The place of what `BeTree.search/3` refused: the event that `events/1` gave with this line number.
+  """
+  @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
+  def locate_event(%BeTree.Error{} = error, event, path, line) do
+    text = with {:json, json} <- event, do: json, else: (_record -> nil)
+    %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
+  end
+
+  # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
+  defp format!(path) do
+    case path |> Reader.lines() |> Enum.take(1) do
+      [{text, _number}] -> if String.trim_leading(text) =~ ~r/^(\[|<<|%)/, do: :terms, else: :lines
+      [] -> :lines
+    end
+  end
+
+  defp load_expressions(path, domains_path) do
+    case {format!(path), domains_path} do
+      {:terms, _path} -> load_terms(path, domains_path)
+      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option domains"}
+      {:lines, _path} -> {read_domains(domains_path), for({text, _number} <- Reader.lines(path), do: text)}
+    end
+  end
+
+  defp load_terms(path, domains_path) do
+    terms = path |> Terms.stream() |> Enum.to_list()
+
+    case {terms, domains_path} do
+      {[{first, _, _, _} = located | rest], nil} when is_list(first) ->
+        {Domains.from_term(located, path), expressions(rest, path)}
+
+      {[{first, text, number, offset} | _rest], _path} when is_list(first) ->
+        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option domains away")
+
+      {_terms, nil} ->
+        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option domains"}
+
+      {_terms, _path} ->
+        {read_domains(domains_path), expressions(terms, path)}
+    end
+  end
+
+  defp read_domains(path) do
+    case format!(path) do
+      :terms -> Domains.read_terms(path)
+      :lines -> Domains.read_lines(path)
+    end
+  end
+
+  defp expressions(terms, path) do
+    for {expression, text, number, offset} <- terms do
+      unless is_binary(expression) do
+        raise Reader.error(path, text, number, offset, ~s(an expression is a binary, <<"a and b">>))
+      end
+
+      expression
+    end
+  end
+
+  defp subscriptions(texts, nil, _path), do: Enum.zip(Stream.iterate(1, &(&1 + 1)), texts)
+
+  defp subscriptions(texts, constants_path, path) do
+    constants = Constants.read(constants_path)
+
+    if length(constants) != length(texts) do
+      reason =
+        "has #{length(constants)} lines for the #{length(texts)} expressions of #{path}; there must be one for each"
+
+      raise %Error{path: constants_path, reason: reason}
+    end
+
+    Enum.zip_with(constants, texts, fn {id, constants}, text -> {id, text, constants: constants} end)
+  end
+
+  defp record({values, _text, number, _offset}, _path) when is_list(values), do: {{:record, values}, number}
+
+  defp record({_other, text, number, offset}, path) do
+    raise Reader.error(path, text, number, offset, "an event is a list of values in the order of the attributes")
+  end
+
+  defp locate_expression(error, path, :lines) do
+    [{text, number}] = path |> Reader.lines() |> Enum.slice(error.position, 1)
+    %Error{path: path, line: number, column: error.column, reason: error.message, text: text, caret: error.column}
+  end
+
+  defp locate_expression(error, path, :terms) do
+    [{expression, text, number, offset}] =
+      path
+      |> Terms.stream()
+      |> Stream.filter(fn {term, _, _, _} -> is_binary(term) end)
+      |> Enum.slice(error.position, 1)
+
+    column = error.column && column_in_file(text, offset, error.column)
+    %Error{path: path, line: number, column: column, reason: error.message, text: expression, caret: error.column}
+  end
+
+  # An expression's characters begin behind `<<"`, and some of them are escaped with a backslash.
+  defp column_in_file(text, offset, column) do
+    <<before::binary-size(offset), literal::binary>> = text
+    length(String.codepoints(before)) + column_in_literal(literal, column)
+  end
+
+  defp column_in_literal("<<\"" <> characters, column), do: 4 + escaped_length(characters, column - 1)
+  defp column_in_literal(_bytes, _column), do: 1
+
+  defp escaped_length(_characters, 0), do: 0
+  defp escaped_length(<<?\\, _::utf8, rest::binary>>, count), do: 2 + escaped_length(rest, count - 1)
+  defp escaped_length(<<_::utf8, rest::binary>>, count), do: 1 + escaped_length(rest, count - 1)
+  defp escaped_length(_end, _count), do: 0
+end

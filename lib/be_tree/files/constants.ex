@@ -1,0 +1,33 @@
+defmodule BeTree.Files.Constants do
+  @moduledoc false
+  # be-tree's constants: one line an expression, `id,campaign_group_id,campaign_id,advertiser_id,flight_id`.
+
+  alias BeTree.Files.Reader
+
+  @names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
+
+  # The id and the constants of each expression in turn.
+  @spec read(Path.t()) :: [{non_neg_integer, keyword(integer)}]
+  def read(path) do
+    for {text, number} <- Reader.lines(path) do
+      fields = String.split(text, ",")
+
+      unless length(fields) == 1 + length(@names) do
+        reason = "constants are an id, #{Enum.join(@names, ", ")}, with commas between: five integers"
+        raise Reader.error(path, text, number, 0, reason)
+      end
+
+      [id | values] = integers(fields, 0, &Reader.error(path, text, number, &1, "expected an integer"))
+      {id, Enum.zip(@names, values)}
+    end
+  end
+
+  defp integers([], _offset, _error), do: []
+
+  defp integers([field | fields], offset, error) do
+    case field |> String.trim() |> Integer.parse() do
+      {integer, ""} -> [integer | integers(fields, offset + byte_size(field) + 1, error)]
+      _other -> raise error.(offset)
+    end
+  end
+end

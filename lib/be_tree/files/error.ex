@@ -1,0 +1,40 @@
+defmodule BeTree.Files.Error do
+  @moduledoc """
+  What is wrong with a file, and where.
+
+    * `path` - the file as it was named;
+    * `line`, `column` - the place, counted from 1, in lines and characters; `nil` where the whole file is meant;
+    * `reason` - the fault and the mend;
+    * `text` - the text that the caret stands under, and `caret`, the character in it, counted from 1; or `nil`.
+
+  Its message is that of a `BeTree.Error`, behind the place:
+
+      betree_exprs:2:7: expected a value
+
+          age >=
+                ^
+  """
+
+  @type t :: %__MODULE__{
+          path: Path.t(),
+          line: pos_integer | nil,
+          column: pos_integer | nil,
+          reason: String.t(),
+          text: String.t() | nil,
+          caret: pos_integer | nil
+        }
+
+  defexception [:path, :line, :column, :reason, :text, :caret]
+
+  @impl true
+  def message(%__MODULE__{} = error) do
+    place = [error.path, error.line, error.column] |> Enum.reject(&is_nil/1) |> Enum.join(":")
+    shown = %BeTree.Error{kind: :syntax, message: error.reason, text: error.text, column: error.caret}
+    "#{place}: #{Exception.message(shown)}"
+  end
+
+  @doc false
+  # The error for what POSIX calls `reason`.
+  @spec posix(Path.t(), atom) :: t
+  def posix(path, reason), do: %__MODULE__{path: path, reason: to_string(:file.format_error(reason))}
+end

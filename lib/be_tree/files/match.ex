@@ -1,0 +1,122 @@
+defmodule BeTree.Files.Match do
+  @moduledoc false
+  # Matches a file of events against a file of expressions, and sums up what that took.
+
+  alias BeTree.Files
+  alias BeTree.Files.Latencies
+
+  import BeTree.Command, only: [grouped: 1]
+
+  @enforce_keys [:expressions, :build]
+  defstruct @enforce_keys ++
+              [
+                events: 0,
+                matches: 0,
+                fuel: 0,
+                slices: 0,
+                visited: 0,
+                evaluated: 0,
+                nanoseconds: 0,
+                latencies: %Latencies{}
+              ]
+
+  @typedoc "Counts and sums over all events; `build` in microseconds, `nanoseconds` those of the searches."
+  @type t :: %__MODULE__{}
+
+  # A tree of the expressions in the files, and how long their insertion took. `options` are those of
+  # `BeTree.Files.load/2`.
+  @spec build(Path.t(), domains: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
+  def build(path, options) do
+    with {:ok, domains, subscriptions} <- Files.load(path, options),
+         {:ok, tree} <- BeTree.new(domains),
+         {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, subscriptions) end) do
+      {:ok, tree, %__MODULE__{expressions: count, build: elapsed}}
+    else
+      {:error, %BeTree.Error{} = error} -> {:error, Files.locate(error, path, options)}
+      {_elapsed, {:error, error}} -> {:error, Files.locate(error, path, options)}
+      {:error, %Files.Error{} = error} -> {:error, error}
+    end
+  end
+
+  # Searches for the events in the file at `path`, one after the other, and calls `each` with the summary so far, the
+  # event and its ids. The clock runs only during the searches, the decoding of the event in the sandbox included.
+  @spec run(BeTree.t(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
+          {:ok, t} | {:error, Files.Error.t()}
+  def run(tree, %__MODULE__{} = summary, path, each) do
+    path
+    |> Files.events()
+    |> Enum.reduce_while({:ok, summary}, fn {event, line}, {:ok, summary} ->
+      started = System.monotonic_time()
+      answer = BeTree.search(tree, event, stats: true)
+      elapsed = System.convert_time_unit(System.monotonic_time() - started, :native, :nanosecond)
+
+      case answer do
+        {:ok, ids, stats} ->
+          summary = count(summary, ids, stats, elapsed)
+          each.(summary, event, ids)
+          {:cont, {:ok, summary}}
+
+        {:error, error} ->
+          {:halt, {:error, Files.locate_event(error, event, path, line)}}
+      end
+    end)
+  rescue
+    error in Files.Error -> {:error, error}
+  end
+
+  defp count(summary, ids, stats, elapsed) do
+    %{
+      summary
+      | events: summary.events + 1,
+        matches: summary.matches + length(ids),
+        fuel: summary.fuel + stats.fuel,
+        slices: summary.slices + stats.slices,
+        visited: summary.visited + stats.visited,
+        evaluated: summary.evaluated + stats.evaluated,
+        nanoseconds: summary.nanoseconds + elapsed,
+        latencies: Latencies.add(summary.latencies, elapsed)
+    }
+  end
+
+  # The summary for people: a label and a text a row.
+  @spec report(t) :: iodata
+  def report(%__MODULE__{} = summary) do
+    table([
+      {"expressions", "#{grouped(summary.expressions)}, built in #{grouped(div(summary.build, 1_000))} ms"},
+      {"events", "#{grouped(summary.events)}, #{grouped(per_second(summary))} a second"},
+      {"matches", "#{grouped(summary.matches)}, #{per_event(summary, summary.matches)} an event (#{share(summary)} %)"},
+      {"microseconds an event", "p50 #{percentile(summary, 0.5)}, p99 #{percentile(summary, 0.99)}"},
+      {"fuel", "#{grouped(summary.fuel)}, #{per_event(summary, summary.fuel)} an event"},
+      {"slices", "#{grouped(summary.slices)}, #{per_event(summary, summary.slices)} an event"}
+    ])
+  end
+
+  # What the index did for it, and its size, in the same shape.
+  @spec report_index(t, BeTree.t()) :: iodata
+  def report_index(%__MODULE__{} = summary, tree) do
+    sizes = for {name, count} <- tree |> BeTree.info!() |> Enum.sort(), do: {"index #{name}", grouped(count)}
+
+    table(
+      [
+        {"entries visited", "#{grouped(summary.visited)}, #{per_event(summary, summary.visited)} an event"},
+        {"expressions evaluated", "#{grouped(summary.evaluated)}, #{per_event(summary, summary.evaluated)} an event"}
+      ] ++ sizes
+    )
+  end
+
+  defp table(rows), do: for({label, text} <- rows, do: ["  ", String.pad_trailing(label, 23), text, "\n"])
+
+  defp per_second(%{nanoseconds: 0}), do: 0
+  defp per_second(summary), do: div(summary.events * 1_000_000_000, summary.nanoseconds)
+
+  defp per_event(%{events: 0}, _sum), do: "0"
+  defp per_event(summary, sum) when sum >= 100 * summary.events, do: grouped(round(sum / summary.events))
+  defp per_event(summary, sum), do: decimals(sum / summary.events, 2)
+
+  defp share(%{events: events, expressions: expressions}) when events == 0 or expressions == 0, do: "0"
+  defp share(summary), do: decimals(100 * summary.matches / (summary.events * summary.expressions), 2)
+
+  defp percentile(summary, share), do: decimals(Latencies.percentile(summary.latencies, share) / 1_000, 1)
+
+  defp decimals(number, digits), do: :erlang.float_to_binary(number, decimals: digits)
+end

@@ -1,0 +1,252 @@
+defmodule BeTree.Files.Terms do
+  @moduledoc false
+  # A file of Erlang terms, each ended by a full stop, as `:file.consult/1` reads it: but one term at a time, and
+  # without making atoms. Of Erlang's terms it knows those that the formats have: integers, floats, atoms, strings,
+  # binaries, lists and tuples.
+  #
+  # `true`, `false` and `undefined` come as these atoms, all other atoms as strings. A string in double quotes is a
+  # list of characters, as in Erlang; a binary is the UTF-8 of what stands between its quotes.
+  #
+  # The parser descends over the text of one line and asks the reader for the next line where it comes to its end,
+  # so a term may span lines and a line may hold several; nothing is scanned twice. Only strings and binaries must
+  # end in the line where they begin: what `~p` prints has its line ends escaped.
+
+  alias BeTree.Files.Reader
+
+  # The formats need four levels; the bound keeps a file of brackets from growing the stack.
+  @max_depth 16
+
+  # Holds any unsigned 64-bit integer, and bounds what a file of digits may cost.
+  @max_integer 0xFFFF_FFFF_FFFF_FFFF
+
+  defguardp is_digit(character) when character in ?0..?9
+  defguardp is_letter(character) when character in ?a..?z
+
+  defguardp is_name(character)
+            when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in '_@'
+
+  @typedoc "A term, and where it begins: the line's text, the line's number, the byte in the line."
+  @type located :: {term, binary, pos_integer, non_neg_integer}
+
+  # The terms of `path`, read as they are asked for. Raises `BeTree.Files.Error` at the first fault.
+  @spec stream(Path.t()) :: Enumerable.t()
+  def stream(path) do
+    Stream.resource(
+      fn -> {"", Reader.open!(path)} end,
+      fn {rest, reader} ->
+        case skip(rest, reader) do
+          {:eof, reader} -> {:halt, {"", reader}}
+          {rest, reader} -> full_term(rest, reader)
+        end
+      end,
+      fn {_rest, reader} -> Reader.close(reader) end
+    )
+  end
+
+  defp full_term(rest, start) do
+    offset = offset(rest, start)
+    {term, rest, reader} = value(rest, start, 0)
+
+    case skip(rest, reader) do
+      {"." <> rest, reader} -> {[{term, start.text, start.number, offset}], {rest, reader}}
+      {rest, reader} -> fail(rest, reader, "expected the full stop that ends a term")
+    end
+  end
+
+  # What follows white space, comments and line ends: never an empty text.
+  defp skip(<<character, rest::binary>>, reader) when character in ' \t\r\f\v', do: skip(rest, reader)
+
+  defp skip(rest, reader) when rest == "" or binary_part(rest, 0, 1) == "%" do
+    case Reader.next_line(reader) do
+      {:ok, reader} -> skip(reader.text, reader)
+      :eof -> {:eof, reader}
+    end
+  end
+
+  defp skip(rest, reader), do: {rest, reader}
+
+  defp value(<<open, _::binary>> = rest, reader, @max_depth) when open in '[{' do
+    fail(rest, reader, "terms are nested at most #{@max_depth} deep")
+  end
+
+  defp value("[" <> rest, reader, depth), do: sequence(rest, reader, depth, ?])
+  defp value("{" <> rest, reader, depth), do: sequence(rest, reader, depth, ?})
+  defp value("<<" <> rest, reader, _depth), do: binary(rest, reader, [])
+  defp value("\"" <> rest, reader, _depth), do: charlist(rest, reader)
+  defp value("'" <> rest, reader, _depth), do: quoted(rest, reader, ?', [])
+  defp value(<<digit, _::binary>> = rest, reader, _depth) when is_digit(digit), do: number(rest, reader, 1)
+  defp value(<<?-, digit, _::binary>> = rest, reader, _depth) when is_digit(digit), do: number(rest, reader, -1)
+  defp value(<<letter, _::binary>> = rest, reader, _depth) when is_letter(letter), do: atom(rest, reader)
+
+  defp value(rest, reader, _depth),
+    do: fail(rest, reader, "expected an Erlang term: a list, tuple, binary, number or atom")
+
+  defp sequence(rest, reader, depth, close) do
+    case skip(rest, reader) do
+      {<<^close, rest::binary>>, reader} -> {finish([], close), rest, reader}
+      {rest, reader} -> elements(rest, reader, depth, close, [])
+    end
+  end
+
+  defp elements(rest, reader, depth, close, before) do
+    {element, rest, reader} = value(rest, reader, depth + 1)
+    after_element(rest, reader, depth, close, [element | before])
+  end
+
+  # The two clauses that nearly every element takes come first, without a look at what may lie between.
+  defp after_element(<<?,, next, _::binary>> = rest, reader, depth, close, before) when next in '0123456789tf<' do
+    <<_comma, rest::binary>> = rest
+    elements(rest, reader, depth, close, before)
+  end
+
+  defp after_element(<<close, rest::binary>>, reader, _depth, close, before) do
+    {finish(before, close), rest, reader}
+  end
+
+  defp after_element(rest, reader, depth, close, before) do
+    case skip(rest, reader) do
+      {"," <> rest, reader} ->
+        {rest, reader} = skip(rest, reader)
+        elements(rest, reader, depth, close, before)
+
+      {<<^close, rest::binary>>, reader} ->
+        {finish(before, close), rest, reader}
+
+      {rest, reader} ->
+        fail(rest, reader, "expected a comma or the closing #{<<close>>}")
+    end
+  end
+
+  defp finish(reversed, ?]), do: Enum.reverse(reversed)
+  defp finish(reversed, ?}), do: reversed |> Enum.reverse() |> List.to_tuple()
+
+  defp number(<<?-, digits::binary>> = rest, reader, -1), do: digits(digits, reader, -1, 0, rest)
+  defp number(rest, reader, 1), do: digits(rest, reader, 1, 0, rest)
+
+  defp digits(<<digit, rest::binary>>, reader, sign, integer, start) when is_digit(digit) do
+    if integer > @max_integer, do: fail(start, reader, "an integer has at most 64 bits")
+    digits(rest, reader, sign, integer * 10 + digit - ?0, start)
+  end
+
+  defp digits(<<?., digit, _::binary>>, reader, _sign, _integer, start) when is_digit(digit), do: float(start, reader)
+  defp digits(rest, reader, sign, integer, _start), do: {sign * integer, rest, reader}
+
+  defp float(start, reader) do
+    [text] = Regex.run(~r/^-?\d+\.\d+(?:[eE][+-]?\d+)?/, start)
+    size = byte_size(text)
+    <<_text::binary-size(size), rest::binary>> = start
+
+    try do
+      {String.to_float(text), rest, reader}
+    rescue
+      ArgumentError -> fail(start, reader, "a float is finite and has 64 bits")
+    end
+  end
+
+  defp atom(rest, reader) do
+    size = name_size(rest, 0)
+    <<name::binary-size(size), rest::binary>> = rest
+    {known_atom(name), rest, reader}
+  end
+
+  defp known_atom("true"), do: true
+  defp known_atom("false"), do: false
+  defp known_atom("undefined"), do: :undefined
+  defp known_atom(name), do: name
+
+  defp name_size(<<character, rest::binary>>, size) when is_name(character), do: name_size(rest, size + 1)
+  defp name_size(_rest, size), do: size
+
+  defp charlist(rest, reader) do
+    {text, rest, reader} = quoted(rest, reader, ?", [])
+
+    if String.valid?(text),
+      do: {String.to_charlist(text), rest, reader},
+      else: fail(rest, reader, "the string that ends here is not UTF-8")
+  end
+
+  # `<<"ab">>`, `<<"ab"/utf8>>`, `<<97,98>>` and, as long binaries are printed, several of these side by side.
+  defp binary(rest, reader, before) do
+    case skip(rest, reader) do
+      {">>" <> rest, reader} ->
+        {before |> Enum.reverse() |> IO.iodata_to_binary(), rest, reader}
+
+      {"\"" <> rest, reader} ->
+        {text, rest, reader} = quoted(rest, reader, ?", [])
+        rest |> after_segment() |> binary(reader, [text | before])
+
+      {<<digit, _::binary>> = rest, reader} when is_digit(digit) ->
+        {byte, after_byte, reader} = number(rest, reader, 1)
+        unless byte in 0..255, do: fail(rest, reader, "a byte of a binary is from 0 to 255")
+        after_byte |> after_segment() |> binary(reader, [byte | before])
+
+      {rest, reader} ->
+        fail(rest, reader, "expected a string, a byte or >>")
+    end
+  end
+
+  defp after_segment("/utf8" <> rest), do: after_segment(rest)
+  defp after_segment("," <> rest), do: rest
+  defp after_segment(rest), do: rest
+
+  # The text up to the closing mark. What has no backslash, nearly all, is taken as one part of the line.
+  defp quoted(rest, reader, mark, before) do
+    size = plain_size(rest, mark, 0)
+
+    case rest do
+      <<text::binary-size(size), ^mark, rest::binary>> when before == [] ->
+        {text, rest, reader}
+
+      <<text::binary-size(size), ^mark, rest::binary>> ->
+        {[text | before] |> Enum.reverse() |> IO.iodata_to_binary(), rest, reader}
+
+      <<text::binary-size(size), ?\\, rest::binary>> ->
+        {character, rest} = escaped(rest, reader)
+        quoted(rest, reader, mark, [character, text | before])
+
+      _unfinished ->
+        fail("", reader, "expected the closing #{<<mark>>} in this line")
+    end
+  end
+
+  defp plain_size(<<character, _::binary>>, mark, size) when character == mark or character == ?\\, do: size
+  defp plain_size(<<_character, rest::binary>>, mark, size), do: plain_size(rest, mark, size + 1)
+  defp plain_size("", _quote, size), do: size
+
+  @escapes %{?b => ?\b, ?d => ?\d, ?e => ?\e, ?f => ?\f, ?n => ?\n, ?r => ?\r, ?s => ?\s, ?t => ?\t, ?v => ?\v}
+
+  defp escaped("x{" <> rest, reader) do
+    with {code, "}" <> after_code} <- Integer.parse(rest, 16), true <- code in 0..0xD7FF or code in 0xE000..0x10FFFF do
+      {<<code::utf8>>, after_code}
+    else
+      _other -> fail(rest, reader, "expected a character's code in hexadecimal and a closing brace")
+    end
+  end
+
+  defp escaped(<<?x, code::binary-size(2), after_code::binary>> = rest, reader) do
+    case Integer.parse(code, 16) do
+      {code, ""} when code >= 0 -> {<<code::utf8>>, after_code}
+      _other -> fail(rest, reader, "expected two hexadecimal digits after \\x")
+    end
+  end
+
+  defp escaped(<<digit, _::binary>> = rest, _reader) when digit in ?0..?7 do
+    [octal] = Regex.run(~r/^[0-7]{1,3}/, rest)
+    size = byte_size(octal)
+    <<_octal::binary-size(size), rest::binary>> = rest
+    {<<String.to_integer(octal, 8)::utf8>>, rest}
+  end
+
+  defp escaped(<<letter, rest::binary>>, _reader) when is_map_key(@escapes, letter), do: {<<@escapes[letter]>>, rest}
+  defp escaped(<<character, rest::binary>>, _reader), do: {<<character>>, rest}
+  defp escaped("", reader), do: fail("", reader, "expected a character after the backslash")
+
+  defp offset(rest, reader), do: byte_size(reader.text) - byte_size(rest)
+
+  @spec fail(binary | :eof, Reader.t(), String.t()) :: no_return
+  defp fail(:eof, reader, reason), do: fail("", reader, reason <> ", but the file ends here")
+
+  defp fail(rest, reader, reason) do
+    raise Reader.error(reader.path, reader.text, reader.number, offset(rest, reader), reason)
+  end
+end

@@ -1,0 +1,154 @@
+defmodule BeTree.Guest do
+  @moduledoc """
+  The index module that runs in the sandbox: loaded, checked, and called.
+
+  The built-in one lies in the application's `priv` directory. Any WebAssembly module with the same exports can take its
+  place (`docs/abi.md`): `BeTree.new/2` takes its bytes, or, where many trees share it, a guest that is compiled once:
+
+      {:ok, guest} = BeTree.Guest.load(File.read!("my_index.wasm"))
+      {:ok, tree} = BeTree.new([age: :integer], guest: guest)
+
+  A module is refused as `:bad_module` if it imports anything, lacks an export, has one of another type, or speaks
+  another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
+  """
+
+  alias BeTree.{Answer, Error}
+
+  @enforce_keys [:runtime, :compiled]
+  defstruct @enforce_keys
+
+  @typedoc "A module that is loaded; its fields are private."
+  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled()}
+
+  @abi 1
+
+  @exports [
+    {"memory", :memory},
+    {"__stack_pointer", {:global, :i32, :mutable}},
+    {"be_tree_abi", {:function, [], [:i32]}},
+    {"be_tree_inbox", {:function, [:i32], [:i32]}},
+    {"be_tree_outbox", {:function, [], [:i32]}},
+    {"be_tree_schema", {:function, [:i32], [:i32]}},
+    {"be_tree_insert", {:function, [:i32], [:i32]}},
+    {"be_tree_delete", {:function, [:i64], [:i32]}},
+    {"be_tree_search", {:function, [:i32, :i32, :i32], [:i32]}},
+    {"be_tree_resume", {:function, [], [:i32]}},
+    {"be_tree_explain", {:function, [:i32, :i32, :i64], [:i32]}},
+    {"be_tree_info", {:function, [], [:i32]}}
+  ]
+
+  # Far more than any call but a search takes, and an end to a module that has none: about 2 seconds of wasm, and
+  # 20 microseconds for each byte of input.
+  @patience 10_000_000_000
+  @patience_per_byte 100_000
+
+  @doc """
+  Compiles and checks the module in `wasm`, in seconds rather than microseconds, but not on a scheduler.
+
+  Errors by kind: `:bad_module`, naming what is wrong, and `:out_of_memory`.
+
+      iex> {:error, error} = BeTree.Guest.load(<<0, "asm", 1, 0, 0, 0>>)
+      iex> error.kind
+      :bad_module
+      iex> Exception.message(error) =~ "memory, __stack_pointer, be_tree_abi"
+      true
+  """
+  @spec load(binary, module) :: {:ok, t} | {:error, Error.t()}
+  def load(wasm, runtime \\ BeTree.Runtime.default()) when is_binary(wasm) do
+    with {:ok, compiled} <- runtime.load(wasm),
+         :ok <- check_imports(runtime.imports(compiled)),
+         :ok <- check_exports(Map.new(runtime.exports(compiled))),
+         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled}}
+  end
+
+  defp check_imports([]), do: :ok
+
+  defp check_imports(imports) do
+    names = Enum.map_join(imports, ", ", fn {module, name, _type} -> "#{module}.#{name}" end)
+    bad("it imports #{names}; an index module imports nothing")
+  end
+
+  defp check_exports(exports) do
+    missing = for {name, _type} <- @exports, not is_map_key(exports, name), do: name
+    other = for {name, type} <- @exports, is_map_key(exports, name), not same?(type, exports[name]), do: {name, type}
+
+    case {missing, other} do
+      {[], []} ->
+        :ok
+
+      {[], [{name, type} | _]} ->
+        bad("its export #{name} is #{inspect(exports[name])}; expected #{inspect(type)}")
+
+      {missing, _other} ->
+        bad("it does not export #{Enum.join(missing, ", ")}")
+    end
+  end
+
+  # How many pages a memory has is the module's own affair.
+  defp same?(:memory, {:memory, 32, _minimum, _maximum}), do: true
+  defp same?(type, type), do: true
+  defp same?(_type, _other), do: false
+
+  @doc false
+  # The built-in guest, read and checked once for each runtime and kept for the life of the VM.
+  @spec built_in(module) :: {:ok, t} | {:error, Error.t()}
+  def built_in(runtime) do
+    with nil <- :persistent_term.get({__MODULE__, runtime}, nil),
+         {:ok, wasm} <- read_built_in(),
+         {:ok, guest} <- load(wasm, runtime) do
+      :persistent_term.put({__MODULE__, runtime}, guest)
+      {:ok, guest}
+    else
+      %__MODULE__{} = guest -> {:ok, guest}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp read_built_in do
+    path = Application.app_dir(:be_tree, "priv/be_tree.wasm")
+
+    with {:error, reason} <- File.read(path) do
+      message = "cannot read #{path}: #{:file.format_error(reason)}; compile the project again"
+      {:error, %Error{kind: :bad_module, message: message}}
+    end
+  end
+
+  @doc false
+  # A fresh instance with `memory` bytes at most, which speaks our version of the interface.
+  @spec instantiate(t, pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def instantiate(%__MODULE__{runtime: runtime, compiled: compiled}, memory) do
+    options = [memory: memory, inbox: "be_tree_inbox", outbox: "be_tree_outbox"]
+
+    with {:ok, instance} <- runtime.instantiate(compiled, options) do
+      case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
+        {:done, @abi, _output, _fuel} -> {:ok, instance}
+        {:done, version, _output, _fuel} -> bad("it speaks version #{version} of the interface; expected #{@abi}")
+        {:error, error} -> {:error, error}
+      end
+    end
+  end
+
+  @doc false
+  # Any operation but a search: on a dirty scheduler, to its end, and its answer.
+  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil) ::
+          {:ok, binary} | {:error, Error.t()}
+  def call(runtime, instance, function, arguments, input) do
+    case runtime.call(instance, function, arguments, request(input, :binary)) do
+      {:done, 0, answer, _fuel} -> {:ok, answer}
+      {:done, 1, refusal, _fuel} -> {:error, Answer.refusal(refusal)}
+      {:done, status, _answer, _fuel} -> {:error, Answer.bad("#{function} with status #{status}")}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp request(input, output) do
+    patience = @patience + @patience_per_byte * byte_size(input || "")
+    %{input: input, output: output, fuel: patience, slice: :infinity, scheduler: :dirty}
+  end
+
+  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{what}"}}
+
+  defimpl Inspect do
+    def inspect(%{runtime: runtime}, _options), do: "#BeTree.Guest<#{Kernel.inspect(runtime)}>"
+  end
+end

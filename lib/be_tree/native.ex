@@ -1,0 +1,70 @@
+defmodule BeTree.Native do
+  @moduledoc false
+  # The stubs of the NIF, wasm/host. Only BeTree.Runtime.Wasmtime calls them and knows what they answer: what fails is
+  # {:error, kind, message}, and what another call holds up is :busy. A ticket is nil, or what queue/2 answered once its
+  # message has come.
+
+  # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0 and loaded?/0
+  # can be called before; what the others take comes from compile/3.
+
+  @doc "Loads the library, if that is not done. An error says why it cannot be."
+  @spec load() :: :ok | {:error, String.t()}
+  def load, do: if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree)))
+
+  defp load({:error, :bad_name}), do: {:error, "the application be_tree is not in the code path"}
+
+  defp load(priv) do
+    case :erlang.load_nif(:filename.join(priv, 'native/be_tree_host'), 0) do
+      :ok -> :ok
+      # Another process was quicker.
+      {:error, {:reload, _text}} -> :ok
+      {:error, {_reason, text}} -> {:error, List.to_string(text)}
+    end
+  end
+
+  @doc "Whether the library is loaded."
+  @spec loaded?() :: boolean
+  def loaded?, do: false
+
+  @doc """
+  Answers `{:ok, module}` if the module with this SHA-256 is compiled and in use, or `:busy`; then `{reference, answer}` is
+  sent, with `{:ok, module}` or an error.
+  """
+  def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`[{name, type}]`, with the types of `BeTree.Runtime`."
+  def module_exports(_module), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`[{module, name, type}]`"
+  def module_imports(_module), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, instance}`; on a dirty scheduler."
+  def instantiate(_module, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:done, results, output, fuel}`, or `{:yield, suspended, fuel_so_far}`, after one slice."
+  def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:done, results, output, fuel}`; on a dirty scheduler."
+  def call_dirty(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Answers what `call/8` does."
+  def resume(_suspended), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`:ok`"
+  def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
+
+  @doc "A ticket. `{reference, :ready}` is sent when its turn has come, which lasts until it is used or forgotten."
+  def queue(_instance, _reference), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, binary}`; on a dirty scheduler."
+  def read(_instance, _ticket, _address, _length), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`:ok`; on a dirty scheduler."
+  def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{bytes, limit, :free | :running | :suspended | :broken, waiting}`"
+  def info(_instance), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{modules, instances, suspended_calls}` that are alive."
+  def counts, do: :erlang.nif_error(:not_loaded)
+end

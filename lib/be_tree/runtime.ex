@@ -1,0 +1,116 @@
+defmodule BeTree.Runtime do
+  @moduledoc """
+  What runs a WebAssembly module in a sandbox with metered fuel.
+
+  A *compiled* module makes *instances*, each with a memory of its own. An instance runs one call at a time; who calls
+  one that is busy waits for its turn, in order. A *call* runs until it ends or the fuel of a slice is exhausted; then it
+  is *suspended*, and `c:resume/1` goes on with it. A suspended call holds its instance until it ends, is cancelled, or
+  its last process forgets it or dies.
+
+  A runtime knows nothing of expressions. It passes bytes through two exports whose names are given at instantiation:
+  the *inbox*, `(length: i32) -> i32`, answers the address of a buffer of at least that length, and the *outbox*,
+  `() -> i32`, the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
+
+  Instances, compiled modules and suspended calls are opaque, and live as long as something refers to them.
+  """
+
+  alias BeTree.Error
+
+  @type compiled :: term
+  @type instance :: term
+  @type suspended :: term
+
+  @typedoc "The type of a value; `:reference` and `:v128` exist, but no such value can be passed."
+  @type value_type :: :i32 | :i64 | :f32 | :f64 | :v128 | :reference
+
+  @typedoc "The type of an import or export. Sizes of memories are in pages of 64 KiB, of tables in elements."
+  @type external_type ::
+          {:function, parameters :: [value_type], results :: [value_type]}
+          | {:global, value_type, :constant | :mutable}
+          | {:memory, bits :: 32 | 64, minimum :: non_neg_integer, maximum :: non_neg_integer | nil}
+          | {:table, minimum :: non_neg_integer, maximum :: non_neg_integer | nil}
+          | {:tag}
+
+  @typedoc """
+  How a call is made; all keys are there.
+
+    * `:input` - bytes for the inbox, or `nil`;
+    * `:output` - what of the outbox is answered: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
+      64-bit integers as a list; with a status other than 0 the latter is a binary;
+    * `:fuel` - the whole budget;
+    * `:slice` - the fuel after which the call is suspended;
+    * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
+      on a dirty scheduler, whatever the slice, and a process that is killed meanwhile does not cut it short.
+  """
+  @type request :: %{
+          input: binary | nil,
+          output: :none | :binary | :u64s,
+          fuel: pos_integer | :infinity,
+          slice: pos_integer | :infinity,
+          scheduler: :normal | :dirty
+        }
+
+  @typedoc """
+  What a slice came to. `fuel` is what the call used, the same whatever the slice: from after the input is in place until
+  the export returns. `fuel_so_far` is the slices' fuel: the call used at least that, and more by what the last stretch
+  of each slice cost beyond it. Such a stretch is short, but for a bulk instruction (`memory.fill` and its kind), which
+  costs a unit a byte and is not divided.
+  """
+  @type outcome ::
+          {:done, status :: integer, output :: binary | [non_neg_integer] | nil, fuel :: non_neg_integer}
+          | {:yield, suspended, fuel_so_far :: non_neg_integer}
+          | {:error, Error.t()}
+
+  @doc "Whether this runtime can be used here."
+  @callback available?() :: boolean
+
+  @doc """
+  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. It stays compiled for
+  the life of the VM. Errors by kind: `:bad_module`, `:out_of_memory`.
+  """
+  @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
+
+  @callback exports(compiled) :: [{name :: String.t(), external_type}]
+  @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]
+
+  @doc """
+  Makes an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused.
+
+  Errors by kind: `:bad_module`, `:out_of_memory`, and for its start function `:out_of_fuel` and `:trap`.
+  """
+  @callback instantiate(compiled, [
+              {:memory, pos_integer} | {:inbox, String.t() | nil} | {:outbox, String.t() | nil}
+            ]) :: {:ok, instance} | {:error, Error.t()}
+
+  @doc """
+  Calls an export, and answers its single integer result as the status (0 if it has no result). Waits while other calls
+  hold the instance.
+
+  Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory`, where the module stopped after more memory was refused;
+  `:bad_module` for an export that is missing, has a type that cannot be passed, or points outside of its memory;
+  `:type` for arguments that do not fit; `:overloaded` where the calling process itself holds the instance by a suspended
+  call. After an error the instance can be called again, with its memory as it was left.
+  """
+  @callback call(instance, export :: String.t(), arguments :: [integer | float], request) :: outcome
+
+  @doc """
+  Runs the next slice of a suspended call, in any process. Errors are those of `c:call/4`, and `:not_found` where the call
+  has ended or was cancelled.
+  """
+  @callback resume(suspended) :: outcome
+
+  @doc "Gives a suspended call up: its instance is free soon after."
+  @callback cancel(suspended) :: :ok
+
+  @doc "At least `:memory`, how many bytes the memories and tables of an instance take now."
+  @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
+
+  @doc """
+  The runtime that is used where none is named.
+
+      iex> BeTree.Runtime.default()
+      BeTree.Runtime.Wasmtime
+  """
+  @spec default() :: module
+  def default, do: BeTree.Runtime.Wasmtime
+end

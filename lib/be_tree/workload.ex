@@ -1,0 +1,86 @@
+defmodule BeTree.Workload do
+  @moduledoc """
+  Generated expressions and events, to try an index with and to measure it by.
+
+  A workload is a module that streams the expressions and the events, and knows in which of the two public formats
+  (`BeTree.Files`) they are written:
+
+  | name | module | what it is like |
+  | --- | --- | --- |
+  | `W1` | `BeTree.Workload.W1` | dense trees over all boolean attributes, half of which match |
+  | `W3` | `BeTree.Workload.W3` | ad targeting: few of many attributes of all types, few matches |
+
+  The same parameters and seed give the same bytes. Each expression and each event is drawn from
+  its own number and the seed: of two sizes the smaller one is the beginning of the larger one.
+
+      files = BeTree.Workload.write(BeTree.Workload.W1, %{BeTree.Workload.W1.defaults() | events: 10}, "tmp/w1")
+  """
+
+  @typedoc """
+  What is generated: a `:seed`, how many `:expressions` and `:events`, and what else the workload's `defaults/0` has.
+  """
+  @type parameters :: %{
+          required(:seed) => non_neg_integer,
+          required(:expressions) => non_neg_integer,
+          required(:events) => non_neg_integer,
+          optional(atom) => term
+        }
+
+  @typedoc "The files of a workload; `:domains` and `:constants` where its format has them apart."
+  @type files :: %{
+          required(:expressions) => Path.t(),
+          required(:events) => Path.t(),
+          optional(:domains) => Path.t(),
+          optional(:constants) => Path.t()
+        }
+
+  @doc "The parameters where none are named."
+  @callback defaults() :: parameters
+
+  @doc "The attributes, as `BeTree.new/2` takes them."
+  @callback domains(parameters) :: [BeTree.Domain.t()]
+
+  @doc "The texts of the expressions, generated as they are asked for. Their ids count from 1."
+  @callback expressions(parameters) :: Enumerable.t()
+
+  @doc "The events, as `BeTree.search/3` takes them, generated as they are asked for."
+  @callback events(parameters) :: Enumerable.t()
+
+  @doc "The names of the files, and the lines of each as iodata, generated as they are asked for."
+  @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
+
+  @workloads %{"W1" => BeTree.Workload.W1, "W3" => BeTree.Workload.W3}
+
+  @doc """
+  The workloads by name.
+
+      iex> Map.keys(BeTree.Workload.all())
+      ["W1", "W3"]
+  """
+  @spec all() :: %{String.t() => module}
+  def all, do: @workloads
+
+  @doc """
+  Writes the files of `workload` into the folder `folder`, which is made where it is missing, and answers their paths.
+
+  Files of these names are overwritten. Raises a `File.Error` where that cannot be done.
+
+      iex> folder = Path.join(System.tmp_dir!(), "be_tree_workload_doctest")
+      iex> parameters = %{BeTree.Workload.W1.defaults() | expressions: 2, events: 1}
+      iex> files = BeTree.Workload.write(BeTree.Workload.W1, parameters, folder)
+      iex> {:ok, domains, subscriptions} = BeTree.Files.load(files.expressions)
+      iex> File.rm_rf!(folder)
+      iex> {length(domains), length(subscriptions)}
+      {128, 2}
+  """
+  @spec write(module, parameters, Path.t()) :: files
+  def write(workload, parameters, folder) do
+    File.mkdir_p!(folder)
+
+    for {role, name, lines} <- workload.files(parameters), into: %{} do
+      path = Path.join(folder, name)
+      lines |> Stream.chunk_every(500) |> Stream.into(File.stream!(path)) |> Stream.run()
+      {role, path}
+    end
+  end
+end

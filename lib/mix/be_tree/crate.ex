@@ -1,0 +1,123 @@
+defmodule Mix.BeTree.Crate do
+  @moduledoc false
+  # A crate of wasm/ and the file in priv/ that it becomes.
+  #
+  # Beside the file lies the SHA-256 of what it was built from. While the two agree nothing is run, not even cargo,
+  # so a file that came with the package needs no Rust.
+
+  alias Mix.BeTree.Toolchain
+
+  @workspace "wasm"
+
+  @enforce_keys [:package, :profile, :sources, :product, :file]
+  defstruct [:package, :profile, :sources, :product, :file, :target, :remark, rustflags: []]
+
+  @typedoc """
+  What to build (`package`, `profile`, `target` of cargo, `rustflags`), from which files (`sources`, wildcards from
+  the workspace), what cargo names the result (`product`) and where it goes (`file`). `remark` is for the user who waits.
+  """
+  @type t :: %__MODULE__{
+          package: String.t(),
+          profile: String.t(),
+          sources: [String.t()],
+          product: String.t(),
+          file: Path.t(),
+          target: String.t() | nil,
+          remark: String.t() | nil,
+          rustflags: [String.t()]
+        }
+
+  @doc """
+  Brings the crate's file up to date, for a Mix compiler. `find_toolchain` is asked only where something is to be built.
+  """
+  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()})) :: {:ok | :noop, []}
+  def compile(crate, find_toolchain) do
+    digest = digest(crate)
+
+    if up_to_date?(crate, digest) do
+      {:noop, []}
+    else
+      crate |> build(toolchain!(find_toolchain)) |> install(crate, digest)
+      {:ok, []}
+    end
+  end
+
+  @doc """
+  Deletes the crate's file. What cargo built stays, so the next compilation is quick.
+  """
+  @spec clean(t) :: :ok
+  def clean(crate) do
+    Enum.each([crate.file, digest_file(crate)], &File.rm_rf!/1)
+  end
+
+  defp up_to_date?(crate, digest) do
+    File.exists?(crate.file) and File.read(digest_file(crate)) == {:ok, digest}
+  end
+
+  defp digest_file(crate), do: crate.file <> ".sha256"
+
+  # Contents rather than times: a checkout or an unpacked package has whatever times it has.
+  defp digest(crate) do
+    sources =
+      for pattern <- ["Cargo.toml", "Cargo.lock" | crate.sources],
+          path <- @workspace |> Path.join(pattern) |> Path.wildcard() |> Enum.sort(),
+          do: {path, :crypto.hash(:sha256, File.read!(path))}
+
+    recipe = {crate.package, crate.profile, crate.target || :erlang.system_info(:system_architecture), crate.rustflags}
+    digest = :crypto.hash(:sha256, :erlang.term_to_binary({recipe, sources}, minor_version: 2))
+    Base.encode16(digest, case: :lower) <> "\n"
+  end
+
+  defp toolchain!(find_toolchain) do
+    case find_toolchain.() do
+      {:ok, toolchain} -> toolchain
+      {:error, message} -> Mix.raise(message)
+    end
+  end
+
+  defp build(crate, toolchain) do
+    Mix.shell().info("Compiling #{crate.package} with Rust #{toolchain.version}#{crate.remark}")
+
+    # The lock file is kept: fuel numbers belong to the versions in it.
+    arguments =
+      ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target_dir()] ++
+        if(crate.target, do: ["--target", crate.target], else: []) ++ toolchain.arguments
+
+    options = [cd: @workspace, env: environment(crate, toolchain), stderr_to_stdout: true]
+
+    case System.cmd(toolchain.cargo, arguments, options) do
+      {_log, 0} -> Path.join([target_dir(), crate.target || "", crate.profile, crate.product])
+      {log, status} -> Mix.raise("cargo could not build #{crate.package} (exit status #{status}):\n\n#{log}")
+    end
+  end
+
+  # Flags of our own replace the user's, which are meant for the user's machine; without any, the user's stand.
+  defp environment(%{rustflags: []}, toolchain), do: toolchain.env
+
+  defp environment(crate, toolchain) do
+    flags = crate.rustflags ++ toolchain.rustflags ++ remap_paths()
+    [{"CARGO_ENCODED_RUSTFLAGS", Enum.join(flags, "\x1f")} | toolchain.env]
+  end
+
+  # Panic messages hold the paths of sources; where they were built is nobody's business.
+  defp remap_paths do
+    cargo_home = System.get_env("CARGO_HOME") || Path.expand("~/.cargo")
+    ["--remap-path-prefix=#{Path.expand(@workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]
+  end
+
+  # One for all Mix environments: wasmtime is to be compiled once.
+  defp target_dir do
+    Path.expand(System.get_env("CARGO_TARGET_DIR", "target"), @workspace)
+  end
+
+  # Renaming leaves a library that a running VM has loaded as it is; writing over it would crash that VM.
+  defp install(product, crate, digest) do
+    File.mkdir_p!(Path.dirname(crate.file))
+    unfinished = "#{crate.file}.#{System.pid()}"
+    File.cp!(product, unfinished)
+    File.rename!(unfinished, crate.file)
+    File.write!(digest_file(crate), digest)
+    # priv/ may be new, and is linked into the build directory only where it exists.
+    Mix.Project.build_structure()
+  end
+end

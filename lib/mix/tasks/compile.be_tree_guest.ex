@@ -1,0 +1,32 @@
+defmodule Mix.Tasks.Compile.BeTreeGuest do
+  @shortdoc "Compiles the sandboxed module, priv/be_tree.wasm"
+
+  @moduledoc """
+  Compiles the index and the evaluator, the crates `wasm/index` and `wasm/guest`, to `priv/be_tree.wasm`.
+
+  It runs as a part of `mix compile`, and does nothing while `priv/be_tree.wasm.sha256` is the digest of the crates'
+  sources: `--force` does not change that. It needs Rust 1.95 with the standard library for `wasm32-unknown-unknown`,
+  or Debian's Rust and the source of that library; where both are missing it says how to install them.
+  """
+
+  use Mix.Task.Compiler
+
+  alias Mix.BeTree.{Crate, Toolchain}
+
+  @crate %Crate{
+    package: "be_tree_guest",
+    profile: "guest",
+    target: "wasm32-unknown-unknown",
+    # The host puts the shadow stack's pointer back after a trap, so it has to be exported.
+    rustflags: ["-C", "target-feature=+simd128", "-C", "link-arg=--export=__stack_pointer"],
+    sources: ["{index,guest}/Cargo.toml", "{index,guest}/src/**/*.rs"],
+    product: "be_tree_guest.wasm",
+    file: "priv/be_tree.wasm"
+  }
+
+  @impl Mix.Task.Compiler
+  def run(_arguments), do: Crate.compile(@crate, &Toolchain.wasm32/0)
+
+  @impl Mix.Task.Compiler
+  def clean, do: Crate.clean(@crate)
+end

@@ -1,0 +1,58 @@
+defmodule BeTree.MixProject do
+  use Mix.Project
+
+  @version "0.1.0"
+
+  def project do
+    [
+      app: :be_tree,
+      version: @version,
+      elixir: "~> 1.14",
+      elixirc_paths: elixirc_paths(Mix.env()),
+      # Ours are a part of this project, so they come after the compiler that compiles them.
+      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
+      start_permanent: Mix.env() == :prod,
+      deps: if(Code.ensure_loaded?(Hex), do: deps(), else: []),
+      name: "BeTree",
+      description: "Finds, among very many boolean expressions, those that an event makes true",
+      package: package(),
+      docs: docs()
+    ]
+  end
+
+  def application, do: [extra_applications: [:crypto]]
+
+  defp elixirc_paths(:test), do: ["lib", "test/support"]
+  defp elixirc_paths(_), do: ["lib"]
+
+  # Building and testing need none of these: without Hex there are no dependencies, and what uses them is left out.
+  defp deps do
+    [
+      {:telemetry, "~> 1.0", optional: true},
+      {:benchee, "~> 1.3", only: :dev, runtime: false},
+      {:ex_doc, "~> 0.34.0", only: :dev, runtime: false}
+    ] ++ wasmex()
+  end
+
+  defp wasmex do
+    if Version.match?(System.version(), "~> 1.18"), do: [{:wasmex, "~> 0.15", optional: true}], else: []
+  end
+
+  defp package do
+    [
+      licenses: ["Apache-2.0"],
+      links: %{},
+      files:
+        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 wasm/Cargo.toml wasm/Cargo.lock) ++
+          ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+    ]
+  end
+
+  defp docs do
+    [
+      main: "readme",
+      source_ref: "v" <> @version,
+      extras: ["README.md", "CHANGELOG.md", "LICENSE" | Path.wildcard("docs/*.md")]
+    ]
+  end
+end

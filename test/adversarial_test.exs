@@ -1,0 +1,200 @@
+defmodule BeTree.AdversarialTest do
+  @moduledoc "Input that nobody means: each gets an answer or a BeTree.Error, and nothing is left behind."
+  # Not async: it looks at what the whole VM holds.
+  use ExUnit.Case
+
+  alias BeTree.Error
+  alias BeTree.Test.{Json, Random}
+
+  @moduletag :adversarial
+  @moduletag timeout: 300_000
+
+  setup do
+    :rand.seed(:exsss, 20_000)
+    domains = Random.domains()
+    tree = BeTree.new!(domains)
+    texts = for id <- 1..200, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()}
+    BeTree.insert_all!(tree, texts)
+    sound = Random.event(domains)
+    {:ok, tree: tree, domains: domains, texts: texts, sound: sound, expected: BeTree.search!(tree, sound)}
+  end
+
+  defp ids?(ids), do: ids == Enum.sort(ids) and Enum.all?(ids, &(&1 in 1..200))
+
+  test "8,000 odd terms as events", %{tree: tree, domains: domains} = context do
+    names = for {name, _spec} <- domains, do: name
+
+    for _ <- 1..8_000 do
+      event =
+        case :rand.uniform(4) do
+          1 -> odd(3)
+          2 -> {Enum.random([:json, :record]), odd(2)}
+          3 -> Map.merge(Map.new(context.sound), %{Enum.random(names) => odd(2)})
+          4 -> [{odd(1), odd(1)} | context.sound]
+        end
+
+      case BeTree.search(tree, event) do
+        {:ok, ids} ->
+          assert ids?(ids), inspect(event)
+
+        {:error, %Error{kind: kind}} ->
+          assert kind in [:type, :out_of_bounds, :missing_attribute, :syntax], inspect(event)
+      end
+    end
+
+    assert BeTree.search!(tree, context.sound) == context.expected
+  end
+
+  defp odd(0) do
+    Enum.random([
+      nil,
+      true,
+      :undefined,
+      :atom,
+      :été,
+      0,
+      -1,
+      0x7FFF_FFFF_FFFF_FFFF,
+      -0x8000_0000_0000_0000,
+      0x8000_0000_0000_0000,
+      Integer.pow(-3, 900),
+      -0.0,
+      1.0e308,
+      5.0e-324,
+      "",
+      "text",
+      <<0xFF, 0xFE>>,
+      <<1::5>>,
+      :binary.copy("x", 70_000),
+      self(),
+      make_ref(),
+      &odd/1,
+      'string',
+      {}
+    ])
+  end
+
+  defp odd(depth) do
+    case :rand.uniform(7) do
+      1 -> odd(0)
+      2 -> for _ <- 1..:rand.uniform(4), do: odd(depth - 1)
+      3 -> [odd(depth - 1) | odd(depth - 1)]
+      4 -> List.to_tuple(for _ <- 1..:rand.uniform(4), do: odd(depth - 1))
+      5 -> %{odd(depth - 1) => odd(depth - 1)}
+      6 -> [{odd(depth - 1), odd(depth - 1)}]
+      7 -> Enum.random([1..3, ~D[2024-02-29], MapSet.new([odd(depth - 1)]), %Error{kind: :type, message: "m"}])
+    end
+  end
+
+  test "6,000 mutated JSON texts", %{tree: tree, domains: domains} = context do
+    for _ <- 1..6_000 do
+      json = mutate(Json.encode(Random.dress(Random.event(domains), domains)))
+
+      case BeTree.search(tree, {:json, json}) do
+        {:ok, ids} ->
+          assert ids?(ids), inspect(json)
+
+        {:error, %Error{kind: kind} = error} ->
+          assert kind in [:syntax, :type, :out_of_bounds, :missing_attribute], inspect(json)
+          assert is_binary(Exception.message(error))
+      end
+    end
+
+    assert BeTree.search!(tree, context.sound) == context.expected
+  end
+
+  test "5,000 mutated expressions", %{tree: tree, texts: texts} = context do
+    for _ <- 1..5_000 do
+      {_, text, options} = Enum.random(texts)
+      text = mutate(text)
+
+      case BeTree.insert(tree, 1_000, text, options) do
+        :ok ->
+          assert BeTree.delete(tree, 1_000) == :ok
+
+        {:error, %Error{kind: kind} = error} ->
+          assert kind in [:syntax, :unknown_attribute, :type, :out_of_bounds, :missing_attribute], inspect(text)
+          assert is_binary(Exception.message(error))
+      end
+    end
+
+    for text <- ["(", "not ", "-", "true and "], times <- [10_000, 200_000] do
+      assert {:error, %Error{kind: :syntax}} = BeTree.insert(tree, 1_000, String.duplicate(text, times))
+    end
+
+    deep = String.duplicate("not (", 100_000) <> "true" <> String.duplicate(")", 100_000)
+    assert BeTree.insert(tree, 1_000, deep) == :ok
+    assert 1_000 in BeTree.search!(tree, context.sound)
+    assert BeTree.delete(tree, 1_000) == :ok
+    assert BeTree.search!(tree, context.sound) == context.expected
+    assert BeTree.info!(tree).expressions == 200
+  end
+
+  test "1,000 mutated modules" do
+    wasm = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
+
+    for _ <- 1..1_000 do
+      with {:ok, tree} <- BeTree.new([a: :integer], guest: mutate(wasm), memory: 64_000_000),
+           {:ok, 2} <- BeTree.insert_all(tree, [{1, "a > 1"}, {2, "not (a in (3, 4)) or a = 5"}]),
+           {:ok, ids} <- BeTree.search(tree, %{a: 3}, fuel: 10_000_000) do
+        assert Enum.all?(ids, &is_integer/1)
+      else
+        {:error, %Error{} = error} -> assert is_binary(Exception.message(error))
+      end
+    end
+  end
+
+  @characters [0, 0xFF, ?\\, ?", ?'] ++ Enum.to_list('()[]{}<>=,:0-.ea ')
+
+  # Adds, drops, repeats or replaces a few bytes, in a few places.
+  defp mutate(bytes) do
+    Enum.reduce(1..:rand.uniform(4), bytes, fn _, bytes ->
+      at = :rand.uniform(byte_size(bytes) + 1) - 1
+      <<before::binary-size(at), rest::binary>> = bytes
+      size = min(:rand.uniform(8), byte_size(rest))
+      <<some::binary-size(size), later::binary>> = rest
+
+      case :rand.uniform(4) do
+        1 -> <<before::binary, :rand.uniform(256) - 1, rest::binary>>
+        2 -> <<before::binary, later::binary>>
+        3 -> <<before::binary, some::binary, some::binary, later::binary>>
+        4 -> <<before::binary, Enum.random(@characters), later::binary>>
+      end
+    end)
+  end
+
+  test "nothing is left behind" do
+    leave = fn ->
+      for _ <- 1..20 do
+        tree = BeTree.new!([a: :integer], memory: 64_000_000)
+        BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "a > #{id} or a = 7"}))
+        BeTree.search!(tree, %{a: 3})
+        {:error, _} = BeTree.search(tree, %{a: 3}, fuel: 1_000)
+        {:yield, _abandoned} = BeTree.Search.start(tree, %{a: 1_000}, slice: 1_000)
+        {:error, _} = BeTree.insert(tree, 3_000, "a >")
+        {:error, _} = BeTree.new([a: :integer], guest: "no module")
+      end
+    end
+
+    Task.await(Task.async(leave), 60_000)
+    settled = settle()
+    for _ <- 1..5, do: Task.await(Task.async(leave), 60_000)
+    later = settle()
+
+    assert later.counts == settled.counts
+    assert_in_delta later.memory, settled.memory, 2_000_000
+  end
+
+  # What the VM holds once garbage is collected and what destructors handed on is freed.
+  defp settle(tries \\ 50, before \\ nil) do
+    for pid <- Process.list(), do: :erlang.garbage_collect(pid)
+    now = %{counts: BeTree.Native.counts(), memory: :erlang.memory(:total)}
+
+    if tries == 0 or (before != nil and before.counts == now.counts) do
+      now
+    else
+      Process.sleep(50)
+      settle(tries - 1, now)
+    end
+  end
+end

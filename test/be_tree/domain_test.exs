@@ -1,0 +1,68 @@
+defmodule BeTree.DomainTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.Domain
+
+  doctest Domain
+
+  test "every type is taken, bare and with its bounds, in order" do
+    domains = [
+      {:b, :boolean},
+      {"i", {:integer, optional: true, min: -1, max: 5}},
+      {:f, {:float, min: 0, max: 1.5}},
+      {:s, {:string, count: 3}},
+      {:e, {:integer_enum, count: 3}},
+      {:il, {:integer_list, min: 0}},
+      {:sl, {:string_list, count: 1}},
+      {:g, {:segments, optional: false}},
+      {:c, :frequency_caps}
+    ]
+
+    {:ok, parsed} = Domain.parse(domains)
+    assert Enum.map(parsed, & &1.name) == ~w(b i f s e il sl g c)
+    assert Enum.at(parsed, 1) == %Domain{name: "i", type: :integer, optional: true, min: -1, max: 5}
+    assert %{min: 0.0, max: 1.5} = Enum.at(parsed, 2)
+    assert Domain.parse(parsed) == {:ok, parsed}
+    assert {:ok, _tree} = BeTree.new(parsed)
+  end
+
+  test "the schema has the shape of docs/abi.md" do
+    {:ok, domains} = Domain.parse(a: {:integer, min: 1}, b: {:string, optional: true, count: 2}, c: :boolean)
+
+    assert :erlang.binary_to_term(Domain.encode(domains)) ==
+             [{"a", :integer, false, {1, nil}}, {"b", :string, true, 2}, {"c", :boolean, false, nil}]
+  end
+
+  @refused [
+    {[a: :int], :type, "a", ~r/`a` has the type :int; the types are :boolean, /},
+    {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, but not :min/},
+    {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :min, :max, but not :count/},
+    {[a: {:integer, :optional}], :type, "a", ~r/options of `a` are a keyword list/},
+    {[a: {:integer, optional: 1}], :type, "a", ~r/is true or false, got: 1/},
+    {[a: {:integer, min: 1.5}], :type, "a", ~r/min: of `a` is an integer, got: 1.5/},
+    {[a: {:integer, min: 2, max: 1}], :type, "a", ~r/above its max/},
+    {[a: {:integer, max: 0x8000_0000_0000_0000}], :out_of_bounds, "a", ~r/not from -9223372036854775808 to/},
+    {[a: {:float, max: Integer.pow(10, 400)}], :out_of_bounds, "a", ~r/max: of `a`/},
+    {[a: {:float, max: "1"}], :type, "a", ~r/is a number/},
+    {[a: {:string, count: 0}], :out_of_bounds, "a", ~r/from 1 to 4294967295/},
+    {[a: {:string, count: 0x1_0000_0000}], :out_of_bounds, "a", ~r/from 1 to 4294967295/},
+    {[a: {:string, count: :many}], :type, "a", ~r/is an integer/},
+    {[{"", :integer}], :type, nil, ~r/an atom or a string/},
+    {[{nil, :integer}], :type, nil, ~r/an atom or a string/},
+    {[{1, :integer}], :type, nil, ~r/an atom or a string/},
+    {[{<<0xFF>>, :integer}], :type, nil, ~r/UTF-8/},
+    {[:a], :type, nil, ~r/a domain is {name, spec}/},
+    {[{:a, :integer} | :b], :type, nil, ~r/proper list/},
+    {%{a: :integer}, :type, nil, ~r/a list of {name, spec}/},
+    {[a: :integer, a: :string], :type, "a", ~r/declared twice/},
+    {[%Domain{name: "a", type: :nope}], :type, "a", ~r/the types are/}
+  ]
+
+  test "what makes no sense is refused, by the attribute's name" do
+    for {domains, kind, attribute, message} <- @refused do
+      assert {:error, %BeTree.Error{} = error} = BeTree.new(domains)
+      assert {domains, error.kind, error.attribute} == {domains, kind, attribute}
+      assert Exception.message(error) =~ message
+    end
+  end
+end

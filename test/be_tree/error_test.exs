@@ -1,0 +1,59 @@
+defmodule BeTree.ErrorTest do
+  use ExUnit.Case, async: true
+  doctest BeTree.Error
+
+  defp excerpt(text, column) do
+    error = %BeTree.Error{kind: :syntax, message: "why", text: text, column: column}
+    assert ["why", "", "    " <> line, "    " <> caret] = error |> Exception.message() |> String.split("\n")
+    {line, caret}
+  end
+
+  test "is its message where there is no text or no column" do
+    assert Exception.message(%BeTree.Error{kind: :type, message: "why"}) == "why"
+    assert Exception.message(%BeTree.Error{kind: :type, message: "why", text: "a"}) == "why"
+    assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 1}) == "why"
+  end
+
+  test "can be raised" do
+    assert_raise BeTree.Error, "why", fn -> raise BeTree.Error, kind: :type, message: "why" end
+  end
+
+  test "has the caret under the column" do
+    assert excerpt("abc", 1) == {"abc", "^"}
+    assert excerpt("abc", 3) == {"abc", "  ^"}
+    assert excerpt("äöü = 1", 5) == {"äöü = 1", "    ^"}
+  end
+
+  test "has the caret behind a text that ends too early" do
+    assert excerpt("abc", 4) == {"abc", "   ^"}
+    assert excerpt("abc", 400) == {"abc", "   ^"}
+    assert excerpt("", 1) == {"", "^"}
+  end
+
+  test "shows the line of the column" do
+    assert excerpt("first\nsecond\nthird", 8) == {"second", " ^"}
+    assert excerpt("first\nsecond\nthird", 6) == {"first", "     ^"}
+    assert excerpt("first\nsecond\nthird", 14) == {"third", "^"}
+  end
+
+  test "gives tabs and other control characters the width of one" do
+    assert excerpt("a\tb\e[31m\r\n", 4) == {"a b [31m ", "   ^"}
+  end
+
+  test "gives each byte that is no UTF-8 the width of one character" do
+    assert excerpt(<<"a", 0xFF, 0xC3, "b">>, 4) == {"a\uFFFD\uFFFDb", "   ^"}
+  end
+
+  test "cuts a long line to a window around the column" do
+    text = String.duplicate("x", 1_000) <> "!" <> String.duplicate("y", 1_000)
+
+    assert excerpt(text, 1_001) ==
+             {"..." <> String.duplicate("x", 40) <> "!" <> String.duplicate("y", 31) <> "...",
+              String.duplicate(" ", 43) <> "^"}
+
+    assert excerpt(text, 1) == {String.duplicate("x", 32) <> "...", "^"}
+    assert excerpt(text, 2_001) == {"..." <> String.duplicate("y", 41), String.duplicate(" ", 43) <> "^"}
+    assert {line, _caret} = excerpt(text, 41)
+    assert String.starts_with?(line, "x")
+  end
+end

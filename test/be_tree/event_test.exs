@@ -1,0 +1,118 @@
+defmodule BeTree.EventTest do
+  use ExUnit.Case, async: true
+
+  defmodule Person do
+    defstruct [:age, :country, :__meta__]
+  end
+
+  setup_all do
+    tree = BeTree.new!(age: :integer, country: {:string, optional: true}, adult: {:boolean, optional: true})
+    BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}, {3, "country is null"}, {4, "adult"}])
+    {:ok, tree: tree}
+  end
+
+  test "maps, keyword lists, pairs, structs, JSON and records say the same", %{tree: tree} do
+    for event <- [
+          %{age: 30, country: "CA", adult: false},
+          %{"age" => 30, "country" => "CA"},
+          %{"age" => 30, country: :CA},
+          [age: 30, country: "CA"],
+          [{"age", 30}, {:country, "CA"}],
+          %Person{age: 30, country: "CA"},
+          {:json, ~s({"age": 30, "country": "CA"})},
+          {:json, ~s({"country": "C\\u0041", "adult": null, "age": 30})},
+          {:record, [30, "CA", nil]},
+          {:record, {30, "CA", 0}}
+        ] do
+      assert {event, BeTree.search(tree, event)} == {event, {:ok, [1, 2]}}
+    end
+  end
+
+  test "nil, :undefined and null are undefined", %{tree: tree} do
+    for event <- [
+          %{age: 1},
+          %{age: 1, country: nil},
+          %{age: 1, country: :undefined},
+          %Person{age: 1},
+          {:json, ~s({"age": 1, "country": null})},
+          {:record, [1, :undefined, nil]}
+        ] do
+      assert {event, BeTree.search(tree, event)} == {event, {:ok, [3]}}
+    end
+  end
+
+  test "1 and 0 are booleans in records only", %{tree: tree} do
+    assert BeTree.search(tree, {:record, {1, nil, 1}}) == {:ok, [3, 4]}
+    assert {:error, %{kind: :type, attribute: "adult"}} = BeTree.search(tree, %{age: 1, adult: 1})
+    assert {:error, %{kind: :type, attribute: "adult"}} = BeTree.search(tree, {:json, ~s({"age": 1, "adult": 1})})
+  end
+
+  test "values that nobody asks for are passed over, whatever they are", %{tree: tree} do
+    odd = %{
+      age: 30,
+      function: &String.upcase/1,
+      closure: fn -> tree end,
+      pid: self(),
+      reference: make_ref(),
+      port: hd(Port.list()),
+      bits: <<1::3>>,
+      big: Integer.pow(7, 1_000),
+      improper: [1 | 2],
+      nested: Enum.reduce(1..10_000, [], fn _, list -> [list] end),
+      date: ~D[2024-01-01]
+    }
+
+    assert BeTree.search(tree, odd) == {:ok, [1, 3]}
+    assert BeTree.search(tree, Map.to_list(odd)) == {:ok, [1, 3]}
+    deep = String.duplicate("[", 100_000) <> String.duplicate("]", 100_000)
+    assert BeTree.search(tree, {:json, ~s({"deep": #{deep}, "age": 30})}) == {:ok, [1, 3]}
+  end
+
+  test "what is no event is refused with its kind", %{tree: tree} do
+    for {event, kind} <- [
+          {30, :type},
+          {"age", :type},
+          {{:json, 'text'}, :type},
+          {{:json, :binary}, :type},
+          {{:record, %{}}, :type},
+          {{:other, []}, :type},
+          {nil, :type},
+          {[1, 2], :type},
+          {[{:age, 1} | :tail], :type},
+          {%{}, :missing_attribute},
+          {[], :missing_attribute},
+          {{:json, "{}"}, :missing_attribute},
+          {{:record, [nil, nil, nil]}, :missing_attribute},
+          {{:record, [1]}, :type},
+          {{:record, [1, nil, nil, nil]}, :type},
+          {%{age: "30"}, :type},
+          {%{age: 30.0}, :type},
+          {%{age: 0x8000_0000_0000_0000}, :out_of_bounds},
+          {%{age: -0x8000_0000_0000_0001}, :out_of_bounds},
+          {{:json, ~s({"age": 9223372036854775808})}, :out_of_bounds},
+          {%{age: 1, country: 1}, :type},
+          {{:json, ""}, :syntax},
+          {{:json, "{"}, :syntax},
+          {{:json, ~s({"age": 30,})}, :syntax},
+          {{:json, ~s({"age": 30} x)}, :syntax},
+          {{:json, ~s({"age": 30, "country": "\xFF"})}, :syntax},
+          {{:json, "[]"}, :type}
+        ] do
+      assert {:error, %BeTree.Error{} = error} = BeTree.search(tree, event)
+      assert {event, error.kind} == {event, kind}
+      assert {:error, %BeTree.Error{kind: ^kind}} = BeTree.explain(tree, event, 1)
+    end
+  end
+
+  test "an error names the attribute, and the column in JSON", %{tree: tree} do
+    {:error, error} = BeTree.search(tree, %{age: "old"})
+    assert {error.kind, error.attribute} == {:type, "age"}
+    assert Exception.message(error) =~ "age"
+
+    for answer <- [&BeTree.search(tree, &1), &BeTree.explain(tree, &1, 1)] do
+      {:error, error} = answer.({:json, ~s({"age": oops})})
+      assert {error.kind, error.column} == {:syntax, 9}
+      assert Exception.message(error) =~ ~r/^ *{"age": oops}\n {12}\^/m
+    end
+  end
+end

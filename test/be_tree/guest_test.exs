@@ -1,0 +1,131 @@
+defmodule BeTree.GuestTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Error, Guest}
+
+  doctest Guest
+
+  setup_all do
+    {:ok, wasm: :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()}
+  end
+
+  test "the built-in module, given by hand, makes trees", %{wasm: wasm} do
+    {:ok, guest} = Guest.load(wasm)
+    assert inspect(guest) == "#BeTree.Guest<BeTree.Runtime.Wasmtime>"
+    tree = BeTree.new!([a: :integer], guest: guest)
+    BeTree.insert!(tree, 1, "a = 1")
+    assert BeTree.search(tree, %{a: 1}) == {:ok, [1]}
+    assert {:ok, _tree} = BeTree.new([a: :integer], guest: wasm)
+  end
+
+  # A module is its magic and sections; these are one by one what a WebAssembly binary is made of.
+  defp module(sections), do: IO.iodata_to_binary(["\0asm", <<1::little-32>>, sections])
+  defp section(id, contents), do: with(bytes = IO.iodata_to_binary(contents), do: [id, leb(byte_size(bytes)), bytes])
+  defp vector(items), do: [leb(length(items)), items]
+  defp name(text), do: [leb(byte_size(text)), text]
+  defp leb(n) when n < 128, do: <<n>>
+  defp leb(n), do: <<1::1, rem(n, 128)::7, leb(div(n, 128))::binary>>
+
+  @i32 0x7F
+  @i64 0x7E
+  @operations ~w(abi inbox outbox schema insert delete search resume explain info)
+  @types %{
+    "abi" => {[], 1},
+    "inbox" => {[@i32], 32},
+    "outbox" => {[], 0},
+    "schema" => {[@i32], 0},
+    "insert" => {[@i32], 0},
+    "delete" => {[@i64], 0},
+    "search" => {[@i32, @i32, @i32], 0},
+    "resume" => {[], 0},
+    "explain" => {[@i32, @i32, @i64], 0},
+    "info" => {[], 0}
+  }
+
+  # A module with all exports of the interface; each function answers a constant, or loops for ever. Its inbox and its
+  # answers are the zeros of a fresh memory.
+  defp guest(changes \\ %{}) do
+    functions = for name <- @operations, do: {name, Map.get(changes, name, @types[name])}
+    stack_mutable = Map.get(changes, :stack_mutable, 1)
+    kept = Enum.reject(functions, fn {_name, function} -> function == :none end)
+
+    module([
+      section(1, vector(for {_, {parameters, _}} <- kept, do: [0x60, vector(parameters), vector([@i32])])),
+      if(changes[:import], do: section(2, vector([[name("env"), name("clock"), 0x00, 0]])), else: []),
+      section(3, vector(for {_, index} <- Enum.with_index(kept), do: leb(index))),
+      section(5, vector([[0x00, leb(1)]])),
+      section(6, vector([[@i32, stack_mutable, 0x41, leb(0), 0x0B]])),
+      section(
+        7,
+        vector(
+          [[name("memory"), 0x02, 0], [name("__stack_pointer"), 0x03, 0]] ++
+            for({{name, _}, index} <- Enum.with_index(kept), do: [name("be_tree_" <> name), 0x00, leb(index)])
+        )
+      ),
+      section(10, vector(for {_, {_, answer}} <- kept, do: body(answer)))
+    ])
+  end
+
+  defp body(:loop), do: with(code = [0, 0x03, 0x40, 0x0C, 0, 0x0B, 0x41, 0, 0x0B], do: [leb(length(code)), code])
+  defp body(:trap), do: [3, 0, 0x00, 0x0B]
+  defp body(answer), do: [4, 0, 0x41, leb(answer), 0x0B]
+
+  test "a module that does nothing but fit is taken, and found out when it answers nothing" do
+    {:ok, tree} = BeTree.new([a: :integer], guest: guest())
+    assert BeTree.insert(tree, 1, "any text") == :ok
+    assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{a: 1})
+    assert {:error, %Error{kind: :bad_module}} = BeTree.info(tree)
+    assert {:error, %Error{kind: :bad_module}} = BeTree.explain(tree, %{a: 1}, 1)
+    assert inspect(tree) == "#BeTree<bad_module, 0.1 MB>"
+  end
+
+  test "what is missing or of another type is named" do
+    for {changes, message} <- [
+          {%{"info" => :none, "delete" => :none}, ~r/does not export be_tree_delete, be_tree_info/},
+          {%{"delete" => {[@i32], 0}}, ~r/its export be_tree_delete is .*:i32.*; expected .*:i64/},
+          {%{"search" => {[@i32], 0}}, ~r/its export be_tree_search/},
+          {%{:stack_mutable => 0}, ~r/its export __stack_pointer/},
+          {%{"abi" => {[], 2}}, ~r/speaks version 2 of the interface; expected 1/}
+        ] do
+      assert {:error, %Error{kind: :bad_module} = error} = BeTree.new([a: :integer], guest: guest(changes))
+      assert Exception.message(error) =~ message
+    end
+  end
+
+  test "a module that imports anything is refused by the name of it" do
+    # The import shifts the functions by one; what it exports no longer matters.
+    assert {:error, %Error{kind: :bad_module} = error} = Guest.load(guest(%{import: true}))
+    assert Exception.message(error) =~ "imports env.clock"
+  end
+
+  test "bytes that are no module are refused" do
+    for bytes <- ["", "hello", "\0asm", module([section(1, "junk")])] do
+      assert {:error, %Error{kind: :bad_module}} = Guest.load(bytes)
+    end
+  end
+
+  test "an operation with another status is a bad module" do
+    {:ok, tree} = BeTree.new([], guest: guest(%{"insert" => {[@i32], 7}, "search" => {[@i32, @i32, @i32], 9}}))
+    assert {:error, %Error{kind: :bad_module} = error} = BeTree.insert(tree, 1, "true")
+    assert Exception.message(error) =~ "be_tree_insert with status 7"
+    assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{})
+  end
+
+  test "a trap is a trap" do
+    assert {:error, %Error{kind: :trap}} = BeTree.new([], guest: guest(%{"schema" => {[@i32], :trap}}))
+  end
+
+  test "a module that never ends is ended" do
+    assert {:error, %Error{kind: :out_of_fuel}} = BeTree.new([], guest: guest(%{"abi" => {[], :loop}}))
+  end
+
+  test "a search that never ends yields to others and is ended by its budget or its timeout" do
+    {:ok, tree} = BeTree.new([], guest: guest(%{"search" => {[@i32, @i32, @i32], :loop}}))
+    assert {:error, %Error{kind: :out_of_fuel}} = BeTree.search(tree, %{}, fuel: 5_000_000)
+    assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, %{}, timeout: 5)
+    {pid, monitor} = spawn_monitor(fn -> BeTree.search(tree, %{}) end)
+    Process.sleep(10)
+    Process.exit(pid, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+  end
+end

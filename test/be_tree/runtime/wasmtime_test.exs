@@ -1,0 +1,631 @@
+defmodule BeTree.Runtime.WasmtimeTest do
+  use ExUnit.Case, async: true
+
+  import Bitwise
+  import BeTree.WasmModule
+
+  alias BeTree.{Error, Runtime.Wasmtime, WasmModule}
+
+  @request %{input: nil, output: :none, fuel: :infinity, slice: :infinity, scheduler: :normal}
+  @memory 64 * 65_536
+
+  # Loops for ever, counting in the first 8 bytes of memory.
+  @count_for_ever loop([i32_const(0), i32_const(0), i64_load(), i64_const(1), i64_add(), i64_store(), branch(0)])
+
+  defp instance(parts, options \\ []) do
+    {:ok, compiled} = Wasmtime.load(WasmModule.assemble(parts))
+    {:ok, instance} = Wasmtime.instantiate(compiled, Keyword.put_new(options, :memory, @memory))
+    instance
+  end
+
+  defp single(body, parts \\ []) do
+    instance([functions: [function("run", [], [:i32], [body, i32_const(0)])]] ++ parts)
+  end
+
+  # Input is copied into an inbox at 1024; `echo` answers it, `repeat(n)` answers n copies of the integer 7.
+  defp echo(options \\ []) do
+    functions = [
+      function("inbox", [:i32], [:i32], [i32_const(1024)]),
+      function("outbox", [], [:i32], [i32_const(16)]),
+      function("echo", [:i32], [:i32], [answer(1024, [local_get(0)]), i32_const(0)]),
+      function("refuse", [:i32], [:i32], [answer(1024, [local_get(0)]), i32_const(1)]),
+      function("point", [:i32, :i32], [:i32], [
+        [i32_const(16), local_get(0), i32_store(), i32_const(20), local_get(1), i32_store(), i32_const(0)]
+      ])
+    ]
+
+    instance([functions: functions, memory: {1, nil}], [inbox: "inbox", outbox: "outbox"] ++ options)
+  end
+
+  defp answer(address, length) do
+    [i32_const(16), i32_const(address), i32_store(), i32_const(20), length, i32_store()]
+  end
+
+  defp call(instance, export, arguments \\ [], changes \\ []) do
+    Wasmtime.call(instance, export, arguments, Map.merge(@request, Map.new(changes)))
+  end
+
+  defp finish({:yield, suspended, fuel}, yields), do: finish(Wasmtime.resume(suspended), [fuel | yields])
+  defp finish(outcome, yields), do: {outcome, Enum.reverse(yields)}
+
+  defp eventually(check, attempts \\ 500) do
+    cond do
+      check.() -> :ok
+      attempts == 0 -> flunk("did not come true within 5 seconds")
+      true -> Process.sleep(10) && eventually(check, attempts - 1)
+    end
+  end
+
+  describe "load" do
+    test "names what is wrong with bytes that are no module" do
+      for bytes <- ["", "nonsense", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do
+        assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.load(bytes)
+        assert message =~ "not a WebAssembly module that can run here: "
+      end
+    end
+
+    test "refuses a function that does not typecheck" do
+      assert {:error, %Error{kind: :bad_module, message: message}} =
+               Wasmtime.load(WasmModule.assemble(functions: [function("f", [], [:i32], [])]))
+
+      assert message =~ "type mismatch"
+    end
+
+    test "tells imports and exports" do
+      wasm =
+        WasmModule.assemble(
+          imports: [{"env", "log"}],
+          functions: [function("f", [:i32, :i64], [:f64], [f64_const(1.0)])],
+          memory: {1, 3},
+          globals: [{"g", :i32, :mutable, 5}, {"c", :i64, :constant, 5}]
+        )
+
+      assert {:ok, compiled} = Wasmtime.load(wasm)
+      assert Wasmtime.imports(compiled) == [{"env", "log", {:function, [], []}}]
+
+      assert Wasmtime.exports(compiled) == [
+               {"memory", {:memory, 32, 1, 3}},
+               {"g", {:global, :i32, :mutable}},
+               {"c", {:global, :i64, :constant}},
+               {"f", {:function, [:i32, :i64], [:f64]}}
+             ]
+    end
+
+    test "compiles a binary once, however many ask for it at once" do
+      wasm = WasmModule.assemble(functions: [function("once", [], [], [nop()])])
+      {before, _instances, _suspended} = BeTree.Native.counts()
+      loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many()
+      assert Enum.all?(loads, &match?({:ok, _}, &1))
+      assert {:ok, compiled} = Wasmtime.load(wasm)
+      assert {:ok, ^compiled} = Wasmtime.load(wasm)
+      # Other tests load modules of their own meanwhile, but not fifty.
+      {modules, _instances, _suspended} = BeTree.Native.counts()
+      assert modules - before < 40
+    end
+  end
+
+  describe "instantiate" do
+    test "refuses a module that imports, and names the import" do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(imports: [{"env", "log"}]))
+      assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.instantiate(compiled, memory: @memory)
+      assert message =~ "env.log"
+    end
+
+    test "refuses memories and tables beyond the limit" do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(memory: {2, nil}))
+      assert {:error, %Error{kind: :out_of_memory}} = Wasmtime.instantiate(compiled, memory: 131_071)
+      assert {:ok, instance} = Wasmtime.instantiate(compiled, memory: 131_072)
+      assert %{memory: 131_072, limit: 131_072, state: :free, waiting: 0} = Wasmtime.info(instance)
+
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(table: 1_000))
+      assert {:error, %Error{kind: :out_of_memory}} = Wasmtime.instantiate(compiled, memory: 7_999)
+      assert {:ok, _instance} = Wasmtime.instantiate(compiled, memory: 8_000)
+    end
+
+    test "ends a start function that does not end" do
+      {:ok, compiled} =
+        Wasmtime.load(WasmModule.assemble(functions: [function(nil, [], [], loop(branch(0)))], start: 0))
+
+      assert {:error, %Error{kind: :out_of_fuel}} = Wasmtime.instantiate(compiled, memory: @memory)
+    end
+
+    test "reports a start function that traps" do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(functions: [function(nil, [], [], unreachable())], start: 0))
+      assert {:error, %Error{kind: :trap}} = Wasmtime.instantiate(compiled, memory: @memory)
+    end
+
+    test "checks the inbox and the outbox" do
+      functions = [
+        function("takes_nothing", [], [:i32], i32_const(0)),
+        function("far", [], [:i32], i32_const(65_529)),
+        function("spins", [], [:i32], [loop(branch(0)), i32_const(0)])
+      ]
+
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(functions: functions, memory: {1, nil}))
+
+      for {options, message} <- [
+            {[inbox: "absent"], "exports no function absent"},
+            {[inbox: "takes_nothing"], "takes_nothing has the type () -> (i32), and must have (i32) -> (i32)"},
+            {[outbox: "far"], "the outbox is 8 bytes at 65529, outside of the memory of 65536 bytes"}
+          ] do
+        assert {:error, %Error{kind: :bad_module} = error} =
+                 Wasmtime.instantiate(compiled, [memory: @memory] ++ options)
+
+        assert error.message =~ message
+      end
+
+      assert {:error, %Error{kind: :out_of_fuel}} = Wasmtime.instantiate(compiled, memory: @memory, outbox: "spins")
+    end
+
+    test "raises on options that are unknown or missing" do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble([]))
+      assert_raise ArgumentError, fn -> Wasmtime.instantiate(compiled, memory: 1, limit: 2) end
+      assert_raise KeyError, fn -> Wasmtime.instantiate(compiled, []) end
+    end
+  end
+
+  describe "call" do
+    test "passes integers signed and unsigned" do
+      instance =
+        instance(
+          functions: [
+            function("i32", [:i32], [:i32], local_get(0)),
+            function("i64", [:i64], [:i64], local_get(0)),
+            function("none", [], [], [])
+          ]
+        )
+
+      assert {:done, -1, nil, _fuel} = call(instance, "i32", [-1])
+      assert {:done, -1, nil, _fuel} = call(instance, "i32", [0xFFFF_FFFF])
+      assert {:done, -1, nil, _fuel} = call(instance, "i64", [0xFFFF_FFFF_FFFF_FFFF])
+      assert {:done, 5, nil, _fuel} = call(instance, "i64", [5])
+      assert {:done, 0, nil, _fuel} = call(instance, "none")
+
+      for {export, argument} <- [
+            {"i32", 0x1_0000_0000},
+            {"i32", -0x8000_0001},
+            {"i64", 0x1_0000_0000_0000_0000},
+            {"i32", 1.0},
+            {"i64", :one}
+          ] do
+        assert {:error, %Error{kind: :type, message: message}} = call(instance, export, [argument])
+        assert message =~ "#{export} takes an #{export} as argument 1"
+      end
+    end
+
+    test "refuses a wrong number of arguments, and what is no list" do
+      instance = single([])
+      assert {:error, %Error{kind: :type, message: message}} = call(instance, "run", [1])
+      assert message == "the function run takes 0 arguments, and got 1"
+      assert {:error, %Error{kind: :type}} = call(instance, "run", :none)
+      assert {:error, %Error{kind: :type}} = call(instance, "run", [1 | 2])
+      assert {:done, 0, nil, _fuel} = call(instance, "run")
+    end
+
+    test "refuses exports that are missing, no function, or of a type that cannot be passed" do
+      instance = instance(functions: [function("vector", [:v128], [], [])], memory: {1, nil})
+
+      for {export, message} <- [
+            {"absent", "exports no function absent"},
+            {"memory", "exports no function memory"},
+            {<<255>>, "exports no function"},
+            {"vector", "v128"}
+          ] do
+        assert {:error, %Error{kind: :bad_module} = error} = call(instance, export)
+        assert error.message =~ message
+      end
+    end
+
+    test "gives input and takes output" do
+      instance = echo()
+      assert {:done, 0, "hello", _fuel} = call(instance, "echo", [5], input: "hello", output: :binary)
+      assert {:done, 0, "", _fuel} = call(instance, "echo", [0], input: "", output: :binary)
+      assert {:done, 0, nil, _fuel} = call(instance, "echo", [5], input: "hello", output: :none)
+
+      ids = [0, 1, 0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF]
+      packed = for id <- ids, into: "", do: <<id::little-64>>
+      assert {:done, 0, ^ids, _fuel} = call(instance, "echo", [32], input: packed, output: :u64s)
+      assert {:done, 1, ^packed, _fuel} = call(instance, "refuse", [32], input: packed, output: :u64s)
+      assert {:done, 0, [], _fuel} = call(instance, "echo", [0], output: :u64s)
+    end
+
+    test "gives the same on a dirty scheduler" do
+      instance = echo()
+
+      assert {:done, 0, "hello", fuel} =
+               call(instance, "echo", [5], input: "hello", output: :binary, scheduler: :dirty, slice: 1)
+
+      assert {:done, 0, "hello", ^fuel} = call(instance, "echo", [5], input: "hello", output: :binary)
+    end
+
+    test "checks where the outbox points" do
+      instance = echo()
+
+      for {address, length} <- [{65_536, 1}, {0, 65_537}, {0xFFFF_FFFF, 0xFFFF_FFFF}, {65_530, 8}] do
+        assert {:error, %Error{kind: :bad_module, message: message}} =
+                 call(instance, "point", [address, length], output: :binary)
+
+        assert message == "the outbox is #{length} bytes at #{address}, outside of the memory of 65536 bytes"
+      end
+
+      assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "point", [0, 7], output: :u64s)
+      assert message =~ "7 bytes"
+      assert {:done, 0, <<_::binary-size(65_536)>>, _fuel} = call(instance, "point", [0, 65_536], output: :binary)
+    end
+
+    test "checks where the inbox is" do
+      instance = echo()
+      assert {:done, 0, _output, _fuel} = call(instance, "echo", [0], input: :binary.copy("x", 65_536 - 1024))
+
+      assert {:error, %Error{kind: :bad_module, message: message}} =
+               call(instance, "echo", [0], input: :binary.copy("x", 65_537 - 1024))
+
+      assert message == "the inbox is 64513 bytes at 1024, outside of the memory of 65536 bytes"
+    end
+
+    test "reports an inbox that has no room, traps or never ends" do
+      for {body, kind} <- [
+            {i32_const(0), :out_of_memory},
+            {unreachable(), :trap},
+            {[loop(branch(0)), i32_const(0)], :out_of_fuel}
+          ] do
+        functions = [function("inbox", [:i32], [:i32], body), function("run", [], [], [])]
+        instance = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
+        assert {:error, %Error{kind: ^kind}} = call(instance, "run", [], input: "x")
+        assert {:done, 0, nil, _fuel} = call(instance, "run")
+      end
+    end
+
+    test "refuses input and output where there is no inbox and no outbox" do
+      instance = single([])
+      assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "run", [], input: "x")
+      assert message =~ "no inbox"
+      assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "run", [], output: :binary)
+      assert message =~ "no outbox"
+    end
+
+    test "raises on a request that is none" do
+      instance = single([])
+      assert_raise ArgumentError, fn -> call(instance, "run", [], slice: 0) end
+      assert_raise ArgumentError, fn -> call(instance, "run", [], fuel: -1) end
+      assert_raise ArgumentError, fn -> call(instance, "run", [], output: :list) end
+      assert_raise ArgumentError, fn -> call(instance, :run) end
+      assert {:done, 0, nil, _fuel} = call(instance, "run", [], fuel: 1 <<< 70, slice: 1 <<< 70)
+    end
+
+    test "answers a status only where there is one" do
+      instance = instance(functions: [function("two", [], [:i32, :i32], [i32_const(1), i32_const(2)])])
+      assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "two")
+      assert message =~ "[1, 2]"
+    end
+  end
+
+  describe "invoke" do
+    test "answers results of every kind" do
+      functions = [
+        function("all", [:i32, :i64, :f32, :f64], [:f64, :f32, :i64, :i32], for(i <- 3..0//-1, do: local_get(i))),
+        function("divide", [:f64, :f64], [:f64], [local_get(0), local_get(1), f64_div()]),
+        function("none", [], [], [])
+      ]
+
+      instance = instance(functions: functions)
+      assert {:done, [-4.5, 1.5, -2, 1], nil, _fuel} = Wasmtime.invoke(instance, "all", [1, -2, 1.5, -4.5], @request)
+      assert {:done, [4.0, 3.0, 2, 1], nil, _fuel} = Wasmtime.invoke(instance, "all", [1, 2, 3, 4], @request)
+      assert {:done, [:infinity], nil, _fuel} = Wasmtime.invoke(instance, "divide", [1, 0], @request)
+      assert {:done, [:negative_infinity], nil, _fuel} = Wasmtime.invoke(instance, "divide", [-1, 0], @request)
+      assert {:done, [:nan], nil, _fuel} = Wasmtime.invoke(instance, "divide", [0, 0], @request)
+      assert {:done, [], nil, _fuel} = Wasmtime.invoke(instance, "none", [], @request)
+      assert {:error, %Error{kind: :type}} = Wasmtime.invoke(instance, "divide", [1, "0"], @request)
+    end
+  end
+
+  describe "fuel" do
+    setup do
+      counting = [function("count", [:i32], [:i32], [count_down(0, nop()), i32_const(7)])]
+      %{instance: instance(functions: counting)}
+    end
+
+    test "is the same whatever the slice, and the slices add up to it", %{instance: instance} do
+      {:done, 7, nil, whole} = call(instance, "count", [50_000])
+      assert whole > 100_000
+
+      for slice <- [1_000, 20_000, 1_000_000, :infinity] do
+        {outcome, yields} = finish(call(instance, "count", [50_000], slice: slice), [])
+        assert outcome == {:done, 7, nil, whole}
+        assert yields == Enum.map(1..length(yields)//1, &(&1 * slice))
+        if is_integer(slice), do: assert(whole - length(yields) * slice <= slice + 16 * length(yields))
+      end
+    end
+
+    test "is the same with the smallest slice", %{instance: instance} do
+      {:done, 7, nil, whole} = call(instance, "count", [100])
+      assert {{:done, 7, nil, ^whole}, [_ | _]} = finish(call(instance, "count", [100], slice: 1), [])
+    end
+
+    test "is enough to the unit", %{instance: instance} do
+      {:done, 7, nil, whole} = call(instance, "count", [1_000])
+
+      for slice <- [:infinity, 100, 1] do
+        assert {{:done, 7, nil, ^whole}, _yields} =
+                 finish(call(instance, "count", [1_000], fuel: whole, slice: slice), [])
+
+        budget = whole - 20
+        assert {{:error, error}, _yields} = finish(call(instance, "count", [1_000], fuel: budget, slice: slice), [])
+        assert error.kind == :out_of_fuel
+      end
+    end
+
+    test "counts a bulk instruction by the byte" do
+      fill = [i32_const(0), i32_const(1), local_get(0), memory_fill(), i32_const(0)]
+      instance = instance(functions: [function("fill", [:i32], [:i32], fill)], memory: {1, nil})
+      {:done, 0, nil, none} = call(instance, "fill", [0])
+      assert {:done, 0, nil, whole} = call(instance, "fill", [60_000])
+      assert whole == none + 60_000
+      assert {{:done, 0, nil, ^whole}, [_ | _]} = finish(call(instance, "fill", [60_000], slice: 1_000), [])
+    end
+
+    test "does not count what the inbox takes" do
+      functions = [
+        function("inbox", [:i32], [:i32], [count_down(1, nop()), i32_const(1024)], [:i32]),
+        function("run", [], [:i32], i32_const(0))
+      ]
+
+      long = [i32_const(9_999), local_set(1), count_down(1, nop()), i32_const(1024)]
+      busy_inbox = [function("inbox", [:i32], [:i32], long, [:i32])]
+      quick = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
+      slow = instance([functions: busy_inbox ++ tl(functions), memory: {1, nil}], inbox: "inbox")
+      {:done, 0, nil, fuel} = call(quick, "run", [], input: "x")
+      assert {{:done, 0, nil, ^fuel}, yields} = finish(call(slow, "run", [], input: "x", slice: 1_000), [])
+      assert [0, 0 | _] = yields
+      assert {:done, 0, nil, ^fuel} = call(slow, "run", [], input: "x")
+    end
+  end
+
+  describe "what a module does wrong" do
+    test "is reported, and the instance goes on" do
+      functions = [
+        function("unreachable", [], [], unreachable()),
+        function("divide", [], [:i32], [i32_const(1), i32_const(0), i32_div_u()]),
+        function("load", [], [:i32], [i32_const(-4), i32_load()]),
+        function("recurse", [], [], call(3)),
+        function("spin", [], [], loop(branch(0))),
+        function("fine", [], [:i32], i32_const(3))
+      ]
+
+      instance = instance(functions: functions, memory: {1, nil})
+
+      for scheduler <- [:normal, :dirty],
+          {export, kind, message} <- [
+            {"unreachable", :trap, "unreachable"},
+            {"divide", :trap, "divide by zero"},
+            {"load", :trap, "out of bounds memory access"},
+            {"recurse", :trap, "call stack exhausted"},
+            {"spin", :out_of_fuel, "larger budget"}
+          ] do
+        assert {:error, error} = call(instance, export, [], fuel: 100_000_000, scheduler: scheduler)
+        assert {error.kind, error.message =~ message} == {kind, true}
+        assert {:done, 3, nil, _fuel} = call(instance, "fine")
+      end
+    end
+
+    test "with memory is reported as such" do
+      grown = [i32_const(1), memory_grow(), i32_const(-1), i32_ne()]
+
+      functions = [
+        function("grow", [], [], loop([block([grown, branch_if(0), unreachable()]), branch(0)])),
+        function("unreachable", [], [], unreachable())
+      ]
+
+      instance = instance([functions: functions, memory: {1, nil}], memory: 10 * 65_536)
+      assert {:error, %Error{kind: :out_of_memory}} = call(instance, "grow")
+      assert %{memory: 655_360, state: :free} = Wasmtime.info(instance)
+      # A later trap is not memory's fault.
+      assert {:error, %Error{kind: :trap}} = call(instance, "unreachable")
+    end
+
+    test "puts the stack pointer back after a trap and after a cancelled call" do
+      functions = [
+        function("trap", [], [], [i32_const(5), global_set(0), unreachable()]),
+        function("spin", [], [], [i32_const(6), global_set(0), loop(branch(0))]),
+        function("get", [], [:i32], global_get(0))
+      ]
+
+      instance = instance(functions: functions, globals: [{"__stack_pointer", :i32, :mutable, 1_000}])
+      assert {:error, %Error{kind: :trap}} = call(instance, "trap")
+      assert {:done, 1_000, nil, _fuel} = call(instance, "get")
+      {:yield, suspended, 1_000} = call(instance, "spin", [], slice: 1_000)
+      :ok = Wasmtime.cancel(suspended)
+      Task.async(fn -> assert {:done, 1_000, nil, _fuel} = call(instance, "get") end) |> Task.await()
+    end
+  end
+
+  describe "a suspended call" do
+    setup do
+      functions = [
+        function("spin", [], [], @count_for_ever),
+        function("peek", [], [:i64], [i32_const(0), i64_load()]),
+        function("count", [:i32], [:i32], [count_down(0, nop()), i32_const(7)])
+      ]
+
+      %{instance: instance(functions: functions, memory: {1, nil})}
+    end
+
+    test "goes on in another process, on whatever scheduler", %{instance: instance} do
+      outcome = call(instance, "count", [50_000], slice: 10_000)
+
+      {:done, 7, nil, _fuel} =
+        Enum.reduce_while(Stream.cycle([1]), outcome, fn _, {:yield, suspended, _fuel} ->
+          case Task.await(Task.async(fn -> Wasmtime.resume(suspended) end)) do
+            {:yield, _, _} = outcome -> {:cont, outcome}
+            outcome -> {:halt, outcome}
+          end
+        end)
+    end
+
+    test "can be cancelled, once and again", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
+      assert %{state: :suspended} = Wasmtime.info(instance)
+      assert :ok = Wasmtime.cancel(suspended)
+      assert :ok = Wasmtime.cancel(suspended)
+      assert {:error, %Error{kind: :not_found}} = Wasmtime.resume(suspended)
+      eventually(fn -> Wasmtime.info(instance).state == :free end)
+      assert {:done, counted, nil, _fuel} = call(instance, "peek")
+      assert counted > 100
+    end
+
+    test "ends once", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "count", [2_000], slice: 10_000)
+      {:done, 7, nil, _fuel} = Wasmtime.resume(suspended)
+      assert {:error, %Error{kind: :not_found}} = Wasmtime.resume(suspended)
+      assert :ok = Wasmtime.cancel(suspended)
+      assert {:done, 7, nil, _fuel} = call(instance, "count", [1])
+    end
+
+    test "is no reason for its own process to wait", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
+      assert {:error, %Error{kind: :overloaded}} = call(instance, "peek")
+      assert {:error, %Error{kind: :overloaded}} = call(instance, "peek", [], scheduler: :dirty)
+      Wasmtime.cancel(suspended)
+    end
+
+    test "that another process resumes is resumed once at a time, and can be cancelled there", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
+      resumer = Task.async(fn -> finish(Wasmtime.resume(suspended), []) end)
+      Process.sleep(5)
+      Wasmtime.cancel(suspended)
+      assert {{:error, %Error{kind: :not_found}}, _yields} = Task.await(resumer)
+      eventually(fn -> Wasmtime.info(instance).state == :free end)
+    end
+
+    test "is given up with the process that held it, and the memory survives", %{instance: instance} do
+      parent = self()
+
+      holder =
+        spawn(fn ->
+          {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 100_000)
+          send(parent, :suspended)
+          Process.sleep(:infinity)
+          Wasmtime.cancel(suspended)
+        end)
+
+      assert_receive :suspended
+      Process.exit(holder, :kill)
+      assert {:done, counted, nil, _fuel} = call(instance, "peek")
+      assert counted > 1_000
+      assert {:done, ^counted, nil, _fuel} = call(instance, "peek")
+    end
+  end
+
+  describe "memory" do
+    test "is read and written within its bounds" do
+      instance = instance(memory: {1, nil}, data: [{8, "abc"}])
+      assert {:ok, "abc"} = Wasmtime.read(instance, 8, 3)
+      assert :ok = Wasmtime.write(instance, 65_533, "xyz")
+      assert {:ok, "xyz"} = Wasmtime.read(instance, 65_533, 3)
+      assert {:ok, ""} = Wasmtime.read(instance, 65_536, 0)
+
+      for {address, length} <- [{65_534, 3}, {1 <<< 63, 1}, {65_537, 0}] do
+        assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.read(instance, address, length)
+        assert message =~ "outside of the memory of 65536 bytes"
+      end
+
+      assert {:error, %Error{kind: :bad_module}} = Wasmtime.write(instance, 65_534, "xyz")
+      assert {:ok, <<0, "xy">>} = Wasmtime.read(instance, 65_532, 3)
+    end
+  end
+
+  describe "many callers" do
+    setup do
+      # Answers how often it was called before.
+      number = [i32_const(0), i32_load(64)]
+      next = [i32_const(0), number, i32_const(1), i32_add(), i32_store(64), number, i32_const(1), i32_sub()]
+
+      functions = [
+        function("count", [:i32], [:i32], [count_down(0, nop()), i32_const(7)]),
+        function("spin", [], [], @count_for_ever),
+        function("next", [], [:i32], next)
+      ]
+
+      %{instance: instance(functions: functions, memory: {1, nil})}
+    end
+
+    test "all get their turn", %{instance: instance} do
+      for scheduler <- [:normal, :dirty] do
+        1..300
+        |> Enum.map(fn _ ->
+          Task.async(fn ->
+            {outcome, _yields} = finish(call(instance, "count", [3_000], slice: 5_000, scheduler: scheduler), [])
+            outcome
+          end)
+        end)
+        |> Task.await_many(60_000)
+        |> Enum.each(&assert({:done, 7, nil, _fuel} = &1))
+      end
+
+      assert %{state: :free, waiting: 0} = Wasmtime.info(instance)
+    end
+
+    test "wait in order", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
+
+      callers =
+        for index <- 1..50 do
+          caller = Task.async(fn -> call(instance, "next") end)
+          eventually(fn -> Wasmtime.info(instance).waiting == index end)
+          caller
+        end
+
+      Wasmtime.cancel(suspended)
+      # Each is told by the module itself how many were before it.
+      assert for({:done, before, nil, _fuel} <- Task.await_many(callers), do: before) == Enum.to_list(0..49)
+    end
+
+    test "are told although the caller before them was killed within a dirty call", %{instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
+      killed = spawn(fn -> call(instance, "spin", [], fuel: 3_000_000_000, scheduler: :dirty) end)
+      eventually(fn -> Wasmtime.info(instance).waiting == 1 end)
+      waiting = for _ <- 1..5, do: Task.async(fn -> call(instance, "count", [1]) end)
+      eventually(fn -> Wasmtime.info(instance).waiting == 6 end)
+
+      # Whether the kill meets the call before, in or after its run of half a second, all the others get their turn.
+      Wasmtime.cancel(suspended)
+      eventually(fn -> Wasmtime.info(instance).waiting < 6 end)
+      Process.sleep(50)
+      Process.exit(killed, :kill)
+      for outcome <- Task.await_many(waiting, 30_000), do: assert({:done, 7, nil, _fuel} = outcome)
+    end
+
+    test "do not hinder one another when they are killed at any time", %{instance: instance} do
+      :rand.seed(:exsss, {1, 2, 3})
+
+      for _round <- 1..5 do
+        workers =
+          for _ <- 1..300 do
+            scheduler = Enum.random([:normal, :normal, :dirty])
+            pause = Enum.random([0, 0, 0, 1])
+            spawn_monitor(fn -> work(instance, scheduler, pause) end)
+          end
+
+        {killed, spared} = Enum.split_with(workers, fn _ -> :rand.uniform() < 0.5 end)
+
+        for {pid, _monitor} <- Enum.shuffle(killed) do
+          if :rand.uniform() < 0.1, do: Process.sleep(1)
+          Process.exit(pid, :kill)
+        end
+
+        for {pid, monitor} <- spared, do: assert_receive({:DOWN, ^monitor, :process, ^pid, :normal}, 30_000)
+        for {pid, monitor} <- killed, do: assert_receive({:DOWN, ^monitor, :process, ^pid, _reason}, 30_000)
+        eventually(fn -> match?(%{state: :free, waiting: 0}, Wasmtime.info(instance)) end)
+        assert {:done, 7, nil, _fuel} = call(instance, "count", [1])
+      end
+    end
+
+    defp work(instance, scheduler, pause) do
+      for _ <- 1..3 do
+        outcome = call(instance, "count", [1_000], slice: 2_000, scheduler: scheduler)
+        if pause > 0, do: Process.sleep(pause)
+        {{:done, 7, nil, _fuel}, _yields} = finish(outcome, [])
+      end
+    end
+  end
+end

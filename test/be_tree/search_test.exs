@@ -1,0 +1,191 @@
+defmodule BeTree.SearchTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Error, Search}
+
+  doctest Search
+
+  @ratio 100
+  @event %{a: 2_500, b: true}
+  @matches Enum.to_list(2_500..5_000)
+
+  setup do
+    {:ok, tree: tree()}
+  end
+
+  # A tree whose search takes many small slices.
+  defp tree do
+    tree = BeTree.new!([a: :integer, b: {:boolean, optional: true}], fuel_per_reduction: @ratio)
+    BeTree.insert_all!(tree, for(id <- 1..5_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
+    # The first search makes room for the largest answer, which the others need not.
+    BeTree.search!(tree, @event)
+    tree
+  end
+
+  test "ids, fuel and counts are the same whatever the slice", %{tree: tree} do
+    {:done, @matches, whole} = Search.run(tree, @event, slice: :infinity)
+    assert whole.slices == 1
+    assert whole.fuel > 50_000
+
+    for slice <- [1_000, 1_001, 3_333, 10_000, 77_777, 1_000_000_000] do
+      {:done, @matches, sliced} = Search.run(tree, @event, slice: slice)
+      assert {slice, Map.put(sliced, :slices, 1)} == {slice, whole}
+      # A slice ends with the block of instructions in which its fuel is exhausted.
+      assert sliced.slices in div(whole.fuel, 2 * slice)..(div(whole.fuel, slice) + 1)
+    end
+  end
+
+  test "a budget is enough from a search's fuel on, and what is too little leaves the tree as it was", %{tree: tree} do
+    {:done, @matches, %{fuel: fuel}} = Search.run(tree, @event)
+
+    for slice <- [1_000, 10_000, :infinity] do
+      assert {:done, @matches, %{fuel: ^fuel}} = Search.run(tree, @event, fuel: fuel, slice: slice)
+      assert {:error, %Error{kind: :out_of_fuel}} = Search.run(tree, @event, fuel: fuel - 1_000, slice: slice)
+      assert {:error, %Error{kind: :out_of_fuel}} = Search.run(tree, @event, fuel: 1, slice: slice)
+      assert {:done, @matches, %{fuel: ^fuel}} = Search.run(tree, @event, slice: slice)
+    end
+  end
+
+  test "a step ends with its slice", %{tree: tree} do
+    assert {:yield, search} = Search.start(tree, @event, slice: 10_000)
+    assert inspect(search) =~ ~r/^#BeTree.Search<1 slice, \d+ fuel>$/
+    assert {:yield, search} = Search.resume(search)
+    assert inspect(search) =~ ~r/^#BeTree.Search<2 slices, \d+ fuel>$/
+    assert Search.cancel(search) == :ok
+    assert BeTree.search(tree, @event) == {:ok, @matches}
+  end
+
+  test "a search may be resumed by another process", %{tree: tree} do
+    {:yield, search} = Search.start(tree, @event, slice: 10_000)
+
+    finish = fn
+      {:yield, search}, finish -> finish.(Search.resume(search), finish)
+      answer, _ -> answer
+    end
+
+    assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish.({:yield, search}, finish) end))
+  end
+
+  test "a search that was cancelled or is done is not resumed", %{tree: tree} do
+    {:yield, search} = Search.start(tree, @event, slice: 10_000)
+    assert Search.cancel(search) == :ok
+    assert Search.cancel(search) == :ok
+    assert {:error, %Error{kind: :not_found}} = Search.resume(search)
+
+    {:yield, search} = Search.start(tree, @event, slice: 1_500_000)
+    assert {:done, @matches, _stats} = Search.resume(search)
+    assert {:error, %Error{kind: :not_found}} = Search.resume(search)
+    assert BeTree.search(tree, @event) == {:ok, @matches}
+  end
+
+  test "who holds a search of a tree cannot start another", %{tree: tree} do
+    {:yield, search} = Search.start(tree, @event, slice: 10_000)
+    assert {:error, %Error{kind: :overloaded}} = BeTree.search(tree, @event)
+    assert inspect(tree) =~ ~r/^#BeTree<suspended, /
+    assert Search.cancel(search) == :ok
+    assert BeTree.search(tree, @event) == {:ok, @matches}
+  end
+
+  test "past its timeout a search is cancelled, and the tree goes on", %{tree: tree} do
+    assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, @event, slice: 1_000, timeout: 0)
+    assert BeTree.search(tree, @event, timeout: 60_000) == {:ok, @matches}
+    assert BeTree.search(tree, @event, slice: :infinity, timeout: 0) == {:ok, @matches}
+  end
+
+  test "a killed process leaves the tree to others" do
+    tree = tree()
+    parent = self()
+
+    pid =
+      spawn(fn ->
+        {:yield, search} = Search.start(tree, @event, slice: 10_000)
+        send(parent, :suspended)
+        Process.sleep(:infinity)
+        Search.resume(search)
+      end)
+
+    assert_receive :suspended
+    Process.exit(pid, :kill)
+    assert BeTree.search(tree, @event) == {:ok, @matches}
+  end
+
+  describe "reductions" do
+    # What a process is charged for `search` beyond what an empty one costs.
+    defp charged(search) do
+      parent = self()
+
+      spawn_link(fn ->
+        {:reductions, before} = Process.info(self(), :reductions)
+        search.()
+        {:reductions, later} = Process.info(self(), :reductions)
+        send(parent, {:charged, later - before})
+      end)
+
+      assert_receive {:charged, reductions}, 10_000
+      reductions
+    end
+
+    test "are charged for the fuel, whatever the slice", %{tree: tree} do
+      {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
+      expected = div(fuel, @ratio)
+      assert expected > 5_000
+
+      for slice <- [fuel, :infinity, 500_000, 50_000, 20_000] do
+        charged = charged(fn -> Search.run(tree, @event, slice: slice) end)
+        assert_in_delta charged, expected, expected / 10, "slice #{slice}"
+      end
+    end
+
+    test "are charged for a budget that ran out, and step by step", %{tree: tree} do
+      {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
+      charged = charged(fn -> Search.run(tree, @event, fuel: fuel - 1) end)
+      assert_in_delta charged, div(fuel, @ratio), div(fuel, @ratio) / 10
+
+      charged =
+        charged(fn ->
+          {:yield, search} = Search.start(tree, @event, slice: 100_000)
+          Search.cancel(search)
+        end)
+
+      assert_in_delta charged, 1_000, 300
+    end
+
+    test "let others run: a long search does not keep its scheduler" do
+      tree = tree()
+      schedulers = System.schedulers_online()
+      parent = self()
+      stop = :atomics.new(1, [])
+
+      for _ <- 1..(2 * schedulers) do
+        spawn_link(fn ->
+          own = tree()
+          send(parent, :built)
+
+          search = fn search ->
+            if :atomics.get(stop, 1) == 0,
+              do:
+                (
+                  BeTree.search!(own, @event)
+                  search.(search)
+                )
+          end
+
+          search.(search)
+        end)
+      end
+
+      for _ <- 1..(2 * schedulers), do: assert_receive(:built, 30_000)
+
+      late =
+        for _ <- 1..100 do
+          start = System.monotonic_time(:microsecond)
+          Process.sleep(1)
+          System.monotonic_time(:microsecond) - start - 1_000
+        end
+
+      :atomics.put(stop, 1, 1)
+      assert late |> Enum.sort() |> Enum.at(50) < 30_000
+      assert BeTree.search(tree, @event) == {:ok, @matches}
+    end
+  end
+end

@@ -1,0 +1,56 @@
+defmodule Mix.Tasks.BeTree.GenTest do
+  use ExUnit.Case
+
+  @moduletag :tmp_dir
+
+  setup do
+    shell = Mix.shell()
+    Mix.shell(Mix.Shell.Process)
+    on_exit(fn -> Mix.shell(shell) end)
+  end
+
+  defp generate(arguments), do: Mix.Task.rerun("be_tree.gen", arguments)
+  defp refusal(arguments), do: Exception.message(assert_raise(Mix.Error, fn -> generate(arguments) end))
+
+  test "writes W1 as Erlang terms, and says how to go on", %{tmp_dir: folder} do
+    generate(["W1", "--out", folder, "--expressions", "3", "--events", "2", "--attributes", "64", "--seed", "7"])
+
+    assert_received {:mix_shell, :info, [text]}
+    assert text =~ ~r/^3 expressions and 2 events in \d+ ms/
+    assert text =~ "mix be_tree.match --expressions #{folder}/expressions.txt --events #{folder}/events.txt"
+
+    assert {:ok, [domains, <<_::binary>>, _, _]} = :file.consult(Path.join(folder, "expressions.txt"))
+    assert {length(domains), hd(domains)} == {64, {:par1, :bool, :disallow_undefined}}
+    assert {:ok, [bits, _]} = :file.consult(Path.join(folder, "events.txt"))
+    assert length(bits) == 64 and Enum.uniq(bits) -- [0, 1] == []
+  end
+
+  test "writes W3 as be-tree's lines, the same for the same seed", %{tmp_dir: folder} do
+    [first, second] = for name <- ["first", "second"], do: Path.join(folder, name)
+    for out <- [first, second], do: generate(["W3", "--out", out, "--expressions", "30", "--events", "5"])
+
+    assert Enum.sort(File.ls!(first)) == ["betree_constants", "betree_defs", "betree_events", "betree_exprs"]
+    for name <- File.ls!(first), do: assert(File.read!(Path.join(first, name)) == File.read!(Path.join(second, name)))
+
+    [declaration | declarations] = first |> Path.join("betree_defs") |> File.stream!() |> Enum.to_list()
+    assert {declaration, length(declarations)} == {"country|string|true|200\n", 121}
+    constants = first |> Path.join("betree_constants") |> File.stream!() |> Enum.to_list()
+    assert {hd(constants), length(constants)} == {"1,1,1,1,1\n", 30}
+  end
+
+  test "refuses what it cannot do, and tells what it can", %{tmp_dir: folder} do
+    out = ["--out", folder]
+    assert refusal([]) =~ "one workload is to be named\n\nUsage: mix be_tree.gen WORKLOAD --out FOLDER"
+    assert refusal(["W9"] ++ out) == "there is no workload W9, only W1 and W3"
+    assert refusal(["W1"]) =~ "--out missing\n\nUsage: "
+    assert refusal(["W1", "--attributes", "65"] ++ out) == "--attributes is 64, 96 or 128, got: 65"
+    assert refusal(["W3", "--attributes", "64"] ++ out) == "W3 has no --attributes"
+    assert refusal(["W1", "--events", "-1"] ++ out) == "--events is 0 or more, got: -1"
+    assert refusal(["W1", "--events", "many"] ++ out) =~ "--events : Expected type integer, got \"many\""
+    assert refusal(["W1", "--event", "1"] ++ out) =~ "--event : Unknown option. Did you mean --events?"
+
+    file = Path.join(folder, "file")
+    File.write!(file, "")
+    assert refusal(["W1", "--out", file]) =~ "could not make directory"
+  end
+end

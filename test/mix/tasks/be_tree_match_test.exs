@@ -1,0 +1,125 @@
+defmodule Mix.Tasks.BeTree.MatchTest do
+  use ExUnit.Case
+
+  import ExUnit.CaptureIO
+
+  alias BeTree.Test.BooleanNaive
+  alias BeTree.Workload
+
+  @moduletag :tmp_dir
+
+  setup do
+    shell = Mix.shell()
+    Mix.shell(Mix.Shell.Process)
+    on_exit(fn -> Mix.shell(shell) end)
+  end
+
+  defp match(arguments), do: Mix.Task.rerun("be_tree.match", arguments)
+
+  defp refusal(arguments, folder \\ "no folder") do
+    assert_raise(Mix.Error, fn -> match(arguments) end) |> Exception.message() |> String.replace(folder <> "/", "")
+  end
+
+  defp summary do
+    assert_received {:mix_shell, :info, [text]}
+    text
+  end
+
+  defp write(folder, name, content) do
+    path = Path.join(folder, name)
+    File.write!(path, content)
+    path
+  end
+
+  test "Erlang terms: the results are those of a naive evaluator", %{tmp_dir: folder} do
+    parameters = %{Workload.W1.defaults() | expressions: 200, events: 50, attributes: 64}
+    files = Workload.write(Workload.W1, parameters, folder)
+    out = Path.join(folder, "results")
+    match(["--expressions", files.expressions, "--events", files.events, "--out", out])
+
+    {_names, expressions, events} = BooleanNaive.read(files.expressions, files.events)
+
+    expected =
+      for event <- events, do: inspect(BooleanNaive.matches(expressions, event), limit: :infinity, width: :infinity)
+
+    assert out |> File.read!() |> String.split("\n", trim: true) == Enum.map(expected, &String.replace(&1, " ", ""))
+
+    summary = summary()
+    assert summary =~ ~r/^  expressions            200, built in [\d,]+ ms$/m
+    assert summary =~ ~r/^  events                 50, [\d,]+ a second$/m
+    assert summary =~ ~r/^  matches                [\d,]+, \d+(\.\d+)? an event \(\d+\.\d+ %\)$/m
+    assert summary =~ ~r/^  microseconds an event  p50 \d+\.\d, p99 \d+\.\d$/m
+    assert summary =~ ~r/^  fuel                   [\d,]+, [\d,]+ an event$/m
+    assert summary =~ ~r/^  slices                 [\d,]+, \d+\.\d\d an event$/m
+    refute summary =~ "visited"
+  end
+
+  test "be-tree's lines, with constants, and more numbers", %{tmp_dir: folder} do
+    files = %{
+      domains: write(folder, "defs", "age|integer|false|0|120\ncountry|string|true\n"),
+      expressions: write(folder, "exprs", "age >= 21\ncountry = \"CA\" and not (age < 65)\n"),
+      constants: write(folder, "constants", "30,1,1,1,1\n20,1,1,1,1\n"),
+      events: write(folder, "events", ~s({"age": 70, "country": "CA"}\n{"age": 3}\n\n{"age":21,"country":null}\n))
+    }
+
+    out = Path.join(folder, "results")
+    arguments = for {role, path} <- files, argument <- ["--#{role}", path], do: argument
+    match(arguments ++ ["--out", out, "--stats"])
+
+    assert File.read!(out) == "[20,30]\n[]\n[30]\n"
+    assert summary() =~ ~r/^  matches                3, 1.00 an event \(50.00 %\)$/m
+    index = summary()
+    assert index =~ ~r/^  entries visited        \d+, /m
+    assert index =~ ~r/^  index expressions      2$/m
+  end
+
+  test "results may go to the standard output, and all else to the standard error", %{tmp_dir: folder} do
+    expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n<<\"not a\">>.\n")
+    events = write(folder, "events", "[1].\n[0].\n")
+
+    error =
+      capture_io(:stderr, fn ->
+        output = capture_io(fn -> match(["--expressions", expressions, "--events", events, "--out", "-"]) end)
+        assert output == "[1]\n[2]\n"
+      end)
+
+    assert error =~ "  events                 2, "
+    refute_received {:mix_shell, :info, _text}
+  end
+
+  test "no events are no fault", %{tmp_dir: folder} do
+    expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n")
+    match(["--expressions", expressions, "--events", write(folder, "events", "")])
+    assert summary() =~ ~r/^  matches                0, 0 an event \(0 %\)$/m
+  end
+
+  test "a fault in a file is reported with its place", %{tmp_dir: folder} do
+    domains = write(folder, "defs", "age|integer|false\n")
+    bad = write(folder, "bad", "age > 3\nage > 3 and\n")
+    good = write(folder, "good", "age > 3\n")
+    events = write(folder, "events", ~s({"age": 3}\n{"age": "x"}\n))
+
+    assert refusal(["--domains", domains, "--expressions", bad, "--events", events], folder) =~
+             ~r/\Abad:2:12: .*\n\n    age > 3 and\n               \^\z/
+
+    assert refusal(["--domains", domains, "--expressions", good, "--events", events], folder) =~
+             ~r/\Aevents:2.*: .*`age`/
+
+    events = write(folder, "events", ~s({"age": 3}\n{"age": 3\n))
+    assert refusal(["--domains", domains, "--expressions", good, "--events", events], folder) =~ ~r/\Aevents:2:\d+: /
+
+    assert refusal(["--domains", domains, "--expressions", good, "--events", Path.join(folder, "none")], folder) ==
+             "none: no such file or directory"
+  end
+
+  test "wrong options are refused with the way out", %{tmp_dir: folder} do
+    path = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n")
+    assert refusal([]) =~ "--expressions, --events missing\n\nUsage: mix be_tree.match --expressions FILE --events FILE"
+    assert refusal(["--expressions", path, "more"]) =~ "\"more\" belongs to no option\n\nUsage: "
+    assert refusal(["--expression", path]) =~ "Did you mean --expressions?"
+
+    nowhere = Path.join([folder, "none", "out"])
+    message = refusal(["--expressions", path, "--events", write(folder, "events", ""), "--out", nowhere])
+    assert message == "#{nowhere}: no such file or directory"
+  end
+end

@@ -1,0 +1,80 @@
+defmodule BeTree.PropertyTest do
+  @moduledoc "The index against the oracle: random domains, expressions and events over the whole language."
+  use ExUnit.Case, async: true
+
+  alias BeTree.Test.{Json, Naive, Random}
+
+  @moduletag :property
+  @moduletag timeout: 300_000
+
+  @domains 100
+  @expressions 200
+  @events 200
+  @parts 4
+
+  # Every number seeds its own domains, expressions and events: a failure names it and is repeated by it alone.
+  for part <- 1..@parts do
+    test "what the oracle finds is found, part #{part} of #{@parts}" do
+      for seed <- unquote(part)..@domains//@parts, do: compare(seed)
+    end
+  end
+
+  defp compare(seed) do
+    :rand.seed(:exsss, seed)
+    domains = Random.domains()
+    tree = BeTree.new!(domains)
+    expressions = for id <- 1..@expressions, do: {id, Random.expression(domains)}
+    texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+    BeTree.insert_all!(tree, texts)
+    changed = churn(tree, texts)
+    assert changed > 0
+
+    for number <- 1..@events do
+      event = Random.event(domains)
+      dressed = Random.dress(event, domains)
+      expected = matches(expressions, Map.new(event))
+      where = "seed #{seed}, event #{number}: #{inspect(dressed, limit: :infinity)}"
+
+      same(expected, BeTree.search(tree, as_term(dressed)), texts, where)
+      same(expected, BeTree.search(tree, {:json, Json.encode(dressed)}), texts, "as JSON, " <> where)
+      if number == 1, do: same_in_other_ways(expected, tree, domains, event, texts, where)
+    end
+  end
+
+  # Deletes and inserts some again, so that the index is not the one a single insertion makes.
+  defp churn(tree, texts) do
+    again = Enum.take_random(texts, div(@expressions, 4))
+    for {id, _, _} <- again, do: BeTree.delete!(tree, id)
+    BeTree.insert_all!(tree, again)
+  end
+
+  defp matches(expressions, event) do
+    for {id, expression} <- expressions, Naive.eval(expression, event, Random.constants()), do: id
+  end
+
+  defp as_term(pairs), do: if(:rand.uniform(2) == 1, do: Map.new(pairs), else: pairs)
+
+  defp same(expected, {:ok, expected}, _texts, _where), do: :ok
+
+  defp same(expected, answer, texts, where) do
+    case answer do
+      {:ok, found} ->
+        wrong = (expected -- found) ++ (found -- expected)
+        wrong = for {id, text, _} <- texts, id in wrong, do: "\n  #{id}, #{id in expected} by the oracle: #{text}"
+        flunk("#{where}#{wrong}")
+
+      {:error, error} ->
+        flunk("#{where}: #{Exception.message(error)}")
+    end
+  end
+
+  defp same_in_other_ways(expected, tree, domains, event, texts, where) do
+    record = for {name, _spec} <- domains, do: Map.new(event)[name]
+    same(expected, BeTree.search(tree, {:record, record}), texts, "as a record, " <> where)
+    same(expected, BeTree.search(tree, event, slice: 1_000), texts, "in slices, " <> where)
+    half = Enum.take_every(1..@expressions, 2)
+    same(Enum.filter(expected, &(&1 in half)), BeTree.search(tree, event, ids: half), texts, "among ids, " <> where)
+    explained = for {id, _, _} <- texts, BeTree.explain!(tree, event, id).match, do: id
+    same(expected, {:ok, explained}, texts, "explained, " <> where)
+  end
+end

@@ -1,0 +1,109 @@
+defmodule BeTree.Test.Naive do
+  @moduledoc """
+  The expression language once more, as plainly as can be: the oracle that the index is compared with.
+
+  Expressions are terms:
+
+      {:and, a, b}  {:or, a, b}  {:not, a}  {:constant, boolean}
+      {:variable, name}                          a boolean attribute
+      {:compare, :< | :<= | :> | :>=, name, number}
+      {:equal, :== | :!=, name, number or string}
+      {:member, :in | :not_in, name, constants}  a scalar attribute among constants
+      {:has, :in | :not_in, name, constant}      a constant in a list attribute
+      {:list, :one_of | :none_of | :all_of, name, constants}
+      {:is, :null | :not_null | :empty, name}
+      {:text, :contains | :starts_with | :ends_with, name, string}
+      {:geo, latitude, longitude, kilometres}
+      {:segment, :within | :before, name, id, seconds}
+      {:cap, type, namespace, value, seconds}
+
+  An event is a map from names to values; what is not in it is undefined. Constants are a map from names to integers.
+  """
+
+  @earth_radius 6372.8
+  @epsilon 2.220446049250313e-16
+
+  def eval({:and, a, b}, event, constants), do: eval(a, event, constants) and eval(b, event, constants)
+  def eval({:or, a, b}, event, constants), do: eval(a, event, constants) or eval(b, event, constants)
+  def eval({:not, a}, event, constants), do: not eval(a, event, constants)
+  def eval({:constant, constant}, _event, _constants), do: constant
+  def eval({:is, :null, name}, event, _constants), do: not is_map_key(event, name)
+
+  def eval(predicate, event, constants) do
+    case read(attributes(predicate), event) do
+      {:ok, values} -> test(predicate, values, constants)
+      :undefined -> false
+    end
+  end
+
+  defp attributes({:variable, name}), do: [name]
+  defp attributes({:geo, _, _, _}), do: ["latitude", "longitude"]
+  defp attributes({:segment, _, name, _, _}), do: [name, "now"]
+  defp attributes({:cap, _, _, _, _}), do: ["frequency_caps", "now"]
+  defp attributes(predicate), do: [elem(predicate, 2)]
+
+  defp read(names, event) do
+    values = for name <- names, is_map_key(event, name), do: Map.fetch!(event, name)
+    if length(values) == length(names), do: {:ok, values}, else: :undefined
+  end
+
+  defp test({:variable, _}, [value], _), do: value
+  defp test({:compare, :<, _, constant}, [value], _), do: value < constant
+  defp test({:compare, :<=, _, constant}, [value], _), do: value <= constant
+  defp test({:compare, :>, _, constant}, [value], _), do: value > constant
+  defp test({:compare, :>=, _, constant}, [value], _), do: value >= constant
+  defp test({:equal, :==, _, constant}, [value], _), do: equal?(value, constant)
+  defp test({:equal, :!=, _, constant}, [value], _), do: not equal?(value, constant)
+  defp test({:member, :in, _, constants}, [value], _), do: value in constants
+  defp test({:member, :not_in, _, constants}, [value], _), do: value not in constants
+  defp test({:has, :in, _, constant}, [list], _), do: constant in list
+  defp test({:has, :not_in, _, constant}, [list], _), do: constant not in list
+  defp test({:list, :one_of, _, constants}, [list], _), do: Enum.any?(constants, &(&1 in list))
+  defp test({:list, :none_of, _, constants}, [list], _), do: not Enum.any?(constants, &(&1 in list))
+  defp test({:list, :all_of, _, constants}, [list], _), do: Enum.all?(constants, &(&1 in list))
+  defp test({:is, :not_null, _}, [_], _), do: true
+  defp test({:is, :empty, _}, [list], _), do: list == []
+  defp test({:text, :contains, _, part}, [value], _), do: String.contains?(value, part)
+  defp test({:text, :starts_with, _, part}, [value], _), do: String.starts_with?(value, part)
+  defp test({:text, :ends_with, _, part}, [value], _), do: String.ends_with?(value, part)
+
+  defp test({:geo, latitude, longitude, radius}, [here, there], _) do
+    haversine({latitude, longitude}, {here, there}) <= radius
+  end
+
+  defp test({:segment, kind, _, id, seconds}, [segments, now], _) do
+    case List.keyfind(segments, id, 0) do
+      nil -> false
+      {_, micros} when kind == :within -> (now - seconds) * 1_000_000 <= micros
+      {_, micros} when kind == :before -> (now - seconds) * 1_000_000 > micros
+    end
+  end
+
+  defp test({:cap, type, namespace, limit, seconds}, [caps, now], constants) do
+    [entity | _ip] = String.split(type, ":")
+    key = {type, Map.fetch!(constants, entity <> "_id"), namespace}
+
+    case List.keyfind(caps, key, 0) do
+      nil -> true
+      {_, value, _} when seconds <= 0 -> limit > value
+      {_, _, nil} -> true
+      {_, value, micros} -> (now - seconds) * 1_000_000 > micros or limit > value
+    end
+  end
+
+  defp equal?(value, constant) when is_float(value), do: abs(value - constant) < @epsilon
+  defp equal?(value, constant), do: value === constant
+
+  defp haversine({latitude1, longitude1}, {latitude2, longitude2}) do
+    latitude = :math.sin(radians(latitude2 - latitude1) / 2)
+    longitude = :math.sin(radians(longitude2 - longitude1) / 2)
+
+    a =
+      latitude * latitude +
+        :math.cos(radians(latitude1)) * :math.cos(radians(latitude2)) * longitude * longitude
+
+    2 * @earth_radius * :math.asin(:math.sqrt(min(a, 1.0)))
+  end
+
+  defp radians(degrees), do: degrees * :math.pi() / 180
+end

@@ -1,0 +1,289 @@
+defmodule BeTree.Test.Random do
+  @moduledoc """
+  Random domains, expressions (as terms of `BeTree.Test.Naive`), their text, and events.
+
+  All draw from the process's own `:rand`, so a seed repeats them. Values come from small pools: predicates are true
+  often enough to matter.
+  """
+
+  # Names that begin like the language's own words, or have its hyphen.
+  @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
+
+  @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space"]
+  @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
+  @integers Enum.to_list(-3..10)
+  @extremes [-0x8000_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x8000_0000, -0x8000_0001]
+  @floats [-2.5, -1.0, 0.0, 0.1, 0.30000000000000004, 1.0, 2.5, 7.0, 123_456_789.125]
+  @now 1_700_000_000
+  @cap_types for entity <- ~w(flight advertiser campaign campaign_group product), ip <- ["", ":ip"], do: entity <> ip
+
+  @doc "The constants that every random expression is given."
+  def constants,
+    do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
+
+  @doc "Domains as `BeTree.new/2` takes them: the language's own attributes, most times, and some of all types."
+  def domains do
+    own = [
+      {"now", :integer},
+      {"latitude", :float},
+      {"longitude", :float},
+      {"segments_with_timestamp", :segments},
+      {"frequency_caps", :frequency_caps}
+    ]
+
+    types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
+    others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
+    kept = Enum.filter(own, fn _ -> chance(0.7) end)
+
+    for {name, type} <- Enum.shuffle(kept ++ others) do
+      bounds = if name in ~w(now latitude longitude), do: [], else: bounds(type)
+      {name, {type, [optional: chance(0.6)] ++ bounds}}
+    end
+  end
+
+  # Bounds that hold all constants of `expression/1` for such a domain.
+  defp bounds(type) when type in [:integer, :integer_list],
+    do: Enum.random([[], [min: -3, max: 10], [min: -3], [max: 10]])
+
+  defp bounds(:float), do: Enum.random([[], [min: -2.5], [min: -2.5, max: 123_456_789.125]])
+  defp bounds(:string), do: Enum.random([[], [count: length(@strings)]])
+  defp bounds(:integer_enum), do: Enum.random([[], [count: length(@integers)]])
+  defp bounds(_type), do: []
+
+  @doc "An expression over `domains`, of a random depth."
+  def expression(domains), do: expression(domains, Enum.random(0..5))
+
+  defp expression(domains, 0) do
+    if chance(0.03), do: {:constant, chance(0.5)}, else: predicate(domains)
+  end
+
+  defp expression(domains, depth) do
+    case :rand.uniform(10) do
+      n when n <= 4 -> {:and, expression(domains, depth - 1), expression(domains, depth - 1)}
+      n when n <= 8 -> {:or, expression(domains, depth - 1), expression(domains, depth - 1)}
+      9 -> {:not, expression(domains, depth - 1)}
+      10 -> expression(domains, 0)
+    end
+  end
+
+  defp predicate(domains) do
+    {name, {type, options}} = Enum.random(domains)
+    special = Enum.filter([:geo, :segment, :cap], &possible?(&1, domains))
+
+    cond do
+      special != [] and chance(0.2) -> special(Enum.random(special), domains)
+      chance(0.1) -> {:is, Enum.random([:null, :not_null]), name}
+      true -> predicate(type, name, options, domains)
+    end
+  end
+
+  defp predicate(:boolean, name, _options, _domains), do: {:variable, name}
+
+  defp predicate(:integer, "now", _options, _domains) do
+    {:compare, Enum.random([:<, :<=, :>, :>=]), "now", @now + Enum.random(-2..2)}
+  end
+
+  defp predicate(:integer, name, options, _domains) do
+    case :rand.uniform(4) do
+      1 -> {:equal, Enum.random([:==, :!=]), name, integer_constant(options)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> integer_constant(options) end)}
+      _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, integer_constant(options)}
+    end
+  end
+
+  defp predicate(:float, name, options, _domains) do
+    constant = if options[:min] == nil and chance(0.2), do: Enum.random(@integers), else: Enum.random(@floats)
+    constant = if options[:max] != nil, do: min(constant, options[:max]), else: constant
+
+    if chance(0.4),
+      do: {:equal, Enum.random([:==, :!=]), name, constant},
+      else: {:compare, Enum.random([:<, :<=, :>, :>=]), name, constant}
+  end
+
+  defp predicate(:string, name, _options, _domains) do
+    case :rand.uniform(3) do
+      1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(@strings)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(@strings) end)}
+      3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(@strings)}
+    end
+  end
+
+  defp predicate(:integer_enum, name, _options, _domains) do
+    if chance(0.5),
+      do: {:equal, Enum.random([:==, :!=]), name, Enum.random(@integers)},
+      else: {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(@integers) end)}
+  end
+
+  defp predicate(:integer_list, name, options, _domains), do: list(name, fn -> integer_constant(options) end)
+  defp predicate(:string_list, name, _options, _domains), do: list(name, fn -> Enum.random(@strings) end)
+  defp predicate(:segments, name, _options, domains), do: segments(name, domains)
+  defp predicate(:frequency_caps, name, _options, _domains), do: {:is, :not_null, name}
+
+  defp list(name, constant) do
+    case :rand.uniform(3) do
+      1 -> {:has, Enum.random([:in, :not_in]), name, constant.()}
+      2 -> {:list, Enum.random([:one_of, :none_of, :all_of]), name, some(constant)}
+      3 -> if chance(0.3), do: {:is, :empty, name}, else: {:list, :one_of, name, some(constant)}
+    end
+  end
+
+  defp segments(name, domains) do
+    if type_of(domains, "now") == :integer,
+      do: {:segment, Enum.random([:within, :before]), name, Enum.random(1..4), Enum.random([0, 10, 100, -5])},
+      else: {:is, :not_null, name}
+  end
+
+  defp possible?(:geo, domains), do: type_of(domains, "latitude") == :float and type_of(domains, "longitude") == :float
+  defp possible?(:segment, domains), do: own?(domains, "segments_with_timestamp")
+  defp possible?(:cap, domains), do: own?(domains, "frequency_caps")
+
+  defp own?(domains, name), do: type_of(domains, name) != nil and type_of(domains, "now") != nil
+
+  defp type_of(domains, name) do
+    with {^name, {type, _options}} <- List.keyfind(domains, name, 0), do: type
+  end
+
+  defp special(:geo, _domains),
+    do: {:geo, Enum.random([45.5, -10, 0.25]), Enum.random([-73.6, 179, 0]), Enum.random([1, 500.5, 8000])}
+
+  defp special(:segment, domains), do: segments("segments_with_timestamp", domains)
+
+  defp special(:cap, _domains) do
+    {:cap, Enum.random(@cap_types), Enum.random(["ns", "été"]), Enum.random([-1, 0, 5, 20]),
+     Enum.random([-1, 0, 10, 100])}
+  end
+
+  defp integer_constant(options) do
+    if options[:min] == nil and options[:max] == nil and chance(0.05),
+      do: Enum.random(@extremes),
+      else: Enum.random(@integers)
+  end
+
+  defp some(constant), do: for(_ <- 1..Enum.random(1..5), do: constant.())
+
+  @doc "An event for `domains`: `{name, value}` for each attribute that is defined."
+  def event(domains) do
+    for {name, {type, options}} <- domains, not (options[:optional] and chance(0.3)) do
+      {name, value(name, type)}
+    end
+  end
+
+  defp value("now", _type), do: @now + Enum.random(-2..2)
+  defp value("latitude", _type), do: Enum.random([45.4, 45.6, -10.0, 0.0, 89.9])
+  defp value("longitude", _type), do: Enum.random([-73.5, -179.9, 0.0, 178.0])
+  defp value(_name, :boolean), do: chance(0.5)
+  defp value(_name, :integer), do: if(chance(0.1), do: Enum.random(@extremes), else: Enum.random(@integers))
+  defp value(_name, :float), do: if(chance(0.2), do: Enum.random(@integers) * 1.0, else: Enum.random(@floats))
+  defp value(_name, :string), do: Enum.random(["unheard of" | @strings])
+  defp value(_name, :integer_enum), do: Enum.random([77 | @integers])
+  defp value(_name, :integer_list), do: any(fn -> value(nil, :integer) end)
+  defp value(_name, :string_list), do: any(fn -> value(nil, :string) end)
+
+  defp value(_name, :segments) do
+    for id <- Enum.take_random(1..5, Enum.random(0..4)) do
+      {id, (@now - Enum.random([-5, 0, 10, 50, 100])) * 1_000_000 + Enum.random([-1, 0, 1, 500_000])}
+    end
+  end
+
+  defp value(_name, :frequency_caps) do
+    any(fn ->
+      micros = (@now - Enum.random([0, 10, 50, 100])) * 1_000_000 + Enum.random([-1, 0, 1, 500_000])
+      key = {Enum.random(@cap_types), Enum.random([1, 2, 3, -4]), Enum.random(["ns", "été", "other"])}
+      {key, Enum.random([0, 4, 5, 6, 30]), Enum.random([nil, micros])}
+    end)
+  end
+
+  defp any(value), do: for(_ <- 1..Enum.random(0..5)//1, do: value.())
+
+  @doc """
+  The same event as a caller might write it: in any order, undefined attributes left out or said to be, strings as
+  atoms here and there, whole floats as integers, attributes that nobody knows.
+  """
+  def dress(event, domains) do
+    undefined =
+      for {name, {_type, [{:optional, true} | _]}} <- domains, not List.keymember?(event, name, 0), chance(0.5) do
+        {name, Enum.random([nil, :undefined])}
+      end
+
+    unknown = if chance(0.2), do: [{"nobody_knows", [%{"a" => {1.5, "b"}}, 3]}], else: []
+    Enum.shuffle(Enum.map(event, &dress_pair/1) ++ undefined ++ unknown)
+  end
+
+  defp dress_pair({name, string}) when is_map_key(@string_atoms, string) do
+    {name, if(chance(0.3), do: @string_atoms[string], else: string)}
+  end
+
+  defp dress_pair({name, float}) when is_float(float) and abs(float) < 1.0e15 and trunc(float) == float do
+    {name, if(chance(0.3), do: trunc(float), else: float)}
+  end
+
+  defp dress_pair(pair), do: pair
+
+  @doc "The text of an expression, in one of its many spellings."
+  def text(expression), do: expression |> spell(0) |> IO.iodata_to_binary()
+
+  # Levels: 0 takes anything, 1 all but `or`, 2 neither `or` nor `and`.
+  defp spell({:or, a, b}, level), do: wrap(level > 0, [spell(a, 0), Enum.random([" or ", " || ", "||"]), spell(b, 1)])
+  defp spell({:and, a, b}, level), do: wrap(level > 1, [spell(a, 1), Enum.random([" and ", " && ", "&&"]), spell(b, 2)])
+  defp spell({:not, a}, _level), do: wrap(false, ["not ", spell(a, 2)])
+  defp spell(predicate, _level), do: wrap(false, spell(predicate))
+
+  defp wrap(needed, text), do: if(needed or chance(0.1), do: ["(", text, ")"], else: text)
+
+  defp spell({:constant, constant}), do: Atom.to_string(constant)
+  defp spell({:variable, name}), do: name
+  defp spell({:compare, relation, name, constant}), do: either(Atom.to_string(relation), name, constant)
+  defp spell({:equal, :==, name, constant}), do: either("=", name, constant)
+  defp spell({:equal, :!=, name, constant}), do: either("<>", name, constant)
+  defp spell({:member, how, name, constants}), do: [name, membership(how), constants(constants)]
+  defp spell({:has, how, name, constant}), do: [constant(constant), membership(how), name]
+  defp spell({:list, :one_of, name, constants}), do: [name, " one of ", constants(constants)]
+  defp spell({:list, :none_of, name, constants}), do: [name, " none of ", constants(constants)]
+  defp spell({:list, :all_of, name, constants}), do: [name, " all of ", constants(constants)]
+  defp spell({:is, :null, name}), do: [name, " is null"]
+  defp spell({:is, :not_null, name}), do: [name, " is not null"]
+  defp spell({:is, :empty, name}), do: [name, " is empty"]
+  defp spell({:text, how, name, part}), do: call(Atom.to_string(how), [name, constant(part)])
+
+  defp spell({:geo, latitude, longitude, radius}),
+    do: call("geo_within_radius", Enum.map([latitude, longitude, radius], &constant/1))
+
+  defp spell({:segment, how, "segments_with_timestamp", id, seconds}) do
+    name = if chance(0.5), do: ["segments_with_timestamp"], else: []
+    call("segment_#{how}", name ++ [constant(id), constant(seconds)])
+  end
+
+  defp spell({:segment, how, name, id, seconds}), do: call("segment_#{how}", [name, constant(id), constant(seconds)])
+
+  defp spell({:cap, type, namespace, value, seconds}) do
+    call("within_frequency_cap", Enum.map([type, namespace, value, seconds], &constant/1))
+  end
+
+  defp call(function, arguments), do: [function, space(), "(", Enum.intersperse(arguments, [",", space()]), ")"]
+
+  @mirrored %{"<" => ">", "<=" => ">=", ">" => "<", ">=" => "<=", "=" => "=", "<>" => "<>"}
+
+  # A space stands before the relation since a name may end in a hyphen.
+  defp either(relation, name, constant) do
+    if chance(0.3),
+      do: [constant(constant), space(), @mirrored[relation], space(), name],
+      else: [name, " ", relation, space(), constant(constant)]
+  end
+
+  defp membership(:in), do: " in "
+  defp membership(:not_in), do: " not in "
+
+  defp constants(constants),
+    do: ["(", space(), constants |> Enum.map(&constant/1) |> Enum.intersperse([",", space()]), ")"]
+
+  defp constant(integer) when is_integer(integer), do: Integer.to_string(integer)
+  defp constant(float) when is_float(float), do: :erlang.float_to_binary(float, [:compact, decimals: 17])
+
+  defp constant(string) do
+    quote_mark = Enum.random([~S("), ~S(')])
+    [quote_mark, String.replace(string, ["\\", quote_mark], &("\\" <> &1)), quote_mark]
+  end
+
+  defp space, do: Enum.random(["", "", " ", "  "])
+  defp chance(probability), do: :rand.uniform() < probability
+end
