@@ -8,6 +8,8 @@ use crate::predicates::{PredicateId, Predicates};
 
 /// Events are numbered from 1 to this, then from 1 again: a byte holds the number, shifted, and a value.
 const EVENTS: u8 = 127;
+/// The table is forgotten in so many parts: all of it before a number comes again.
+const PARTS: usize = EVENTS as usize - 1;
 
 /// One byte for each predicate: the number of the event it was last evaluated for, and its value then.
 ///
@@ -17,22 +19,27 @@ const EVENTS: u8 = 127;
 pub(crate) struct Memo {
     values: Vec<u8>,
     event: u8,
+    /// The part that is forgotten next.
     forgotten: usize,
 }
 
 impl Memo {
     /// Makes room for predicates below `predicates`.
     pub fn reserve(&mut self, predicates: usize) -> Result<(), Error> {
-        grow(&mut self.values, predicates)
+        let before = self.values.len();
+        grow(&mut self.values, predicates.next_multiple_of(PARTS))?;
+        if self.values.len() > before {
+            // The parts are others now, so what is to be forgotten must not wait for its turn.
+            self.values.fill(0);
+        }
+        Ok(())
     }
 
     /// Begins a new event.
     pub fn begin(&mut self) {
-        let part = self.values.len().div_ceil(usize::from(EVENTS) - 1);
-        let from = if self.forgotten < self.values.len() { self.forgotten } else { 0 };
-        let to = (from + part).min(self.values.len());
-        self.values[from..to].fill(0);
-        self.forgotten = to;
+        let part = self.values.len() / PARTS;
+        self.values[self.forgotten * part..][..part].fill(0);
+        self.forgotten = (self.forgotten + 1) % PARTS;
         self.event = self.event % EVENTS + 1;
     }
 

@@ -10,8 +10,10 @@
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
 //! 4. **Ungated.** The same for the expressions that no gate holds back.
-//! 5. **Collect**, and **sort** where ids do not ascend with slots; then clear up, so that every search starts the same
-//!    and costs the same.
+//! 5. **Collect**, and **sort** where ids do not ascend with slots.
+//!
+//! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
+//! behind, finished or cut off, is passed over without a branch on it.
 
 mod matches;
 mod memo;
@@ -91,7 +93,6 @@ enum Phase {
     Ungated,
     Collect,
     Sort,
-    Clear,
     Done,
 }
 
@@ -187,24 +188,25 @@ impl Search {
         decode(format, bytes, index.schema(), index.strings(), &mut self.event)?;
         filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
-        // What a search that was not run to its end may have left.
-        self.matches.clear();
+        self.matches.begin();
         let mut progress = Progress::default();
         match only {
             None => {
-                self.candidates.resize(STEP as usize, 0);
                 self.nodes[0] = ROOT;
                 progress.nodes = 1;
             }
             Some(ids) => {
-                self.candidates.clear();
                 let subscriptions = index.subscriptions();
-                let slots = ids.filter_map(|id| subscriptions.find(id));
-                self.candidates.extend(slots.map(|slot| subscriptions.get(slot).program));
+                let mut programs = 0;
+                for slot in ids.filter_map(|id| subscriptions.find(id)) {
+                    grow(&mut self.candidates, programs + 1)?;
+                    self.candidates[programs] = subscriptions.get(slot).program;
+                    programs += 1;
+                }
                 progress.phase = Phase::Verify;
                 progress.ungated = index.tree().ungated().len() as u32;
-                progress.candidates = self.candidates.len() as u32;
-                progress.visited = self.candidates.len() as u64;
+                progress.candidates = programs as u32;
+                progress.visited = programs as u64;
             }
         }
         self.checkpoint.commit(progress);
@@ -230,10 +232,6 @@ impl Search {
             Phase::Ungated => self.evaluate_ungated(index, &mut progress),
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
-            Phase::Clear => {
-                self.matches.clear();
-                progress.phase = Phase::Done;
-            }
             Phase::Done => return true,
         }
         self.checkpoint.commit(progress);
@@ -415,7 +413,7 @@ impl Search {
         progress.ids = (ids - HEADER) as u32;
         match words {
             Some(word) => progress.word = word,
-            None if subscriptions.is_ascending() => progress.phase = Phase::Clear,
+            None if subscriptions.is_ascending() => progress.phase = Phase::Done,
             None => {
                 self.sort.start(progress.ids as usize);
                 progress.phase = Phase::Sort;
@@ -425,7 +423,7 @@ impl Search {
 
     fn sort(&mut self, progress: &mut Progress) {
         if self.sort.step(&mut self.ids[HEADER..][..progress.ids as usize]) {
-            progress.phase = Phase::Clear;
+            progress.phase = Phase::Done;
         }
     }
 }
@@ -451,7 +449,7 @@ fn push_found(
         let Some(node) = node else { continue };
         // A list may lead to a node twice. What `found_at` says counts only where `nodes` agrees, so it needs no clearing.
         let at = found_at[node as usize];
-        if at < progress.nodes && nodes[at as usize] == node {
+        if (at < progress.nodes) & (nodes[at as usize] == node) {
             continue;
         }
         nodes[progress.nodes as usize] = node;
