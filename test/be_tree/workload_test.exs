@@ -3,11 +3,11 @@ defmodule BeTree.WorkloadTest do
 
   alias BeTree.{Explanation, Files, Workload}
   alias BeTree.Test.BooleanNaive
-  alias BeTree.Workload.{Random, W1, W3}
+  alias BeTree.Workload.{Random, W1, W2, W3, W4, W5}
 
   doctest BeTree.Workload
 
-  for workload <- [W1, W3] do
+  for workload <- [W1, W2, W3, W4, W5] do
     describe "#{inspect(workload)}" do
       @workload workload
 
@@ -140,10 +140,106 @@ defmodule BeTree.WorkloadTest do
 
     defp predicates(%Explanation.Node{kind: :predicate} = node), do: [node]
     defp predicates(node), do: Enum.flat_map(node.children, &predicates/1)
-
-    defp depth(%Explanation.Node{children: []}), do: 1
-    defp depth(node), do: 1 + (node.children |> Enum.map(&depth/1) |> Enum.max())
   end
+
+  describe "W2" do
+    test "expressions are from 1 to 6 deep, with as many of each operator as is said" do
+      {tree, events} = build(W2, %{W2.defaults() | expressions: 2_000, events: 1})
+      roots = for id <- 1..2_000, do: BeTree.explain!(tree, hd(events), id).root
+
+      # An explanation shows an `and` within an `and` as one, so the depth is that of the text or less.
+      depths = roots |> Enum.map(&depth/1) |> Enum.frequencies()
+      assert Map.keys(depths) == [1, 2, 3, 4, 5, 6]
+      assert_in_delta depths[1], 333, 80
+
+      nodes = roots |> Enum.flat_map(&nodes/1) |> Enum.frequencies_by(& &1.kind)
+      operators = nodes[:and] + nodes[:or] + nodes[:not]
+      assert_in_delta nodes[:and] / operators, 0.45, 0.03
+      assert_in_delta nodes[:or] / operators, 0.45, 0.03
+      assert_in_delta nodes[:not] / operators, 0.1, 0.02
+    end
+
+    test "the greater the exponent, the more is shared" do
+      distinct =
+        for sharing <- [0.0, 0.4, 0.8] do
+          texts = Enum.to_list(W2.expressions(%{W2.defaults() | expressions: 3_000, sharing: sharing}))
+          ~r/a\d+ [<>=]+ \d+/ |> Regex.scan(Enum.join(texts, "\n")) |> Enum.uniq() |> length()
+        end
+
+      assert distinct == Enum.sort(distinct, :desc)
+      assert List.last(distinct) * 2 < hd(distinct)
+    end
+
+    test "events name 20 attributes" do
+      for {:json, json} <- W2.events(%{W2.defaults() | events: 50}) do
+        assert ~r/"a\d+": \d+/ |> Regex.scan(json) |> Enum.uniq() |> length() == 20
+      end
+    end
+  end
+
+  describe "W4" do
+    test "ten of 100,000 rules match an event, those with its number" do
+      {tree, events} = build(W4, %{W4.defaults() | events: 50})
+
+      for {:json, json} = event <- events do
+        [number] = Regex.run(~r/"number": (\d+)/, json, capture: :all_but_first)
+        first = String.to_integer(number) + 1
+        assert BeTree.search!(tree, event) == for(turn <- 0..9, do: first + 10_000 * turn)
+      end
+    end
+
+    test "one in ten asks for a part of the name" do
+      texts = Enum.to_list(W4.expressions(W4.defaults()))
+      assert Enum.count(texts, &(&1 =~ "contains(name")) == 10_000
+    end
+
+    test "in the near-miss variant none does, for one of three reasons" do
+      {tree, events} = build(W4, %{W4.defaults() | expressions: 10_000, events: 200, near_miss: true})
+      for event <- events, do: assert(BeTree.search!(tree, event) == [])
+
+      faults =
+        for {:json, json} = event <- events do
+          [number] = Regex.run(~r/"number": (\d+)/, json, capture: :all_but_first)
+          root = BeTree.explain!(tree, event, String.to_integer(number) + 1).root
+          assert [fault] = for(node <- nodes(root), node.kind == :predicate, not node.verdict, do: node.attribute)
+          fault
+        end
+
+      assert faults |> Enum.uniq() |> Enum.sort() == ["region", "tags", "type"]
+    end
+  end
+
+  describe "W5" do
+    test "conjunctions of 5 to 30 predicates, as many of them equalities as is said" do
+      for equality <- [0.0, 0.4, 1.0] do
+        texts = Enum.to_list(W5.expressions(%{W5.defaults() | expressions: 500, equality: equality}))
+        equalities = for text <- texts, do: ~r/ = / |> Regex.scan(text) |> length()
+        ranges = for text <- texts, do: ~r/ >= / |> Regex.scan(text) |> length()
+        assert Enum.min_max(Enum.zip_with(equalities, ranges, &+/2)) == {5, 30}
+        assert_in_delta Enum.sum(equalities) / Enum.sum(equalities ++ ranges), equality, 0.03
+      end
+    end
+
+    test "matches are as likely as is said" do
+      for {dimensions, matching} <- [{100, 0.01}, {100, 0.5}, {30_000, 0.1}] do
+        parameters = %{W5.defaults() | expressions: 2_000, events: 100, dimensions: dimensions, matching: matching}
+        {tree, events} = build(W5, parameters)
+        matches = for event <- events, do: length(BeTree.search!(tree, event))
+        assert_in_delta Enum.sum(matches) / (100 * 2_000), matching, 0.3 * matching
+      end
+    end
+  end
+
+  # A tree over the workload's expressions, and its events.
+  defp build(workload, parameters) do
+    tree = BeTree.new!(workload.domains(parameters))
+    BeTree.insert_all!(tree, Enum.with_index(workload.expressions(parameters), &{&2 + 1, &1}))
+    {tree, Enum.to_list(workload.events(parameters))}
+  end
+
+  defp nodes(node), do: [node | Enum.flat_map(node.children, &nodes/1)]
+  defp depth(%Explanation.Node{children: []}), do: 1
+  defp depth(node), do: 1 + (node.children |> Enum.map(&depth/1) |> Enum.max())
 
   describe "random draws" do
     test "Zipf's law" do
