@@ -6,10 +6,10 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench lint fmt fuzz clean
+.PHONY: help setup build demo test bench bench.quick lint fmt fuzz clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 setup: ## Install what is missing: Elixir, Rust, its wasm32 library
 	@scripts/setup
@@ -31,8 +31,11 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 	@echo "mix test"
 	@MIX_ENV=test mix test
 
-bench: $(ready) ## Run the benchmarks
+bench: $(ready) ## Run the benchmarks, a quarter of an hour
 	@MIX_ENV=dev mix be_tree.bench
+
+bench.quick: $(ready) ## Run the small benchmarks, two minutes
+	@MIX_ENV=dev mix be_tree.bench --quick
 
 lint: $(ready) ## Check the formatting, and compile and lint with warnings as errors
 	@echo "mix format, mix compile"
@@ -41,12 +44,16 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@echo "cargo fmt, cargo clippy"
 	@cd wasm && $(CARGO) fmt --all --check
 	@cd wasm/index/fuzz && $(CARGO) fmt --check
+	@cd bench/native && $(CARGO) fmt --all --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
+	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
+	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 
 fmt: $(ready) ## Format all code
 	@mix format
 	@cd wasm && $(CARGO) fmt --all
 	@cd wasm/index/fuzz && $(CARGO) fmt
+	@cd bench/native && $(CARGO) fmt --all
 
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz

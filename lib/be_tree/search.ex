@@ -37,10 +37,12 @@ defmodule BeTree.Search do
   more is cancelled.
   """
 
-  alias BeTree.{Answer, Error, Event, Fuel, Stats, Subscription}
+  require BeTree.Telemetry
 
-  @enforce_keys [:runtime, :budget, :deadline, :per_reduction, :text]
-  defstruct @enforce_keys ++ [:suspended, fuel: 0, slices: 0]
+  alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Telemetry}
+
+  @enforce_keys [:slices, :text, :span]
+  defstruct @enforce_keys
 
   @opaque t :: %__MODULE__{}
 
@@ -54,11 +56,7 @@ defmodule BeTree.Search do
   @typedoc "Where a search stands: at a slice's end, at its own, or gone for good."
   @type answer :: {:yield, t} | {:done, [BeTree.id()], Stats.t()} | {:error, Error.t()}
 
-  @defaults %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity, ids: nil}
-
-  # bump_reductions/1 counts no further than to the end of the process's time slice: what a call has above that is lost.
-  # In steps of a twentieth of the 4,000, no more than 5 % is, and half of that on average.
-  @step 200
+  @defaults Map.put(Slices.defaults(), :ids, nil)
 
   @doc """
   Starts a search and runs its first slice.
@@ -76,6 +74,12 @@ defmodule BeTree.Search do
   def start(%BeTree{} = tree, event, options \\ []) do
     options = check(options)
 
+    search = %__MODULE__{
+      slices: Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, options),
+      text: Event.text(event),
+      span: Telemetry.start(tree)
+    }
+
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- append_ids(bytes, options.ids) do
       request = %{
@@ -86,18 +90,12 @@ defmodule BeTree.Search do
         scheduler: :normal
       }
 
-      search = %__MODULE__{
-        runtime: tree.runtime,
-        budget: options.fuel,
-        deadline: deadline(options.timeout),
-        per_reduction: tree.fuel_per_reduction,
-        text: Event.text(event)
-      }
-
       tree.instance
       |> tree.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length], request)
-      |> settle(search)
+      |> Slices.settle(search.slices)
+      |> answer(search)
     end
+    |> Telemetry.observe(search)
   end
 
   @doc """
@@ -113,13 +111,8 @@ defmodule BeTree.Search do
       :timeout
   """
   @spec resume(t) :: answer
-  def resume(%__MODULE__{suspended: suspended, runtime: runtime} = search) do
-    if late?(search.deadline) do
-      cancel(search)
-      {:error, %Error{kind: :timeout, message: "the search passed its timeout after #{search.slices} slices"}}
-    else
-      settle(runtime.resume(suspended), search)
-    end
+  def resume(%__MODULE__{slices: slices} = search) do
+    slices |> Slices.resume() |> answer(search) |> Telemetry.observe(search)
   end
 
   @doc """
@@ -134,7 +127,7 @@ defmodule BeTree.Search do
       {:ok, [1]}
   """
   @spec cancel(t) :: :ok
-  def cancel(%__MODULE__{suspended: suspended, runtime: runtime}), do: runtime.cancel(suspended)
+  def cancel(%__MODULE__{slices: slices}), do: Slices.cancel(slices)
 
   @doc """
   Runs a search to its end, slice by slice. Takes and answers what `start/3` does, but for the yields.
@@ -149,46 +142,22 @@ defmodule BeTree.Search do
   def run(tree, event, options \\ []), do: finish(start(tree, event, options))
 
   defp finish({:yield, search}), do: finish(resume(search))
-  defp finish(answer), do: answer
+  defp finish(ended), do: ended
 
-  defp settle({:done, 0, [visited, evaluated | ids], fuel}, search) do
-    charge(search, fuel)
-    {:done, ids, %Stats{fuel: fuel, slices: search.slices + 1, visited: visited, evaluated: evaluated}}
+  defp answer({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
+  defp answer({:error, error}, _search), do: {:error, error}
+
+  defp answer({:done, 0, [visited, evaluated | ids], %{fuel: fuel, count: count}}, _search) do
+    {:done, ids, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
   end
 
-  defp settle({:yield, suspended, fuel}, search) do
-    charge(search, fuel)
-    {:yield, %{search | suspended: suspended, fuel: fuel, slices: search.slices + 1}}
-  end
-
-  defp settle({:done, 1, refusal, fuel}, search) when is_binary(refusal) do
-    charge(search, fuel)
+  defp answer({:done, 1, refusal, _slices}, search) when is_binary(refusal) do
     {:error, %{Answer.refusal(refusal) | text: search.text}}
   end
 
-  defp settle({:done, status, _output, fuel}, search) do
-    charge(search, fuel)
+  defp answer({:done, status, _output, _slices}, _search) do
     {:error, Answer.bad("a search with status #{status} and no list of ids")}
   end
-
-  defp settle({:error, %Error{kind: :out_of_fuel} = error}, search) do
-    charge(search, search.budget)
-    {:error, error}
-  end
-
-  defp settle({:error, error}, _search), do: {:error, error}
-
-  # Charges the process for what burnt since the last charge. Both amounts are counted from the search's start and
-  # rounded down alike, so nothing is lost between slices.
-  defp charge(%{fuel: before, per_reduction: ratio}, fuel), do: bump(div(fuel, ratio) - div(before, ratio))
-
-  defp bump(reductions) when reductions > @step do
-    :erlang.bump_reductions(@step)
-    bump(reductions - @step)
-  end
-
-  defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
-  defp bump(_none), do: true
 
   defp append_ids(bytes, nil), do: {:ok, bytes, -1}
 
@@ -202,39 +171,24 @@ defmodule BeTree.Search do
     with :ok <- Subscription.check_id(id), do: pack(rest, <<packed::binary, id::little-64>>)
   end
 
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+  @doc false
+  # All options, with their defaults, or an ArgumentError.
+  @spec check([option]) :: Slices.options()
+  def check([]), do: @defaults
 
-  defp late?(:infinity), do: false
-  defp late?(deadline), do: System.monotonic_time(:millisecond) >= deadline
-
-  defp check([]), do: @defaults
-
-  defp check(options) do
+  def check(options) do
     options
     |> Keyword.validate!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
   end
 
-  defp check(key, :infinity) when key in [:fuel, :slice, :timeout], do: :infinity
-  defp check(key, fuel) when key in [:fuel, :slice] and is_integer(fuel) and fuel > 0, do: fuel
-  defp check(:timeout, milliseconds) when is_integer(milliseconds) and milliseconds >= 0, do: milliseconds
   defp check(:ids, ids) when length(ids) >= 0, do: ids
-
-  defp check(key, other) do
-    expected =
-      case key do
-        :timeout -> "milliseconds or :infinity"
-        :ids -> "a list of ids"
-        _fuel -> "a positive integer or :infinity"
-      end
-
-    raise ArgumentError, "the option #{inspect(key)} takes #{expected}, got: #{inspect(other)}"
-  end
+  defp check(:ids, other), do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{inspect(other)}")
+  defp check(key, value), do: Slices.check!(key, value)
 
   defimpl Inspect do
-    def inspect(%{slices: slices, fuel: fuel}, _options) do
-      "#BeTree.Search<#{slices} #{if slices == 1, do: "slice", else: "slices"}, #{fuel} fuel>"
+    def inspect(%{slices: slices}, _options) do
+      "#BeTree.Search<#{BeTree.Slices.count(slices)}, #{slices.fuel} fuel>"
     end
   end
 end

@@ -8,7 +8,10 @@ defmodule BeTree.Workload do
   | name | module | what it is like |
   | --- | --- | --- |
   | `W1` | `BeTree.Workload.W1` | dense trees over all boolean attributes, half of which match |
+  | `W2` | `BeTree.Workload.W2` | arbitrary trees with shared parts over many, mostly undefined attributes |
   | `W3` | `BeTree.Workload.W3` | ad targeting: few of many attributes of all types, few matches |
+  | `W4` | `BeTree.Workload.W4` | alert routing: very many rules of one shape, of which ten match, or nearly |
+  | `W5` | `BeTree.Workload.W5` | publish/subscribe: long conjunctions over many dimensions |
 
   The same parameters and seed give the same bytes. Each expression and each event is drawn from
   its own number and the seed: of two sizes the smaller one is the beginning of the larger one.
@@ -49,13 +52,15 @@ defmodule BeTree.Workload do
   @doc "The names of the files, and the lines of each as iodata, generated as they are asked for."
   @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
 
-  @workloads %{"W1" => BeTree.Workload.W1, "W3" => BeTree.Workload.W3}
+  @workloads for module <- [__MODULE__.W1, __MODULE__.W2, __MODULE__.W3, __MODULE__.W4, __MODULE__.W5],
+                 into: %{},
+                 do: {module |> Module.split() |> List.last(), module}
 
   @doc """
   The workloads by name.
 
       iex> Map.keys(BeTree.Workload.all())
-      ["W1", "W3"]
+      ["W1", "W2", "W3", "W4", "W5"]
   """
   @spec all() :: %{String.t() => module}
   def all, do: @workloads

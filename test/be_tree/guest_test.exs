@@ -18,6 +18,23 @@ defmodule BeTree.GuestTest do
     assert {:ok, _tree} = BeTree.new([a: :integer], guest: wasm)
   end
 
+  test "the built-in module exports what docs/abi.md lists, and imports nothing", %{wasm: wasm} do
+    {:ok, compiled} = BeTree.Runtime.Wasmtime.load(wasm)
+    assert BeTree.Runtime.Wasmtime.imports(compiled) == []
+
+    documented =
+      for [_, name] <- Regex.scan(~r/^\| `(\w+)` \|/m, File.read!("docs/abi.md")),
+          name in ["memory", "__stack_pointer"] or String.starts_with?(name, "be_tree_"),
+          do: name
+
+    exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
+    assert length(documented) == 12
+    # A linker may add exports of its own, such as where the heap starts, but no function.
+    assert documented -- exported == []
+    functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
+    assert functions -- documented == []
+  end
+
   # A module is its magic and sections; these are one by one what a WebAssembly binary is made of.
   defp module(sections), do: IO.iodata_to_binary(["\0asm", <<1::little-32>>, sections])
   defp section(id, contents), do: with(bytes = IO.iodata_to_binary(contents), do: [id, leb(byte_size(bytes)), bytes])

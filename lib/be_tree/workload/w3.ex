@@ -27,7 +27,7 @@ defmodule BeTree.Workload.W3 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Workload.Random
+  alias BeTree.Workload.{Lines, Random}
 
   # The attributes that are read most, with how many distinct values each has.
   @leading [
@@ -104,18 +104,7 @@ defmodule BeTree.Workload.W3 do
   def files(parameters) do
     ids = if parameters.expressions == 0, do: [], else: 1..parameters.expressions
 
-    [
-      {:domains, "betree_defs", Stream.map(domains(parameters), &definition/1)},
-      {:expressions, "betree_exprs", parameters |> expressions() |> Stream.map(&[&1, ?\n])},
-      {:constants, "betree_constants", Stream.map(ids, &constants/1)},
-      {:events, "betree_events", parameters |> events() |> Stream.map(fn {:json, json} -> [json, ?\n] end)}
-    ]
-  end
-
-  defp definition(domain) do
-    type = domain.type |> Atom.to_string() |> String.replace("_", " ")
-    bounds = for bound <- [domain.min, domain.max, domain.count], bound != nil, do: to_string(bound)
-    [Enum.join([domain.name, type, "true" | bounds], "|"), ?\n]
+    [{:constants, "betree_constants", Stream.map(ids, &constants/1)} | Lines.files(__MODULE__, parameters)]
   end
 
   # Campaigns of ten flights, groups of five campaigns, advertisers of twenty groups.

@@ -1,6 +1,6 @@
 defmodule Mix.BeTree.Crate do
   @moduledoc false
-  # A crate of wasm/ and the file in priv/ that it becomes.
+  # A crate, of the workspace wasm/ unless it names another, and the file that it becomes.
   #
   # Beside the file lies the SHA-256 of what it was built from. While the two agree nothing is run, not even cargo,
   # so a file that came with the package needs no Rust.
@@ -10,13 +10,15 @@ defmodule Mix.BeTree.Crate do
   @workspace "wasm"
 
   @enforce_keys [:package, :profile, :sources, :product, :file]
-  defstruct [:package, :profile, :sources, :product, :file, :target, :remark, rustflags: []]
+  defstruct [:package, :profile, :sources, :product, :file, :target, :remark, workspace: @workspace, rustflags: []]
 
   @typedoc """
   What to build (`package`, `profile`, `target` of cargo, `rustflags`), from which files (`sources`, wildcards from
-  the workspace), what cargo names the result (`product`) and where it goes (`file`). `remark` is for the user who waits.
+  the `workspace`), what cargo names the result (`product`) and where it goes (`file`). `remark` is for the user who
+  waits.
   """
   @type t :: %__MODULE__{
+          workspace: Path.t(),
           package: String.t(),
           profile: String.t(),
           sources: [String.t()],
@@ -60,7 +62,7 @@ defmodule Mix.BeTree.Crate do
   defp digest(crate) do
     sources =
       for pattern <- ["Cargo.toml", "Cargo.lock" | crate.sources],
-          path <- @workspace |> Path.join(pattern) |> Path.wildcard() |> Enum.sort(),
+          path <- crate.workspace |> Path.join(pattern) |> Path.wildcard() |> Enum.sort(),
           do: {path, :crypto.hash(:sha256, File.read!(path))}
 
     recipe = {crate.package, crate.profile, crate.target || :erlang.system_info(:system_architecture), crate.rustflags}
@@ -83,7 +85,7 @@ defmodule Mix.BeTree.Crate do
       ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target_dir()] ++
         if(crate.target, do: ["--target", crate.target], else: []) ++ toolchain.arguments
 
-    options = [cd: @workspace, env: environment(crate, toolchain), stderr_to_stdout: true]
+    options = [cd: crate.workspace, env: environment(crate, toolchain), stderr_to_stdout: true]
 
     case System.cmd(toolchain.cargo, arguments, options) do
       {_log, 0} -> Path.join([target_dir(), crate.target || "", crate.profile, crate.product])
@@ -95,18 +97,18 @@ defmodule Mix.BeTree.Crate do
   defp environment(%{rustflags: []}, toolchain), do: toolchain.env
 
   defp environment(crate, toolchain) do
-    flags = crate.rustflags ++ toolchain.rustflags ++ remap_paths()
+    flags = crate.rustflags ++ toolchain.rustflags ++ remap_paths(crate)
     [{"CARGO_ENCODED_RUSTFLAGS", Enum.join(flags, "\x1f")} | toolchain.env]
   end
 
   # Panic messages hold the paths of sources; where they were built is nobody's business.
-  defp remap_paths do
+  defp remap_paths(crate) do
     cargo_home = System.get_env("CARGO_HOME") || Path.expand("~/.cargo")
-    ["--remap-path-prefix=#{Path.expand(@workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]
+    ["--remap-path-prefix=#{Path.expand(crate.workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]
   end
 
-  # One for all Mix environments: wasmtime is to be compiled once.
-  defp target_dir do
+  # One for all Mix environments and workspaces: wasmtime is to be compiled once.
+  defp target_dir() do
     Path.expand(System.get_env("CARGO_TARGET_DIR", "target"), @workspace)
   end
 

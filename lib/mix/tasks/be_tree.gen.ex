@@ -3,18 +3,23 @@ defmodule Mix.Tasks.BeTree.Gen do
   @moduledoc """
   Generates a workload of `BeTree.Workload`: files of expressions and events for `mix be_tree.match`.
 
-      mix be_tree.gen W1 --out FOLDER [--seed N] [--expressions N] [--events N] [--attributes 64|96|128]
-      mix be_tree.gen W3 --out FOLDER [--seed N] [--expressions N] [--events N]
+      mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]
 
-  The same options give the same files. Files that are there are overwritten. What a workload is like, and what its
-  options are where they are not given, `BeTree.Workload.W1` and `BeTree.Workload.W3` tell.
+  The same options give the same files. Files that are there are overwritten. What the workloads are like, and what
+  their options are where they are not given, `BeTree.Workload.W1` to `BeTree.Workload.W5` tell.
 
   ## Options
 
     * `--out` - the folder, which is made where it is missing;
     * `--seed` - 0 or more;
     * `--expressions`, `--events` - how many;
-    * `--attributes` - how many, for W1.
+    * `--attributes` - for W1: 64, 96 or 128;
+    * `--sharing` - for W2: the exponent, 0.0 and more;
+    * `--near-miss` - for W4: events that nothing matches;
+    * `--dimensions` - for W5: how many, from 1;
+    * `--skew` - for W5: the exponent, 0.0 and more;
+    * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
+    * `--matching` - for W5: the probability of a match, from 0.001 to 1.0.
   """
 
   use Mix.Task
@@ -23,8 +28,21 @@ defmodule Mix.Tasks.BeTree.Gen do
 
   @requirements ["app.start"]
 
-  @switches [out: :string, seed: :integer, expressions: :integer, events: :integer, attributes: :integer]
-  @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [--attributes N]"
+  @switches [
+    out: :string,
+    seed: :integer,
+    expressions: :integer,
+    events: :integer,
+    attributes: :integer,
+    sharing: :float,
+    near_miss: :boolean,
+    dimensions: :integer,
+    skew: :float,
+    equality: :float,
+    matching: :float
+  ]
+
+  @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]"
 
   @impl true
   def run(arguments) do
@@ -47,7 +65,7 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp workload!([name]) do
     case Workload.all() do
       %{^name => workload} -> workload
-      all -> Mix.raise("there is no workload #{name}, only #{Enum.join(Map.keys(all), " and ")}")
+      all -> Mix.raise("there is no workload #{name}, only #{Enum.join(Map.keys(all), ", ")}")
     end
   end
 
@@ -56,13 +74,24 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp parameters!(name, defaults, options) do
     for {key, value} <- options, reduce: defaults do
       parameters ->
-        cond do
-          not is_map_key(defaults, key) -> Mix.raise("#{name} has no --#{key}")
-          key == :attributes and value not in [64, 96, 128] -> Mix.raise("--attributes is 64, 96 or 128, got: #{value}")
-          true -> %{parameters | key => value}
-        end
+        if not is_map_key(defaults, key), do: Mix.raise("#{name} has no #{switch(key)}")
+        check!(key, value)
+        %{parameters | key => value}
     end
   end
+
+  defp check!(:attributes, value), do: check!(:attributes, value, value in [64, 96, 128], "64, 96 or 128")
+  defp check!(:dimensions, value), do: check!(:dimensions, value, value > 0, "1 or more")
+  defp check!(key, value) when key in [:sharing, :skew], do: check!(key, value, value >= 0, "0.0 or more")
+  defp check!(:equality, value), do: check!(:equality, value, value >= 0 and value <= 1, "from 0.0 to 1.0")
+  defp check!(:matching, value), do: check!(:matching, value, value >= 0.001 and value <= 1, "from 0.001 to 1.0")
+  defp check!(_key, _value), do: :ok
+
+  defp check!(key, value, right?, expected) do
+    if not right?, do: Mix.raise("#{switch(key)} is #{expected}, got: #{value}")
+  end
+
+  defp switch(key), do: "--" <> String.replace(to_string(key), "_", "-")
 
   defp write!(workload, parameters, folder) do
     Workload.write(workload, parameters, folder)

@@ -38,13 +38,31 @@ defmodule Mix.Tasks.BeTree.GenTest do
     assert {hd(constants), length(constants)} == {"1,1,1,1,1\n", 30}
   end
 
+  test "takes the options of each workload", %{tmp_dir: folder} do
+    for {options, domains} <- [
+          {["W2", "--sharing", "0.8"], 1_000},
+          {["W4", "--near-miss"], 6},
+          {["W5", "--dimensions", "7", "--skew", "0.0", "--equality", "1.0", "--matching", "0.5"], 7}
+        ] do
+      generate(options ++ ["--out", folder, "--expressions", "3", "--events", "2"])
+      lines = for name <- ["betree_defs", "betree_exprs", "betree_events"], do: File.read!(Path.join(folder, name))
+      assert for(text <- lines, do: length(String.split(text, "\n", trim: true))) == [domains, 3, 2]
+    end
+  end
+
   test "refuses what it cannot do, and tells what it can", %{tmp_dir: folder} do
     out = ["--out", folder]
     assert refusal([]) =~ "one workload is to be named\n\nUsage: mix be_tree.gen WORKLOAD --out FOLDER"
-    assert refusal(["W9"] ++ out) == "there is no workload W9, only W1 and W3"
+    assert refusal(["W9"] ++ out) == "there is no workload W9, only W1, W2, W3, W4, W5"
     assert refusal(["W1"]) =~ "--out missing\n\nUsage: "
     assert refusal(["W1", "--attributes", "65"] ++ out) == "--attributes is 64, 96 or 128, got: 65"
     assert refusal(["W3", "--attributes", "64"] ++ out) == "W3 has no --attributes"
+    assert refusal(["W1", "--near-miss"] ++ out) == "W1 has no --near-miss"
+    assert refusal(["W2", "--sharing", "-0.1"] ++ out) == "--sharing is 0.0 or more, got: -0.1"
+    assert refusal(["W5", "--skew", "-1.0"] ++ out) == "--skew is 0.0 or more, got: -1.0"
+    assert refusal(["W5", "--dimensions", "0"] ++ out) == "--dimensions is 1 or more, got: 0"
+    assert refusal(["W5", "--equality", "1.5"] ++ out) == "--equality is from 0.0 to 1.0, got: 1.5"
+    assert refusal(["W5", "--matching", "0.0"] ++ out) == "--matching is from 0.001 to 1.0, got: 0.0"
     assert refusal(["W1", "--events", "-1"] ++ out) == "--events is 0 or more, got: -1"
     assert refusal(["W1", "--events", "many"] ++ out) =~ "--events : Expected type integer, got \"many\""
     assert refusal(["W1", "--event", "1"] ++ out) =~ "--event : Unknown option. Did you mean --events?"

@@ -2,15 +2,16 @@
 
 use crate::error::{Error, Kind};
 use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
-use crate::expression::order::{order, Estimate};
+use crate::expression::order::{order, Estimate, Test};
 use crate::expression::program;
 use crate::expression::source::Source;
 use crate::expression::Literal;
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
+use crate::lanes::Lanes;
 use crate::language;
 use crate::library::Library;
-use crate::predicate::{Constants, Postfix, Predicate, Test, Text};
+use crate::predicate::{self, Constants, Postfix, Predicate, Text};
 use crate::schema::Schema;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
@@ -67,6 +68,7 @@ pub struct Index {
     vocabulary: Vocabulary,
     subscriptions: Subscriptions,
     tree: Tree,
+    lanes: Lanes,
     code_bytes: usize,
 }
 
@@ -94,6 +96,11 @@ impl Index {
         &self.subscriptions
     }
 
+    /// The dense expressions.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -116,7 +123,7 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            ungated: self.tree.ungated().len(),
+            ungated: self.tree.ungated().len() + self.lanes.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
@@ -167,6 +174,11 @@ impl Index {
         let subscription = self.subscriptions.remove(slot);
         self.code_bytes -= bytes(&subscription);
         self.tree.remove(&subscription, &self.library, &mut self.subscriptions);
+        if let Home::Dense(place) = subscription.home {
+            for (moved, place) in self.lanes.remove(place) {
+                self.subscriptions.get_mut(moved).home = Home::Dense(place);
+            }
+        }
         self.library.programs.remove(subscription.program, subscription.words as usize);
         self.release(&subscription.source);
         Ok(())
@@ -180,6 +192,11 @@ impl Index {
         }
         self.library.predicates.validate(&references)?;
         self.strings.validate()?;
+        let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home {
+            Home::Dense(place) => Some((slot, place)),
+            _ => None,
+        });
+        self.lanes.validate(&dense.collect::<Vec<_>>())?;
         self.tree.validate(&self.library, &self.subscriptions)
     }
 
@@ -190,7 +207,8 @@ impl Index {
             + self.library.programs.growth()
             + self.strings.growth(text / 2)
             + self.subscriptions.growth(1)
-            + self.tree.growth();
+            + self.tree.growth()
+            + self.lanes.growth();
         let mut probe: Vec<u8> = Vec::new();
         probe.try_reserve_exact(HEADROOM + HEADROOM_PER_BYTE * text + tables).map_err(out_of_memory)
     }
@@ -243,12 +261,25 @@ impl Index {
         let expected = self.expected(&analysis, access.as_deref());
         let estimate = |index, literal| self.estimate(index, literal, &analysis, &expected);
         let tests = order(&analysis.normal, estimate);
+        let Some(access) = access else {
+            return self.subscribe_ungated(id, source, &tests);
+        };
         let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, &library.predicates));
-        match access {
-            None => self.hang_ungated(slot),
-            Some(access) => {
-                self.subscriptions.get_mut(slot).home = Home::Gated(Vec::new());
-                self.tree.insert(slot, &access, &analysis, &self.library, &mut self.subscriptions);
+        self.subscriptions.get_mut(slot).home = Home::Gated(Vec::new());
+        self.tree.insert(slot, &access, &analysis, &self.library, &mut self.subscriptions);
+    }
+
+    fn subscribe_ungated(&mut self, id: u64, source: Source, tests: &[Test]) {
+        match Lanes::attributes(tests, &self.library.predicates) {
+            Some(attributes) => {
+                // Its tests run in a lane, so its program is none.
+                let slot = self.hold(id, source, |slot, _| program::constant(slot, false));
+                let place = self.lanes.insert(slot, tests, &attributes);
+                self.subscriptions.get_mut(slot).home = Home::Dense(place);
+            }
+            None => {
+                let slot = self.hold(id, source, |slot, library| program::assemble(slot, tests, &library.predicates));
+                self.hang_ungated(slot);
             }
         }
     }
@@ -309,7 +340,8 @@ fn bytes(subscription: &Subscription) -> usize {
 }
 
 /// The cost of a test beside that of a comparison.
-fn cost(test: &Test<StringId>) -> f32 {
+fn cost(test: &predicate::Test<StringId>) -> f32 {
+    use predicate::Test;
     match test {
         Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => 1.0,
         Test::Null | Test::NotNull | Test::Empty => 1.0,
@@ -320,6 +352,7 @@ fn cost(test: &Test<StringId>) -> f32 {
 }
 
 fn intern_strings(predicate: Predicate<Text>, strings: &mut Interner) -> Predicate<StringId> {
+    use predicate::Test;
     let mut intern = |text: &Text| strings.retain(text);
     let test = match predicate.test {
         Test::True => Test::True,

@@ -8,6 +8,7 @@ mod expression;
 mod hash;
 pub mod index;
 pub mod interner;
+mod lanes;
 pub mod language;
 mod library;
 pub mod predicate;

@@ -5,6 +5,7 @@ use hashbrown::HashTable;
 use crate::expression::source::Source;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
+use crate::lanes::LanePlace;
 use crate::predicates::{growth, table_growth};
 use crate::tree::NodeId;
 
@@ -18,6 +19,8 @@ pub(crate) enum Home {
     Nowhere,
     /// At this position of the list of those that every search looks at.
     Ungated(u32),
+    /// Among the dense expressions, which every search looks at.
+    Dense(LanePlace),
     /// In the leaf lists of these nodes, once for each of its entries.
     Gated(Vec<NodeId>),
 }

@@ -9,7 +9,7 @@
 //! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates.
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
-//! 4. **Ungated.** The same for the expressions that no gate holds back.
+//! 4. **Ungated.** The same for the expressions that no gate holds back; those over booleans alone run in lanes.
 //! 5. **Collect**, and **sort** where ids do not ascend with slots.
 //!
 //! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
@@ -29,7 +29,9 @@ use crate::expression::program::{self, Outcome};
 use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
+use crate::lanes::{Marks, Masks, Positions};
 use crate::library::Library;
+use crate::subscriptions::Home;
 use crate::tree::filter::{self, Probe};
 use crate::tree::key;
 use crate::tree::level::Level;
@@ -53,6 +55,8 @@ pub struct Search {
     candidates: Vec<ProgramId>,
     memo: Memo,
     matches: SlotSet,
+    masks: Masks,
+    marks: Marks,
     ids: Vec<u64>,
     sort: Sort,
     /// What touching memory ahead of its use came to; kept so that the reads are not left out.
@@ -64,6 +68,8 @@ pub struct Search {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     phase: Phase,
+    /// Whether all subscriptions are looked at, and not only those that were asked for.
+    among_all: bool,
     /// Of `nodes`: how many are known, and how many are done with.
     nodes: u32,
     node: u32,
@@ -74,8 +80,9 @@ struct Progress {
     /// Of `candidates`: how many there are, and how many are done with.
     candidates: u32,
     candidate: u32,
-    /// How many ungated expressions are done with.
+    /// How many ungated expressions are done with, and how far the lanes of the dense ones have come.
     ungated: u32,
+    lanes: Positions,
     /// The position in the code of the present expression.
     position: u32,
     /// The word of the matches to collect next, and the ids collected so far.
@@ -91,6 +98,7 @@ enum Phase {
     Walk,
     Verify,
     Ungated,
+    Dense,
     Collect,
     Sort,
     Done,
@@ -189,27 +197,44 @@ impl Search {
         filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
         self.matches.begin();
+        if index.lanes().len() > 0 {
+            self.masks.set(&self.event.values);
+        }
         let mut progress = Progress::default();
         match only {
             None => {
                 self.nodes[0] = ROOT;
+                progress.among_all = true;
                 progress.nodes = 1;
             }
             Some(ids) => {
-                let subscriptions = index.subscriptions();
-                let mut programs = 0;
-                for slot in ids.filter_map(|id| subscriptions.find(id)) {
-                    grow(&mut self.candidates, programs + 1)?;
-                    self.candidates[programs] = subscriptions.get(slot).program;
-                    programs += 1;
-                }
+                self.select(index, ids, &mut progress)?;
                 progress.phase = Phase::Verify;
                 progress.ungated = index.tree().ungated().len() as u32;
-                progress.candidates = programs as u32;
-                progress.visited = programs as u64;
             }
         }
         self.checkpoint.commit(progress);
+        Ok(())
+    }
+
+    /// Makes candidates of the subscriptions with these ids; the dense ones are evaluated at once.
+    fn select(&mut self, index: &Index, ids: impl Iterator<Item = u64>, progress: &mut Progress) -> Result<(), Error> {
+        let subscriptions = index.subscriptions();
+        for slot in ids.filter_map(|id| subscriptions.find(id)) {
+            progress.visited += 1;
+            let subscription = subscriptions.get(slot);
+            if let Home::Dense(place) = subscription.home {
+                progress.evaluated += 1;
+                if index.lanes().holds(place, &self.masks) {
+                    self.matches.insert(slot);
+                }
+                continue;
+            }
+            let candidates = progress.candidates as usize;
+            grow(&mut self.candidates, candidates + 1)?;
+            self.candidates[candidates] = subscription.program;
+            progress.candidates += 1;
+        }
         Ok(())
     }
 
@@ -230,6 +255,7 @@ impl Search {
             Phase::Walk => self.walk(index, &mut progress),
             Phase::Verify => self.verify(index, &mut progress),
             Phase::Ungated => self.evaluate_ungated(index, &mut progress),
+            Phase::Dense => self.evaluate_dense(index, &mut progress),
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
             Phase::Done => return true,
@@ -378,6 +404,19 @@ impl Search {
             }
         }
         if progress.ungated as usize == ungated.len() {
+            progress.phase = if progress.among_all { Phase::Dense } else { Phase::Collect };
+        }
+    }
+
+    fn evaluate_dense(&mut self, index: &Index, progress: &mut Progress) {
+        let lanes = index.lanes();
+        let at_end = lanes.run(&mut progress.lanes, &self.masks, &mut self.marks);
+        for slot in lanes.marked(&self.marks) {
+            self.matches.insert(slot);
+        }
+        if at_end {
+            progress.visited += lanes.len() as u64;
+            progress.evaluated += lanes.len() as u64;
             progress.phase = Phase::Collect;
         }
     }

@@ -176,7 +176,7 @@ impl Tree {
     /// Takes `removed` out of wherever its home says it is.
     pub fn remove(&mut self, removed: &Subscription, library: &Library, subscriptions: &mut Subscriptions) {
         match &removed.home {
-            Home::Nowhere => {}
+            Home::Nowhere | Home::Dense(_) => {}
             Home::Ungated(position) => {
                 self.ungated.swap_remove(*position as usize);
                 if let Some(&moved) = self.ungated.get(*position as usize) {

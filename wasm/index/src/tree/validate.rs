@@ -93,7 +93,7 @@ impl Tree {
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
             match &subscription.home {
-                Home::Nowhere => {}
+                Home::Nowhere | Home::Dense(_) => {}
                 Home::Ungated(position) => {
                     ungated += 1;
                     if self.ungated.get(*position as usize) != Some(&subscription.program) {

@@ -9,8 +9,9 @@ use be_tree_index::schema::{Attribute, Bounds};
 use be_tree_index::term::Writer;
 use wasmtime::{Config, Engine as Runtime, Instance, Memory, Module, OptLevel, Store, TypedFunc};
 
-use crate::measure::Engine;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Built;
 
 /// Subscriptions are inserted so many at a time.
 const CHUNK: usize = 1_000;
@@ -37,38 +38,27 @@ impl Guests {
     }
 
     /// A guest that meters its fuel and is called as a plain function.
-    pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Result<(Guest<'a>, Duration), String> {
+    pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.copy(w, events, true, Mode::Plain)
     }
 
     /// A guest that does not meter its fuel.
-    pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Result<(Guest<'a>, Duration), String> {
+    pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.copy(w, events, false, Mode::Plain)
     }
 
     /// A guest on a fiber of its own, which is left after each `slice` of fuel, if there is one.
-    pub fn on_a_fiber<'a>(
-        &mut self,
-        workload: &Workload,
-        events: &'a Events,
-        slice: Option<u64>,
-    ) -> Result<(Guest<'a>, Duration), String> {
+    pub fn on_a_fiber<'a>(&mut self, workload: &Workload, events: &'a Events, slice: Option<u64>) -> Built<'a> {
         self.copy(workload, events, true, Mode::Fiber(slice))
     }
 
-    fn copy<'a>(
-        &mut self,
-        workload: &Workload,
-        events: &'a Events,
-        fuel: bool,
-        mode: Mode,
-    ) -> Result<(Guest<'a>, Duration), String> {
+    fn copy<'a>(&mut self, workload: &Workload, events: &'a Events, fuel: bool, mode: Mode) -> Built<'a> {
         if self.built.is_none() {
             self.built = Some(build(&self.wasm, workload).map_err(|error| format!("{error:#}"))?);
         }
         let image = self.built.as_ref().expect("it was built just now");
         let guest = Guest::start(&self.wasm, image, events, fuel, mode).map_err(|error| format!("{error:#}"))?;
-        Ok((guest, image.build))
+        Ok((Box::new(guest), image.build))
     }
 }
 

@@ -5,9 +5,10 @@ use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::interner::{Interner, StringId};
 use be_tree_index::predicate::{Constants, Predicate, Step, Test, Text};
 
-use crate::measure::Engine;
-use crate::tree::Tree;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::tree::Tree;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Unavailable;
 
 pub struct Scan<'a> {
     workload: &'a Workload,
@@ -19,7 +20,7 @@ pub struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub fn new(workload: &'a Workload, events: &'a Events) -> Result<Self, String> {
+    pub fn new(workload: &'a Workload, events: &'a Events) -> Result<Self, Unavailable> {
         let mut strings = Interner::default();
         let mut trees = Vec::new();
         for parsed in workload.parsed() {

@@ -3,8 +3,9 @@
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::Search;
 
-use crate::measure::Engine;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Unavailable;
 
 pub struct Native<'a> {
     index: Index,
@@ -14,7 +15,7 @@ pub struct Native<'a> {
 }
 
 impl<'a> Native<'a> {
-    pub fn new(workload: &Workload, events: &'a Events) -> Result<Self, String> {
+    pub fn new(workload: &Workload, events: &'a Events) -> Result<Self, Unavailable> {
         let mut index = Index::new(workload.schema.clone());
         for (id, text) in (1..).zip(&workload.expressions) {
             let insertion = Insertion { id, text: text.as_bytes(), constants: Vec::new() };

@@ -6,9 +6,9 @@ use be_tree_index::interner::Interner;
 use be_tree_index::predicate::{Step, Test};
 use be_tree_index::schema::AttributeId;
 
-use super::Unavailable;
-use crate::measure::Engine;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Unavailable;
 
 const WIDTH: usize = 64;
 

@@ -31,12 +31,32 @@ struct Found {
     sum: u64,
 }
 
+impl Found {
+    fn parse(line: &str) -> Option<Found> {
+        let (count, sum) = line.split_once(' ')?;
+        Some(Found { count: count.parse().ok()?, sum: sum.parse().ok()? })
+    }
+}
+
 /// What was found for each event, and by which engine first.
 pub struct Results(Vec<Option<(Found, String)>>);
 
 impl Results {
-    pub fn new(events: usize) -> Results {
+    /// Of so many events, nothing.
+    pub fn unknown(events: usize) -> Results {
         Results(vec![None; events])
+    }
+
+    /// What another program wrote to `folder/results`.
+    pub fn read(folder: &str, events: usize) -> Result<Results, String> {
+        let path = format!("{folder}/results");
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let mut results = Results::unknown(events);
+        for (line, result) in text.lines().zip(&mut results.0) {
+            let found = Found::parse(line).ok_or_else(|| format!("{path}: {line} is not a count and a sum"))?;
+            *result = Some((found, "the index".to_owned()));
+        }
+        Ok(results)
     }
 
     fn check(&mut self, event: usize, found: Found, engine: &str) -> Result<(), String> {
@@ -74,7 +94,6 @@ pub struct Contestant<'a> {
     /// Which event comes next, and how many there are for it: whole widths only.
     event: usize,
     verified: usize,
-    matches: u64,
     fuel: Option<f64>,
     decodes: Vec<u64>,
     searches: Vec<u64>,
@@ -89,7 +108,6 @@ impl<'a> Contestant<'a> {
             build,
             event: 0,
             verified: 0,
-            matches: 0,
             fuel: None,
             decodes: Vec::new(),
             searches: Vec::new(),
@@ -97,13 +115,14 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Compares what is found for as many events as `budget` allows, at least one; also warms up.
+    /// Compares what is found for one event, and then for as many as `budget` allows: the first may take long, where an
+    /// engine still prepares itself. Also warms up.
     pub fn verify(&mut self, results: &mut Results, budget: Duration) -> Result<(), String> {
-        let started = Instant::now();
+        let mut warm: Option<Instant> = None;
         let width = self.engine.width();
         let mut fuel = 0;
         let mut searches = 0;
-        while self.verified + width <= results.0.len() && (self.verified == 0 || started.elapsed() < budget) {
+        while self.verified + width <= results.0.len() && warm.is_none_or(|warm| warm.elapsed() < budget) {
             self.engine.decode(self.verified);
             self.engine.search();
             for nth in 0..width {
@@ -116,6 +135,7 @@ impl<'a> Contestant<'a> {
                 searches += 1;
             }
             self.verified += width;
+            warm.get_or_insert_with(Instant::now);
         }
         self.fuel = (searches > 0).then(|| fuel as f64 / searches as f64);
         Ok(())
@@ -142,34 +162,32 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    pub fn summary(&self) -> Summary<'_> {
-        Summary(self)
+    pub fn summary(&self, results: &Results) -> Summary<'_> {
+        Summary { contestant: self, matches: results.matches(0..self.verified) }
     }
 }
 
 /// Times the engines in turns, each for `budget` in all.
-pub fn run(contestants: &mut [Contestant], results: &Results, budget: Duration) {
-    for contestant in contestants.iter_mut() {
-        contestant.matches = results.matches(0..contestant.verified);
-    }
-    let contestants: Vec<_> = contestants.iter_mut().filter(|contestant| contestant.verified > 0).collect();
-    let mut contestants = contestants;
+pub fn race(contestants: &mut [Contestant], budget: Duration) {
     for _ in 0..ROUNDS {
-        contestants.iter_mut().for_each(|contestant| contestant.turn(budget / ROUNDS));
+        let able = contestants.iter_mut().filter(|contestant| contestant.verified > 0);
+        able.for_each(|contestant| contestant.turn(budget / ROUNDS));
     }
 }
 
 /// A line of `key=value` fields: times in nanoseconds an event, the build in microseconds, fuel an event.
-pub struct Summary<'a>(&'a Contestant<'a>);
+pub struct Summary<'a> {
+    contestant: &'a Contestant<'a>,
+    matches: u64,
+}
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Contestant { name, build, verified, matches, .. } = self.0;
-        write!(f, "engine={name}\tbuild={}\tverified={verified}\tmatches={matches}", build.as_micros())?;
-        write!(f, "\tsearches={}", self.0.totals.len())?;
-        for (part, times) in
-            [("decode", &self.0.decodes), ("search", &self.0.searches), ("total", &self.0.totals)]
-        {
+        let Contestant { name, build, verified, .. } = self.contestant;
+        write!(f, "engine={name}\tbuild={}\tverified={verified}\tmatches={}", build.as_micros(), self.matches)?;
+        let Contestant { decodes, searches, totals, .. } = self.contestant;
+        write!(f, "\tsearches={}", totals.len())?;
+        for (part, times) in [("decode", decodes), ("search", searches), ("total", totals)] {
             let mut times = times.clone();
             times.sort_unstable();
             let at = |share: f64| times.get((share * times.len() as f64) as usize).copied().unwrap_or(0);
@@ -177,7 +195,7 @@ impl fmt::Display for Summary<'_> {
             let mean = times.iter().sum::<u64>() / times.len().max(1) as u64;
             write!(f, "\t{part}_min={min}\t{part}_p50={p50}\t{part}_p99={p99}\t{part}_mean={mean}")?;
         }
-        match self.0.fuel {
+        match self.contestant.fuel {
             Some(fuel) => write!(f, "\tfuel={fuel:.0}"),
             None => Ok(()),
         }

@@ -2,18 +2,23 @@
 //!
 //! A list that must have several values at once has no pattern. Such a list is given as an object with a member that is
 //! true for each element, which quamina matches as so many fields.
+//!
+//! It looks at fields in the order of their names. So that the most telling one comes first, names begin with a number:
+//! how many attributes are asked for more different values.
 
-use std::fmt::Write;
+use std::collections::HashSet;
+use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::interner::Interner;
 use be_tree_index::predicate::{Constants, Postfix, Predicate, Relation, Step, Test, Text};
+use be_tree_index::schema::AttributeId;
 use quamina::{Quamina, QuaminaBuilder};
 
-use super::Unavailable;
-use crate::measure::Engine;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Unavailable;
 
 /// Its own limit of 10 MB a field is for patterns from strangers.
 const ARENA_BYTES: usize = 1 << 30;
@@ -27,21 +32,26 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(workload: &Workload, events: &Events, limit: Duration) -> Result<Self, Unavailable> {
-        let builder = QuaminaBuilder::new().with_arena_byte_budget(ARENA_BYTES);
-        let mut patterns = builder.build().map_err(|error| Unavailable::Failed(error.to_string()))?;
         let started = Instant::now();
+        let mut conjunctions = Vec::new();
         for parsed in workload.parsed() {
             let (id, postfix) = parsed?;
-            let pattern = pattern(&postfix, workload)?;
-            patterns
-                .add_pattern(id, &pattern)
-                .map_err(|error| Unavailable::Failed(format!("{pattern}: {error}")))?;
+            conjunctions.push((id, conjunction(&postfix)?));
+        }
+        let names = names(workload, &conjunctions);
+        let builder = QuaminaBuilder::new().with_arena_byte_budget(ARENA_BYTES);
+        let mut patterns = builder.build().map_err(|error| Unavailable::Failed(error.to_string()))?;
+        for (id, fields) in conjunctions {
+            let fields = fields.iter().map(|(attribute, values)| (&names[*attribute as usize], values));
+            let pattern = object(fields);
+            let added = patterns.add_pattern(id, &pattern);
+            added.map_err(|error| Unavailable::Failed(format!("{pattern}: {error}")))?;
             if started.elapsed() > limit {
                 let reason = format!("after {} s it has {id} patterns", limit.as_secs());
                 return Err(Unavailable::Skipped(reason));
             }
         }
-        let events = events.bytes.iter().map(|bytes| event(bytes, events, workload)).collect();
+        let events = events.bytes.iter().map(|bytes| event(bytes, events, workload, &names)).collect();
         Ok(Peer { patterns, events, event: 0, ids: Vec::new() })
     }
 }
@@ -62,21 +72,23 @@ impl Engine for Peer {
     }
 }
 
-fn pattern(postfix: &Postfix, workload: &Workload) -> Result<String, Unavailable> {
+/// An attribute, and the values that are asked for, in the language of patterns.
+type Field = (AttributeId, String);
+
+fn conjunction(postfix: &Postfix) -> Result<Vec<Field>, Unavailable> {
     let mut fields = Vec::new();
     for step in postfix {
         match step {
-            Step::Predicate(predicate) => fields.push(field(predicate, workload)?),
+            Step::Predicate(predicate) => fields.push((predicate.attribute, values(predicate)?)),
             Step::And => {}
             _ => return Err(Unavailable::Skipped("its patterns are conjunctions".into())),
         }
     }
-    Ok(format!("{{{}}}", fields.join(",")))
+    Ok(fields)
 }
 
-fn field(predicate: &Predicate<Text>, workload: &Workload) -> Result<String, Unavailable> {
-    let name = string(workload.schema.attribute(predicate.attribute).name.as_bytes());
-    let values = match &predicate.test {
+fn values(predicate: &Predicate<Text>) -> Result<String, Unavailable> {
+    Ok(match &predicate.test {
         Test::Integer(Relation::Equal, constant) => format!("[{constant}]"),
         Test::StringEqual(text) => format!("[{}]", string(text)),
         Test::StringNotEqual(text) => format!("[{{\"anything-but\":[{}]}}]", string(text)),
@@ -84,8 +96,18 @@ fn field(predicate: &Predicate<Text>, workload: &Workload) -> Result<String, Una
         Test::AllOf(Constants::Strings(texts)) => members(texts.iter().map(|text| &text[..]), "[true]"),
         Test::Contains(part) => format!("[{{\"wildcard\":{}}}]", string(&[b"*", &part[..], b"*"].concat())),
         other => return Err(Unavailable::Skipped(format!("it has no pattern for {other:?}"))),
-    };
-    Ok(format!("{name}:{values}"))
+    })
+}
+
+/// What each attribute is called, in quotes.
+fn names(workload: &Workload, conjunctions: &[(u64, Vec<Field>)]) -> Vec<String> {
+    let mut distinct = vec![HashSet::new(); workload.attributes.len()];
+    for (attribute, values) in conjunctions.iter().flat_map(|(_, fields)| fields) {
+        distinct[*attribute as usize].insert(values.as_str());
+    }
+    let rank = |values: &HashSet<&str>| distinct.iter().filter(|others| others.len() > values.len()).count();
+    let names = workload.attributes.iter().zip(&distinct);
+    names.map(|(attribute, values)| string(format!("{:05}-{}", rank(values), attribute.name).as_bytes())).collect()
 }
 
 fn strings(texts: &[Text]) -> String {
@@ -93,7 +115,11 @@ fn strings(texts: &[Text]) -> String {
 }
 
 fn members<'a>(names: impl Iterator<Item = &'a [u8]>, value: &str) -> String {
-    let members: Vec<String> = names.map(|name| format!("{}:{value}", string(name))).collect();
+    object(names.map(|name| (string(name), value)))
+}
+
+fn object(members: impl Iterator<Item = (impl Display, impl Display)>) -> String {
+    let members: Vec<String> = members.map(|(name, value)| format!("{name}:{value}")).collect();
     format!("{{{}}}", members.join(","))
 }
 
@@ -113,12 +139,12 @@ fn string(bytes: &[u8]) -> String {
 }
 
 /// An event of the workload as the patterns ask for it.
-fn event(bytes: &[u8], events: &Events, workload: &Workload) -> String {
+fn event(bytes: &[u8], events: &Events, workload: &Workload, names: &[String]) -> String {
     let mut event = Event::default();
     let strings = Interner::default();
     decode(events.format, bytes, &workload.schema, &strings, &mut event).expect("the events of a workload are right");
     let mut fields = Vec::new();
-    for (attribute, value) in workload.attributes.iter().zip(&event.values) {
+    for (name, value) in names.iter().zip(&event.values) {
         let value = match *value {
             Value::Undefined | Value::Segments(_) | Value::Caps(_) => continue,
             Value::Boolean(boolean) => boolean.to_string(),
@@ -128,7 +154,7 @@ fn event(bytes: &[u8], events: &Events, workload: &Workload) -> String {
             Value::Integers(list) => format!("{:?}", list.of(&event.integers)),
             Value::Strings(list) => members(list.of(&event.strings).iter().map(|&text| event.text(text)), "true"),
         };
-        fields.push(format!("{}:{value}", string(attribute.name.as_bytes())));
+        fields.push((name, value));
     }
-    format!("{{{}}}", fields.join(","))
+    object(fields.into_iter())
 }

@@ -84,9 +84,7 @@ fn parse_attribute(line: &str) -> Option<Attribute> {
     let bounds = match (fields.next(), fields.next()) {
         (None, _) => Bounds::Unbounded,
         (Some(count), None) => Bounds::Count(count.parse().ok()?),
-        (Some(min), Some(max)) if ty == Type::Float => {
-            Bounds::Float { min: min.parse().ok()?, max: max.parse().ok()? }
-        }
+        (Some(min), Some(max)) if ty == Type::Float => Bounds::Float { min: min.parse().ok()?, max: max.parse().ok()? },
         (Some(min), Some(max)) => Bounds::Integer { min: min.parse().ok()?, max: max.parse().ok()? },
     };
     Some(Attribute { name, ty, optional, bounds })

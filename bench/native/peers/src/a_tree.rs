@@ -11,13 +11,13 @@ use a_tree::{ATree, AttributeDefinition, Event as PeerEvent, EventBuilder, Event
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::interner::Interner;
 use be_tree_index::language::predicate_text;
-use be_tree_index::predicate::{Predicate, Test, Text};
+use be_tree_index::predicate::{Constants, Predicate, Test, Text};
 use be_tree_index::schema::{Attribute, Type};
 
-use super::Unavailable;
-use crate::measure::Engine;
-use crate::tree::Tree;
-use crate::workload::{Events, Workload};
+use be_tree_bench_common::measure::Engine;
+use be_tree_bench_common::tree::Tree;
+use be_tree_bench_common::workload::{Events, Workload};
+use be_tree_bench_common::Unavailable;
 
 /// Floats go in as integers with so many decimals.
 const DECIMALS: u32 = 9;
@@ -149,15 +149,39 @@ fn write_test(
     if matches!(predicate.test, Test::Contains(_) | Test::StartsWith(_) | Test::EndsWith(_)) {
         return Err(Unavailable::Skipped("it has no tests of parts of strings".into()));
     }
-    let text = predicate_text(predicate, &workload.schema, |text| text);
     let attribute = workload.schema.attribute(predicate.attribute);
     let name = &attribute.name;
-    let written = match (negated, attribute.optional, is_list(attribute.ty)) {
-        (false, _, _) => write!(out, "({text})"),
-        (true, false, _) => write!(out, "(not ({text}))"),
-        (true, true, false) => write!(out, "(not ({text}) or {name} is null)"),
-        (true, true, true) => write!(out, "(not ({text}) or {})", undefined(name)),
+    let text = match &predicate.test {
+        Test::AllOf(constants) => all_of(predicate, constants, workload),
+        _ => predicate_text(predicate, &workload.schema, |text| text),
+    };
+    let (absent, present) = if is_list(attribute.ty) {
+        (undefined(name), format!("not {}", undefined(name)))
+    } else {
+        (format!("{name} is null"), format!("{name} is not null"))
+    };
+    let written = match (&predicate.test, negated) {
+        (Test::Null, false) | (Test::NotNull, true) => write!(out, "({absent})"),
+        (Test::Null, true) | (Test::NotNull, false) => write!(out, "({present})"),
+        (_, false) => write!(out, "({text})"),
+        (_, true) if attribute.optional => write!(out, "(not ({text}) or {absent})"),
+        (_, true) => write!(out, "(not ({text}))"),
     };
     written.expect("a string takes all that is written to it");
     Ok(())
+}
+
+/// Its own `all of` asks whether the event's list has no others than the constants; ours whether it has all of them.
+fn all_of(predicate: &Predicate<Text>, constants: &Constants<Text>, workload: &Workload) -> String {
+    let singles: Vec<Constants<Text>> = match constants {
+        Constants::Integers(integers) => {
+            integers.iter().map(|&integer| Constants::Integers([integer].into())).collect()
+        }
+        Constants::Strings(texts) => texts.iter().map(|text| Constants::Strings([text.clone()].into())).collect(),
+    };
+    let tests = singles.into_iter().map(|single| {
+        let predicate = Predicate { attribute: predicate.attribute, test: Test::OneOf(single) };
+        predicate_text(&predicate, &workload.schema, |text| text)
+    });
+    tests.collect::<Vec<_>>().join(" and ")
 }

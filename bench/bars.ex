@@ -1,0 +1,104 @@
+defmodule BeTree.Bench.Bars do
+  @moduledoc false
+  # What follows from the measurements of a case: ratios, overheads, sizes, each beside the bar that it is held against.
+
+  @typedoc "One line: `limit` and `holds` are nil where there is no bar; then `limit` is a most (`:below`) or a least."
+  @type t :: %{
+          case: String.t(),
+          text: String.t(),
+          value: float,
+          unit: String.t(),
+          limit: {:below | :above, number} | nil,
+          holds: boolean | nil
+        }
+
+  # Microseconds at the most for one event, and for one of a batch, as lists of ids.
+  @one %{"W1@128" => 60, "W3@100k" => 40, "W3@1M" => 250, "W4@100k" => 5, "tiny" => 3}
+  @batch %{"W1@128" => 35, "W4@100k" => 2}
+
+  # How many times as fast as a-tree at the least.
+  @a_tree %{"W1@128" => 1_000, "W2@100k sharing 0.4" => 20}
+
+  # Seconds for all insertions, and bytes an expression, at the most.
+  @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20}
+  @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300}
+
+  # Percent by which the default slice may slow a search.
+  @slice %{"W1@128" => 3}
+
+  @spec of(BeTree.Bench.Cases.t(), [map]) :: [t]
+  def of(bench, rows) do
+    main = rows |> Enum.find_value(&(&1[:engine] == "search" && &1.format))
+    time = fn engine, format -> p50(rows, engine, format) end
+    name = bench.name
+
+    [
+      line(name, "one event from Elixir", "us", us(time.("search", main)), below(@one[name])),
+      line(name, "one event from Elixir, as a term", "us", us(other(time, "search", main)), nil),
+      line(name, "one event of search_many", "us", us(time.("search_many", main)), below(@batch[name])),
+      line(name, "one event in the sandbox", "us", us(time.("guest", main)), below(@one[name])),
+      line(name, "sandbox with fuel / native", "x", ratio(time.("guest", main), time.("index", main)), below(1.7)),
+      line(name, "fuel metering", "%", percent(time.("guest", main), time.("guest-no-fuel", main)), below(8)),
+      line(
+        name,
+        "default slice",
+        "%",
+        percent(time.("guest-sliced", main), time.("guest-fiber", main)),
+        below(@slice[name])
+      ),
+      line(name, "plain loop / native", "x", ratio(time.("scan", main), time.("index", main)), nil),
+      line(name, "plain loop / sandbox", "x", ratio(time.("scan", main), time.("guest", main)), nil),
+      line(name, "64 events a word / sandbox", "x", ratio(time.("bits", main), time.("guest", main)), nil),
+      line(name, "a-tree / sandbox", "x", ratio(time.("a-tree", main), time.("guest", main)), above(@a_tree[name])),
+      line(name, "a-tree / Elixir", "x", ratio(time.("a-tree", main), time.("search", main)), above(@a_tree[name])),
+      line(name, "quamina / sandbox", "x", ratio(time.("quamina", main), time.("guest", main)), nil),
+      line(name, "quamina / Elixir", "x", ratio(time.("quamina", main), time.("search", main)), nil)
+      | sizes(name, Enum.find(rows, &(&1[:engine] == "insert_all")))
+    ]
+    |> Enum.reject(&is_nil/1)
+  end
+
+  defp sizes(_name, nil), do: []
+
+  defp sizes(name, built) do
+    [
+      line(name, "insert_all", "s", built.build / 1_000_000, below(@build[name])),
+      line(name, "memory an expression", "bytes", built.memory_bytes / built.expressions, below(@bytes[name]))
+    ]
+  end
+
+  # A line, or nil where something it needs was not measured.
+  @spec line(String.t(), String.t(), String.t(), number | nil, {:below | :above, number} | nil) :: t | nil
+  def line(_name, _text, _unit, nil, _limit), do: nil
+
+  def line(name, text, unit, value, limit) do
+    %{case: name, text: text, unit: unit, value: value, limit: limit, holds: holds(value, limit)}
+  end
+
+  defp holds(_value, nil), do: nil
+  defp holds(value, {:below, limit}), do: value <= limit
+  defp holds(value, {:above, limit}), do: value >= limit
+
+  # The limit, if there is one.
+  @spec below(number | nil) :: {:below, number} | nil
+  def below(limit), do: limit && {:below, limit}
+  defp above(limit), do: limit && {:above, limit}
+
+  defp p50(rows, engine, format) do
+    Enum.find_value(rows, fn row -> row[:engine] == engine and row.format == format && row[:total_p50] end)
+  end
+
+  defp other(_time, _engine, "term"), do: nil
+  defp other(time, engine, _main), do: time.(engine, "term")
+
+  defp us(nil), do: nil
+  defp us(nanoseconds), do: nanoseconds / 1_000
+
+  defp ratio(a, b) when a == nil or b == nil, do: nil
+  defp ratio(a, b), do: a / max(b, 1)
+
+  # By how many percent `a` is more than `b`.
+  @spec percent(number | nil, number | nil) :: float | nil
+  def percent(a, b) when a == nil or b == nil, do: nil
+  def percent(a, b), do: (a / max(b, 1) - 1) * 100
+end

@@ -1,0 +1,55 @@
+defmodule BeTree.Bench do
+  @moduledoc false
+  # Runs the cases, tells what came out, and keeps it as JSON lines.
+
+  alias BeTree.Bench.{Bars, Cache, Cases, Churn, Json, Library, Machine, Native, Report, Tiny}
+
+  @results "_build/bench/results.jsonl"
+
+  # Seconds for each engine to be measured in, and as many to be checked in; seconds after which a peer that is still
+  # building its index is left out.
+  @full [seconds: 1.5, build_seconds: 60.0]
+  @quick [seconds: 0.25, build_seconds: 10.0]
+
+  # Runs the workloads of these names.
+  @spec run([String.t()], quick :: boolean) :: :ok
+  def run(names, quick) do
+    programs = Native.build()
+    limits = if quick, do: @quick, else: @full
+    machine = Machine.describe()
+    say(Machine.line(machine))
+    File.mkdir_p!(Path.dirname(@results))
+    File.write!(@results, [Json.encode(Map.put(machine, :quick, quick)), ?\n])
+
+    for name <- names, {title, rows, bars} <- results(name, quick, programs, limits) do
+      say(String.trim_trailing("\n#{title}, microseconds an event\n#{Report.table(rows)}#{Report.bars(bars)}"))
+      File.write!(@results, for(line <- rows ++ Enum.map(bars, &flat/1), do: [Json.encode(line), ?\n]), [:append])
+    end
+
+    say("\nAlso in #{@results}")
+  end
+
+  defp results("tiny", _quick, _programs, limits), do: [Tiny.run(limits)]
+
+  defp results(name, quick, programs, limits) do
+    name |> Cases.of(quick) |> Stream.map(&measure(&1, programs, limits))
+  end
+
+  defp measure(%{churn: true} = bench, _programs, limits), do: Churn.run(bench, Cache.folder(bench), limits)
+
+  defp measure(bench, programs, limits) do
+    folder = Cache.folder(bench)
+    rows = Native.run(programs, bench, folder, limits) ++ Library.run(bench, folder, limits)
+    {"#{bench.name}: #{counts(bench, rows)}", rows, Bars.of(bench, rows)}
+  end
+
+  defp counts(bench, rows) do
+    %{verified: events, matches: matches} = Enum.find(rows, &(&1[:engine] == "search"))
+    "#{bench.parameters.expressions} expressions, #{Float.round(matches / events, 1)} matches an event"
+  end
+
+  defp flat(%{limit: nil} = bar), do: bar
+  defp flat(%{limit: {bound, limit}} = bar), do: bar |> Map.put(:bound, bound) |> Map.put(:limit, limit)
+
+  defp say(text), do: Mix.shell().info(text)
+end

@@ -1,0 +1,100 @@
+defmodule BeTree.Bench.Cases do
+  @moduledoc false
+  # What is measured: workloads and their parameters, with which engines and in which formats.
+
+  alias BeTree.Workload.{W1, W2, W3, W4, W5}
+
+  @sandbox ~w(guest guest-no-fuel guest-fiber guest-sliced)
+
+  @typedoc """
+  `engines` and `peers` are those of the programs in bench/native, each `engine:format`; `formats` those in which
+  `BeTree.search/3` is called. Of several formats the first is the one that most users of such a workload have.
+  """
+  @type t :: %{
+          name: String.t(),
+          workload: module,
+          parameters: BeTree.Workload.parameters(),
+          formats: [:record | :json | :term],
+          engines: [String.t()],
+          peers: [String.t()],
+          churn: boolean
+        }
+
+  @names ~w(tiny W1 W3 W4 W2 W6 W5)
+
+  # The workloads in the order in which they run.
+  @spec names() :: [String.t()]
+  def names, do: @names
+
+  # The cases of one workload.
+  @spec of(String.t(), quick :: boolean) :: [t]
+  def of("W1", quick) do
+    for attributes <- if(quick, do: [128], else: [64, 96, 128]) do
+      parameters = %{W1.defaults() | attributes: attributes}
+      formats = if attributes == 128, do: [:record, :term, :json], else: [:record, :term]
+      new("W1@#{attributes}", W1, parameters, formats, ["bits:record" | engines(formats)], ["a-tree:record"])
+    end
+  end
+
+  def of("W3", quick) do
+    for {name, expressions} <- [{"10k", 10_000}, {"100k", 100_000}, {"1M", 1_000_000}],
+        not quick or expressions == 10_000 do
+      peers = if expressions == 10_000, do: ["a-tree:json"], else: []
+      formats = if expressions == 1_000_000, do: [:json], else: [:json, :term]
+      new("W3@#{name}", W3, %{W3.defaults() | expressions: expressions}, formats, engines(formats), peers)
+    end
+  end
+
+  def of("W4", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+
+    for {variant, near_miss} <- [{"", false}, {" near miss", true}] do
+      parameters = %{W4.defaults() | expressions: expressions, near_miss: near_miss}
+      formats = [:json, :term]
+      new("W4@#{name}#{variant}", W4, parameters, formats, engines(formats), ["quamina:json"])
+    end
+  end
+
+  def of("W2", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+
+    for sharing <- if(quick, do: [0.4], else: [0.0, 0.4, 0.8]) do
+      parameters = %{W2.defaults() | expressions: expressions, sharing: sharing}
+      new("W2@#{name} sharing #{sharing}", W2, parameters, [:term], engines([:term]), ["a-tree:term"])
+    end
+  end
+
+  def of("W5", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+
+    for {kind, dimensions} <- [{"dense", 100}, {"sparse", 30_000}], not quick or kind == "dense" do
+      parameters = %{W5.defaults() | expressions: expressions, dimensions: dimensions}
+      new("W5@#{name} #{kind}", W5, parameters, [:term], engines([:term]), [])
+    end
+  end
+
+  def of("W6", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+    [%{new("W6@#{name}", W3, %{W3.defaults() | expressions: expressions}, [:json], [], []) | churn: true}]
+  end
+
+  # The index in every format, the plain loop, and the sandbox in each of its ways.
+  defp engines([main | others]) do
+    for(format <- [main | others], do: "index:#{format}") ++
+      ["scan:#{main}"] ++
+      for(engine <- @sandbox, do: "#{engine}:#{main}") ++
+      for format <- others, do: "guest:#{format}"
+  end
+
+  defp new(name, workload, parameters, formats, engines, peers) do
+    %{
+      name: name,
+      workload: workload,
+      parameters: parameters,
+      formats: formats,
+      engines: engines,
+      peers: peers,
+      churn: false
+    }
+  end
+end

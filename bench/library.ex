@@ -1,0 +1,85 @@
+defmodule BeTree.Bench.Library do
+  @moduledoc false
+  # The library as its users call it: building a tree, and searching it one event after the other and in batches, ids as
+  # lists. Rows are like those of the native program.
+
+  alias BeTree.Bench.{Cache, Native, Timing}
+
+  # A tree for a million expressions; addresses are only reserved.
+  @memory 4_000_000_000
+
+  # How many subscriptions are inserted at once: a tree keeps room for its largest call.
+  @chunk 1_000
+
+  # How many events `search_many/2` is given.
+  @batch 100
+
+  @spec run(BeTree.Bench.Cases.t(), Path.t(), keyword) :: [map]
+  def run(bench, folder, limits) do
+    expected = Native.results(folder)
+    {tree, build} = build(bench, folder)
+    sizes = BeTree.info!(tree)
+
+    rows =
+      for format <- bench.formats do
+        events = folder |> Cache.events(format) |> Enum.take(length(expected))
+        check!(bench, tree, events, expected)
+        matches = expected |> Enum.map(&elem(&1, 0)) |> Enum.sum()
+        common = %{case: bench.name, format: to_string(format), verified: length(events), matches: matches}
+
+        one = fn event -> BeTree.search(tree, event) end
+        batches = events |> Enum.chunk_every(@batch)
+        many = fn batch -> BeTree.search_many(tree, batch) end
+
+        [
+          Map.merge(common, %{engine: "search"} |> Map.merge(Timing.run(events, one, limits[:seconds]))),
+          Map.merge(
+            common,
+            %{engine: "search_many"} |> Map.merge(Timing.run(batches, many, limits[:seconds], &length/1))
+          )
+        ]
+      end
+
+    built = %{case: bench.name, engine: "insert_all", format: "", build: build, memory_bytes: sizes.memory_bytes}
+    [Map.put(built, :expressions, sizes.expressions) | List.flatten(rows)]
+  end
+
+  # A tree over the expressions of the folder, built by a process of its own, whose garbage goes with it; and the
+  # microseconds that the insertions took.
+  @spec build(BeTree.Bench.Cases.t(), Path.t()) :: {BeTree.t(), non_neg_integer}
+  def build(bench, folder) do
+    in_process(fn ->
+      tree = BeTree.new!(bench.workload.domains(bench.parameters), memory: @memory)
+
+      elapsed =
+        folder
+        |> Cache.expressions()
+        |> Stream.with_index(1)
+        |> Stream.map(fn {text, id} -> {id, text} end)
+        |> Stream.chunk_every(@chunk)
+        |> Enum.reduce(0, fn subscriptions, elapsed ->
+          {microseconds, _count} = :timer.tc(fn -> BeTree.insert_all!(tree, subscriptions) end)
+          elapsed + microseconds
+        end)
+
+      {tree, elapsed}
+    end)
+  end
+
+  defp check!(bench, tree, events, expected) do
+    for {event, {result, number}} <- Enum.zip(events, Enum.with_index(expected)) do
+      ids = BeTree.search!(tree, event)
+      found = {length(ids), Enum.sum(ids)}
+
+      if found != result do
+        Mix.raise(
+          "#{bench.name}, event #{number}: BeTree.search/2 finds #{inspect(found)}, expected #{inspect(result)}"
+        )
+      end
+    end
+  end
+
+  # What a function answers that leaves much garbage.
+  @spec in_process((() -> term)) :: term
+  def in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
+end

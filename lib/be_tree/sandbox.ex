@@ -1,0 +1,254 @@
+defmodule BeTree.Sandbox do
+  @moduledoc """
+  Any WebAssembly module under the rules of a search: metered fuel, slices, reductions, limits.
+
+  The module may loop, recurse, allocate or trap as it likes: it reaches nothing outside of its own memory, and its
+  scheduler is held up for no longer than a slice. It need not be written for that. Here is one of 104 bytes, with a
+  memory and two functions, `sum`, which adds the numbers up to its argument in a loop, and `divide`:
+
+      iex> wasm =
+      ...>   Base.decode64!(
+      ...>     "AGFzbQEAAAABDAJgAX8Bf2ACf38BfwMDAgABBQMBAAEHGQMGbWVtb3J5AgADc3VtAAAGZGl2aWRl" <>
+      ...>       "AAEKKwIhAQF/AkADQCAARQ0BIAAgAWohASAAQQFrIQAMAAsLIAELBwAgACABbgs="
+      ...>   )
+      iex> {:ok, module} = BeTree.Sandbox.load(wasm)
+      iex> {:ok, sandbox} = BeTree.Sandbox.new(module, memory: 1_000_000)
+      iex> {:ok, [5050], stats} = BeTree.Sandbox.call(sandbox, "sum", [100])
+      iex> stats
+      %{fuel: 1_205, slices: 1}
+      iex> {:ok, [50_005_000], %{fuel: 110_010}} = BeTree.Sandbox.call(sandbox, "sum", [10_000], slice: 1_000)
+      iex> {:error, error} = BeTree.Sandbox.call(sandbox, "sum", [-1], fuel: 1_000_000)
+      iex> error.kind
+      :out_of_fuel
+      iex> {:error, error} = BeTree.Sandbox.call(sandbox, "divide", [1, 0])
+      iex> {error.kind, error.message}
+      {:trap, "wasm trap: integer divide by zero"}
+      iex> BeTree.Sandbox.call!(sandbox, "divide", [7, 2])
+      [3]
+      iex> :ok = BeTree.Sandbox.write(sandbox, 8, "bytes")
+      iex> BeTree.Sandbox.read(sandbox, 9, 4)
+      {:ok, "ytes"}
+
+  Step by step, with something else to do between slices:
+
+      iex> wasm =
+      ...>   Base.decode64!(
+      ...>     "AGFzbQEAAAABDAJgAX8Bf2ACf38BfwMDAgABBQMBAAEHGQMGbWVtb3J5AgADc3VtAAAGZGl2aWRl" <>
+      ...>       "AAEKKwIhAQF/AkADQCAARQ0BIAAgAWohASAAQQFrIQAMAAsLIAELBwAgACABbgs="
+      ...>   )
+      iex> sandbox = wasm |> BeTree.Sandbox.load!() |> BeTree.Sandbox.new!()
+      iex> {:yield, call} = BeTree.Sandbox.start(sandbox, "sum", [100], slice: 1_000)
+      iex> {:done, [5050], %{fuel: 1_205, slices: 2}} = BeTree.Sandbox.resume(call)
+
+  ## Imports
+
+  A module that imports anything is refused, always: there is no way to give it a function of the host. What it needs to
+  know comes in as arguments and through its memory.
+
+  ## Limits
+
+  The memories and tables of an instance take what `new/2` grants at most, in all. A call has 512 KiB of stack; who
+  recurses beyond traps. An instance has at most 16 memories and 64 tables.
+
+  ## One call at a time
+
+  An instance runs one call at a time. Who calls one that is busy waits for its turn, in order, and its `:timeout` runs
+  meanwhile; the process that itself holds a suspended call is refused as `:overloaded`. Any process may resume a call,
+  from what its last step answered. A call that nobody refers to any more, as when its process was killed, is cancelled.
+
+  After a trap, a budget or timeout that ran out, or a cancelled call, the instance can be called again. Its memory
+  stands as the last instruction left it, and the global `__stack_pointer`, if it is exported, is put back. What the call
+  had allocated stays so, and what it was changing may be half changed: where that matters, make a new instance.
+
+  It needs the built-in runtime, `BeTree.Runtime.Wasmtime`: no other can stop a module that knows nothing of it.
+  """
+
+  alias BeTree.{Error, Fuel, Slices}
+  alias BeTree.Runtime.Wasmtime
+  alias BeTree.Sandbox.{Call, Module}
+
+  @enforce_keys [:instance, :fuel_per_reduction]
+  defstruct @enforce_keys
+
+  @typedoc "An instance of a module; its fields are private."
+  @type t :: %__MODULE__{instance: BeTree.Runtime.instance(), fuel_per_reduction: pos_integer}
+
+  @typedoc "See `new/2`."
+  @type option :: {:memory, pos_integer} | {:fuel_per_reduction, pos_integer}
+
+  @typedoc "See `call/4`."
+  @type call_option :: {:fuel, Fuel.budget()} | {:slice, Fuel.budget()} | {:timeout, timeout}
+
+  @typedoc """
+  What an export answers. Integers are signed; a float that is not finite is `:nan`, `:infinity` or `:negative_infinity`.
+  """
+  @type results :: [integer | float | :nan | :infinity | :negative_infinity]
+
+  @typedoc "The fuel that a call burnt, the same whatever the slice, and how often it ran: 1 where it never yielded."
+  @type stats :: %{fuel: Fuel.t(), slices: pos_integer}
+
+  @typedoc "Where a call stands: at a slice's end, at its own, or gone for good."
+  @type answer :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
+
+  @mebibyte 0x10_0000
+  @defaults Slices.defaults()
+
+  @doc """
+  Compiles the module in `wasm`, each binary once: in milliseconds to seconds, but not on a scheduler.
+
+  Errors by kind: `:bad_module` for what is no module, or one that imports anything, and `:out_of_memory`.
+
+      iex> {:ok, module} = BeTree.Sandbox.load(<<0, "asm", 1::little-32>>)
+      iex> module
+      #BeTree.Sandbox.Module<0 exports>
+      iex> {:error, error} = BeTree.Sandbox.load("nonsense")
+      iex> error.kind
+      :bad_module
+  """
+  @spec load(binary) :: {:ok, Module.t()} | {:error, Error.t()}
+  def load(wasm) when is_binary(wasm) do
+    with {:ok, compiled} <- Wasmtime.load(wasm),
+         :ok <- check_imports(Wasmtime.imports(compiled)),
+         do: {:ok, %Module{compiled: compiled}}
+  end
+
+  @doc "`load/1` that answers the module and raises its errors."
+  @spec load!(binary) :: Module.t()
+  def load!(wasm), do: bang(load(wasm))
+
+  defp check_imports([]), do: :ok
+
+  defp check_imports(imports) do
+    names = Enum.map_join(imports, ", ", fn {module, name, _type} -> "#{module}.#{name}" end)
+    {:error, %Error{kind: :bad_module, message: "the module imports #{names}; a sandbox has nothing to import"}}
+  end
+
+  @doc """
+  Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for a tenth of a millisecond or so
+  where the module has little data and no long start function.
+
+    * `:memory` - how many bytes its memories and tables may take, 64 MiB by default;
+    * `:fuel_per_reduction` - see `BeTree.Fuel`.
+
+  Errors by kind: `:out_of_memory` for a module that starts with more, and for its start function `:trap` and
+  `:out_of_fuel`, beyond about 0.2 seconds. An option that is unknown or wrong raises an `ArgumentError`.
+  """
+  @spec new(Module.t(), [option]) :: {:ok, t} | {:error, Error.t()}
+  def new(%Module{compiled: compiled}, options \\ []) do
+    options = Keyword.validate!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
+    check_positive!(options, :memory)
+    check_positive!(options, :fuel_per_reduction)
+
+    with {:ok, instance} <- Wasmtime.instantiate(compiled, memory: options[:memory]),
+         do: {:ok, %__MODULE__{instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
+  end
+
+  @doc "`new/2` that answers the instance and raises its errors."
+  @spec new!(Module.t(), [option]) :: t
+  def new!(module, options \\ []), do: bang(new(module, options))
+
+  defp check_positive!(options, key) do
+    case options[key] do
+      amount when is_integer(amount) and amount > 0 -> :ok
+      other -> raise ArgumentError, "the option #{inspect(key)} takes a positive integer, got: #{inspect(other)}"
+    end
+  end
+
+  @doc """
+  Calls an export with numbers and answers its results, of any number, when the call is done.
+
+  It runs slice by slice on the calling process's scheduler. After each slice the process is charged one reduction for
+  each `fuel_per_reduction` fuel, so that the scheduler preempts it as it would for Erlang code of the same length. A
+  call costs about a microsecond beside what it runs.
+
+    * `:fuel` - the whole budget, an amount or `:infinity` (the default);
+    * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, about 100 microseconds. `:infinity` never
+      yields: a long call then holds its scheduler up;
+    * `:timeout` - in milliseconds, or `:infinity` (the default), looked at between slices.
+
+  Integers are given signed or unsigned, floats as floats or integers.
+
+  Errors by kind: `:bad_module` for an export that is missing, is no function, or has a type that cannot be passed
+  (vectors and references); `:type` for arguments that do not fit; `:out_of_fuel`; `:timeout`; `:trap`, for a stack that
+  is used up too; `:out_of_memory`, where the module stopped after more memory was refused; `:overloaded`. An option that
+  is unknown or wrong raises an `ArgumentError`.
+  """
+  @spec call(t, String.t(), [integer | float], [call_option]) :: {:ok, results, stats} | {:error, Error.t()}
+  def call(sandbox, export, arguments, options \\ []) do
+    with {:done, results, stats} <- finish(start(sandbox, export, arguments, options)), do: {:ok, results, stats}
+  end
+
+  @doc "`call/4` that answers the results alone and raises its errors."
+  @spec call!(t, String.t(), [integer | float], [call_option]) :: results
+  def call!(sandbox, export, arguments, options \\ []) do
+    case call(sandbox, export, arguments, options) do
+      {:ok, results, _stats} -> results
+      {:error, error} -> raise error
+    end
+  end
+
+  defp finish({:yield, call}), do: finish(resume(call))
+  defp finish(ended), do: ended
+
+  @doc "Starts a call and runs its first slice. Takes what `call/4` does."
+  @spec start(t, String.t(), [integer | float], [call_option]) :: answer
+  def start(%__MODULE__{} = sandbox, export, arguments, options \\ []) when is_binary(export) do
+    options = check(options)
+    request = %{input: nil, output: :none, fuel: options.fuel, slice: options.slice, scheduler: :normal}
+    slices = Slices.new(Wasmtime, &Wasmtime.continue/1, sandbox.fuel_per_reduction, options)
+
+    sandbox.instance
+    |> Wasmtime.invoke(export, arguments, request)
+    |> Slices.settle(slices)
+    |> answer()
+  end
+
+  @doc """
+  Runs the next slice of a call that yielded.
+
+  Errors by kind: those of `call/4`, and `:not_found` where the call is done or was cancelled.
+  """
+  @spec resume(Call.t()) :: answer
+  def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
+
+  @doc "Gives a call up; its instance is free for the next."
+  @spec cancel(Call.t()) :: :ok
+  def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
+
+  defp answer({:yield, slices}), do: {:yield, %Call{slices: slices}}
+  defp answer({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
+  defp answer({:error, error}), do: {:error, error}
+
+  defp check([]), do: @defaults
+
+  defp check(options) do
+    options
+    |> Keyword.validate!(Map.keys(@defaults))
+    |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
+  end
+
+  @doc """
+  Reads `length` bytes from `address` of the memory that is exported as `memory`. Runs on a dirty scheduler, some
+  microseconds.
+
+  Errors by kind: `:bad_module` for what lies outside of the memory, or where there is none; `:overloaded`.
+  """
+  @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
+  def read(%__MODULE__{instance: instance}, address, length), do: Wasmtime.read(instance, address, length)
+
+  @doc "Writes `bytes` to `address` of the memory; otherwise like `read/3`."
+  @spec write(t, non_neg_integer, binary) :: :ok | {:error, Error.t()}
+  def write(%__MODULE__{instance: instance}, address, bytes), do: Wasmtime.write(instance, address, bytes)
+
+  defp bang({:ok, value}), do: value
+  defp bang({:error, error}), do: raise(error)
+
+  defimpl Inspect do
+    def inspect(%{instance: instance}, _options) do
+      %{state: state, memory: memory, limit: limit} = BeTree.Runtime.Wasmtime.info(instance)
+      "#BeTree.Sandbox<#{state}, #{megabytes(memory)} of #{megabytes(limit)} MB>"
+    end
+
+    defp megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1)
+  end
+end

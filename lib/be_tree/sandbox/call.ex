@@ -1,0 +1,14 @@
+defmodule BeTree.Sandbox.Call do
+  @moduledoc "A call between two slices (`BeTree.Sandbox.start/4`); its fields are private."
+
+  @enforce_keys [:slices]
+  defstruct @enforce_keys
+
+  @opaque t :: %__MODULE__{slices: BeTree.Slices.t()}
+
+  defimpl Inspect do
+    def inspect(%{slices: slices}, _options) do
+      "#BeTree.Sandbox.Call<#{BeTree.Slices.count(slices)}, #{slices.fuel} fuel>"
+    end
+  end
+end

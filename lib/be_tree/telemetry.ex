@@ -1,0 +1,74 @@
+defmodule BeTree.Telemetry do
+  @moduledoc """
+  The events that a search emits through the hex package `:telemetry`.
+
+  They are compiled in where that package is there when this library is compiled; elsewhere no code for them exists.
+  To add the package later, compile this one again: `mix deps.compile be_tree --force`. `enabled?/0` tells which it is.
+
+  ## Events
+
+  | event | when | measurements | metadata |
+  | --- | --- | --- | --- |
+  | `[:be_tree, :search, :start]` | a search starts | `system_time`, `monotonic_time` | `tree` |
+  | `[:be_tree, :search, :yield]` | a slice's fuel is exhausted | `fuel`, `slices`, `duration`, `monotonic_time` | `tree` |
+  | `[:be_tree, :search, :stop]` | a search has its ids | `fuel`, `slices`, `matches`, `duration`, `monotonic_time` | `tree` |
+  | `[:be_tree, :search, :exception]` | a search fails | `fuel`, `slices`, `duration`, `monotonic_time` | `tree`, `kind`, `error` |
+
+  The metadata of all has `telemetry_span_context` too: a reference, the same in all events of one search.
+
+  ## Measurements
+
+  | measurement | unit | what it is |
+  | --- | --- | --- |
+  | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; of a search that fails, until its last yield |
+  | `slices` | count | slices that ran until now, of a search that fails the yielded ones |
+  | `matches` | count | ids that were found |
+  | `duration` | native time units | since the search's start, other processes' turns between slices included |
+  | `system_time` | native time units | the wall clock at the start |
+  | `monotonic_time` | native time units | the monotonic clock at the event |
+
+  ## Metadata
+
+  | key | what it is |
+  | --- | --- |
+  | `tree` | the handle that was searched, a `t:BeTree.t/0` |
+  | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
+  | `error` | the whole `BeTree.Error` |
+
+  An event is emitted by the process that runs the slice, and its handlers run there. A search that is given up, by
+  `BeTree.Search.cancel/1` or because its process ended, emits nothing more: its last event is the start or a yield.
+  Handlers of yields run once a slice, about every 100 microseconds of a long search.
+
+  Where nobody listens, the start and the stop of a search take about a microsecond together.
+
+      :telemetry.attach("slow searches", [:be_tree, :search, :stop], &MyApp.Metrics.searched/4, nil)
+
+      def searched(_event, %{duration: duration, fuel: fuel}, %{tree: tree}, _config) do
+        milliseconds = System.convert_time_unit(duration, :native, :millisecond)
+        if milliseconds > 50, do: Logger.warning("\#{inspect(tree)}: \#{milliseconds} ms, \#{fuel} fuel")
+      end
+  """
+
+  @enabled Code.ensure_loaded?(:telemetry)
+
+  @doc """
+  Whether the events are compiled in.
+
+      iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
+      true
+  """
+  @spec enabled?() :: boolean
+  def enabled?, do: @enabled
+
+  @doc false
+  # What a search carries for its listeners: a BeTree.Telemetry.Span, or nil where the events are not compiled in.
+  defmacro start(tree) do
+    if @enabled, do: quote(do: BeTree.Telemetry.Span.start(:telemetry, unquote(tree)))
+  end
+
+  @doc false
+  # `answer`, after the listeners were told what this step of `search`, as it stood before, came to.
+  defmacro observe(answer, search) do
+    if @enabled, do: quote(do: BeTree.Telemetry.Span.observe(unquote(answer), unquote(search))), else: answer
+  end
+end

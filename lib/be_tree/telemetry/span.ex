@@ -1,0 +1,49 @@
+defmodule BeTree.Telemetry.Span do
+  @moduledoc false
+  # One search as its listeners see it: a start, yields, and a stop or an exception (BeTree.Telemetry has the catalogue).
+  # The sink is the module whose execute/3 takes the events, :telemetry.
+
+  alias BeTree.{Error, Search, Stats}
+
+  @enforce_keys [:sink, :started, :metadata]
+  defstruct @enforce_keys
+
+  @type t :: %__MODULE__{sink: module, started: integer, metadata: map}
+
+  # Tells the sink that a search of `tree` starts.
+  @spec start(module, BeTree.t()) :: t
+  def start(sink, tree) do
+    started = System.monotonic_time()
+    metadata = %{tree: tree, telemetry_span_context: make_ref()}
+    sink.execute([:be_tree, :search, :start], %{system_time: System.system_time(), monotonic_time: started}, metadata)
+    %__MODULE__{sink: sink, started: started, metadata: metadata}
+  end
+
+  # Tells the sink what a step came to, and answers that. `search` is the search before the step.
+  @spec observe(Search.answer(), Search.t()) :: Search.answer()
+  def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = answer, %{span: span}) do
+    emit(span, :yield, %{fuel: fuel, slices: count}, span.metadata)
+    answer
+  end
+
+  def observe({:done, ids, %Stats{fuel: fuel, slices: count}} = answer, %{span: span}) do
+    emit(span, :stop, %{fuel: fuel, slices: count, matches: length(ids)}, span.metadata)
+    answer
+  end
+
+  # Who resumes a search that has ended, or that another process is resuming, is refused; the search is not concerned.
+  def observe({:error, %Error{kind: kind}} = answer, %{slices: %{count: count}})
+      when count > 0 and kind in [:not_found, :overloaded],
+      do: answer
+
+  def observe({:error, %Error{kind: kind} = error} = answer, %{span: span, slices: %{fuel: fuel, count: count}}) do
+    emit(span, :exception, %{fuel: fuel, slices: count}, Map.merge(span.metadata, %{kind: kind, error: error}))
+    answer
+  end
+
+  defp emit(%{sink: sink, started: started}, name, counts, metadata) do
+    now = System.monotonic_time()
+    measurements = Map.merge(counts, %{duration: now - started, monotonic_time: now})
+    sink.execute([:be_tree, :search, name], measurements, metadata)
+  end
+end
