@@ -6,10 +6,10 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench bench.quick lint fmt fuzz clean
+.PHONY: help setup build demo test bench bench.quick bench.steiner bench.w7 lint fmt fuzz clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: ## Install what is missing: Elixir, Rust, its wasm32 library
 	@scripts/setup
@@ -37,6 +37,12 @@ bench: $(ready) ## Run the benchmarks, a quarter of an hour
 bench.quick: $(ready) ## Run the small benchmarks, two minutes
 	@MIX_ENV=dev mix be_tree.bench --quick
 
+bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
+	@MIX_ENV=dev mix run bench/steiner.exs
+
+bench.w7: $(ready) ## Measure how late others wake beside searches, two minutes
+	@MIX_ENV=dev mix run bench/w7.exs
+
 lint: $(ready) ## Check the formatting, and compile and lint with warnings as errors
 	@echo "mix format, mix compile"
 	@mix format --check-formatted
@@ -45,15 +51,18 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd wasm && $(CARGO) fmt --all --check
 	@cd wasm/index/fuzz && $(CARGO) fmt --check
 	@cd bench/native && $(CARGO) fmt --all --check
+	@cd examples/steiner && $(CARGO) fmt --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
+	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 
 fmt: $(ready) ## Format all code
 	@mix format
 	@cd wasm && $(CARGO) fmt --all
 	@cd wasm/index/fuzz && $(CARGO) fmt
 	@cd bench/native && $(CARGO) fmt --all
+	@cd examples/steiner && $(CARGO) fmt
 
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz

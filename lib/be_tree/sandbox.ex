@@ -16,7 +16,7 @@ defmodule BeTree.Sandbox do
       iex> {:ok, [5050], stats} = BeTree.Sandbox.call(sandbox, "sum", [100])
       iex> stats
       %{fuel: 1_205, slices: 1}
-      iex> {:ok, [50_005_000], %{fuel: 110_010}} = BeTree.Sandbox.call(sandbox, "sum", [10_000], slice: 1_000)
+      iex> {:ok, [50_005_000], %{fuel: 120_005, slices: 120}} = BeTree.Sandbox.call(sandbox, "sum", [10_000], slice: 1_000)
       iex> {:error, error} = BeTree.Sandbox.call(sandbox, "sum", [-1], fuel: 1_000_000)
       iex> error.kind
       :out_of_fuel
@@ -25,20 +25,14 @@ defmodule BeTree.Sandbox do
       {:trap, "wasm trap: integer divide by zero"}
       iex> BeTree.Sandbox.call!(sandbox, "divide", [7, 2])
       [3]
+      iex> {:yield, call} = BeTree.Sandbox.start(sandbox, "sum", [100], slice: 1_000)
+      iex> call
+      #BeTree.Sandbox.Call<1 slice, 1000 fuel>
+      iex> BeTree.Sandbox.resume(call)
+      {:done, [5050], %{fuel: 1_205, slices: 2}}
       iex> :ok = BeTree.Sandbox.write(sandbox, 8, "bytes")
       iex> BeTree.Sandbox.read(sandbox, 9, 4)
       {:ok, "ytes"}
-
-  Step by step, with something else to do between slices:
-
-      iex> wasm =
-      ...>   Base.decode64!(
-      ...>     "AGFzbQEAAAABDAJgAX8Bf2ACf38BfwMDAgABBQMBAAEHGQMGbWVtb3J5AgADc3VtAAAGZGl2aWRl" <>
-      ...>       "AAEKKwIhAQF/AkADQCAARQ0BIAAgAWohASAAQQFrIQAMAAsLIAELBwAgACABbgs="
-      ...>   )
-      iex> sandbox = wasm |> BeTree.Sandbox.load!() |> BeTree.Sandbox.new!()
-      iex> {:yield, call} = BeTree.Sandbox.start(sandbox, "sum", [100], slice: 1_000)
-      iex> {:done, [5050], %{fuel: 1_205, slices: 2}} = BeTree.Sandbox.resume(call)
 
   ## Imports
 
@@ -124,8 +118,8 @@ defmodule BeTree.Sandbox do
   end
 
   @doc """
-  Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for a tenth of a millisecond or so
-  where the module has little data and no long start function.
+  Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for some 10 microseconds where the
+  module has little data and no long start function.
 
     * `:memory` - how many bytes its memories and tables may take, 64 MiB by default;
     * `:fuel_per_reduction` - see `BeTree.Fuel`.

@@ -37,7 +37,7 @@ defmodule BeTree.Telemetry do
 
   An event is emitted by the process that runs the slice, and its handlers run there. A search that is given up, by
   `BeTree.Search.cancel/1` or because its process ended, emits nothing more: its last event is the start or a yield.
-  Handlers of yields run once a slice, about every 100 microseconds of a long search.
+  Handlers of yields run once a slice, every 30 to 100 microseconds of a long search.
 
   Where nobody listens, the start and the stop of a search take about a microsecond together.
 

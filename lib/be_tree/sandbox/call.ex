@@ -4,7 +4,7 @@ defmodule BeTree.Sandbox.Call do
   @enforce_keys [:slices]
   defstruct @enforce_keys
 
-  @opaque t :: %__MODULE__{slices: BeTree.Slices.t()}
+  @type t :: %__MODULE__{slices: BeTree.Slices.t()}
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

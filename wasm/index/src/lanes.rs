@@ -133,19 +133,26 @@ impl Lanes {
         let lanes: [&[u32]; LANES] = std::array::from_fn(|lane| &*self.lanes[lane].words);
         let mut at: [usize; LANES] = positions.map(|position| position as usize);
         let mut count = 0;
-        for _ in 0..ROUNDS {
-            for lane in 0..LANES {
-                let word = lanes[lane][at[lane]];
-                let mask = masks.0[word as usize % MAX_LITERALS];
-                // Written always, and counted where it is a mark.
-                marks.list[count % MARKS] = (at[lane] * LANES + lane) as u32;
-                count += (mask >> 31) as usize;
-                at[lane] = at[lane].wrapping_add_signed(1 + isize::from((word >> 16 & mask) as u16 as i16));
+        let mut at_end = false;
+        let mut rounds = 0;
+        while rounds < ROUNDS && !at_end {
+            // Whether the lanes are at their ends is asked now and then, as it takes as long as a round.
+            for _ in 0..8 {
+                for lane in 0..LANES {
+                    let word = lanes[lane][at[lane]];
+                    let mask = masks.0[word as usize % MAX_LITERALS];
+                    // Written always, and counted where it is a mark.
+                    marks.list[count % MARKS] = (at[lane] * LANES + lane) as u32;
+                    count += (mask >> 31) as usize;
+                    at[lane] = at[lane].wrapping_add_signed(1 + isize::from((word >> 16 & mask) as u16 as i16));
+                }
             }
+            rounds += 8;
+            at_end = (0..LANES).all(|lane| at[lane] + 1 == lanes[lane].len());
         }
         *positions = at.map(|at| at as u32);
         marks.count = count;
-        (0..LANES).all(|lane| at[lane] + 1 == lanes[lane].len())
+        at_end
     }
 
     /// Whether the expression at `place` is true, by itself.

@@ -404,7 +404,8 @@ impl Search {
             }
         }
         if progress.ungated as usize == ungated.len() {
-            progress.phase = if progress.among_all { Phase::Dense } else { Phase::Collect };
+            let is_dense = progress.among_all && index.lanes().len() > 0;
+            progress.phase = if is_dense { Phase::Dense } else { Phase::Collect };
         }
     }
 

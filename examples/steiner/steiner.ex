@@ -1,0 +1,63 @@
+defmodule Steiner do
+  @moduledoc """
+  Minimum Steiner trees, computed in a sandbox: how to call a WebAssembly module of one's own with `BeTree.Sandbox`.
+
+      steiner = Steiner.new!()
+      Steiner.cost!(steiner, 4, [{0, 1, 2}, {1, 2, 2}, {1, 3, 2}, {0, 2, 3}], [0, 2, 3])
+      #=> 6
+  """
+
+  alias BeTree.Sandbox
+  alias Mix.BeTree.{Crate, Toolchain}
+
+  @crate %Crate{
+    workspace: "examples/steiner",
+    package: "steiner",
+    profile: "release",
+    target: "wasm32-unknown-unknown",
+    # Exported so that the host can put it back where a call is cut short.
+    rustflags: ["-C", "link-arg=--export=__stack_pointer"],
+    sources: ["src/**/*.rs"],
+    product: "steiner.wasm",
+    file: "_build/examples/steiner.wasm"
+  }
+
+  @doc "The module's bytes; compiles the crate where that is not done."
+  @spec wasm!() :: binary
+  def wasm! do
+    Crate.compile(@crate, &Toolchain.wasm32/0)
+    File.read!(@crate.file)
+  end
+
+  @doc "An instance of the module, with 64 MiB of memory unless the options of `BeTree.Sandbox.new/2` say another amount."
+  @spec new!([Sandbox.option()]) :: Sandbox.t()
+  def new!(options \\ []), do: wasm!() |> Sandbox.load!() |> Sandbox.new!(Keyword.put_new(options, :memory, 0x400_0000))
+
+  @doc """
+  The cost of a minimum tree that joins the `terminals` of a graph, or `nil` where they are not connected.
+
+  `edges` are `{node, node, weight}` of nodes from 0 to `nodes - 1`; weights are less than 2^32 - 1. `options` are those of
+  `BeTree.Sandbox.call/4`.
+  """
+  @spec cost!(
+          Sandbox.t(),
+          pos_integer,
+          [{node, node, weight}],
+          [node],
+          [Sandbox.call_option()]
+        ) :: non_neg_integer | nil
+        when node: non_neg_integer, weight: non_neg_integer
+  def cost!(steiner, nodes, edges, terminals, options \\ []) do
+    [graph] = Sandbox.call!(steiner, "graph", [nodes])
+
+    for {from, to, weight} <- edges,
+        do: :ok = Sandbox.write(steiner, graph + 4 * (from * nodes + to), <<weight::little-32>>)
+
+    bits = terminals |> Enum.map(&Bitwise.bsl(1, &1)) |> Enum.sum()
+
+    case Sandbox.call!(steiner, "steiner", [graph, nodes, bits], options) do
+      [-1] -> nil
+      [cost] -> cost
+    end
+  end
+end

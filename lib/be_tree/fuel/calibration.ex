@@ -1,0 +1,119 @@
+defmodule BeTree.Fuel.Calibration do
+  @moduledoc """
+  Measures what fuel and reductions are worth on this machine, for `mix be_tree.tune --calibrate`.
+
+  Two small trees are searched over and over: 5,000 dense boolean expressions (`BeTree.Workload.W1`) and 10,000 as in ad
+  targeting (`BeTree.Workload.W3`). They run unsliced and with each of several slices in turns, so that what else the
+  machine does falls on all of them alike; of each the median counts.
+  """
+
+  alias BeTree.Fuel
+  alias BeTree.Workload.{W1, W3}
+
+  @enforce_keys [:workloads, :fuel_per_microsecond, :nanoseconds_per_reduction, :fuel_per_reduction]
+  defstruct @enforce_keys
+
+  @typedoc """
+  What was measured:
+
+    * `workloads` - by name: `fuel` of a search, on average, `fuel_per_microsecond` unsliced, and `slices`: for each
+      slice how many percent longer the same searches took, or `nil` where no search is that long;
+    * `fuel_per_microsecond` - the mean of the workloads;
+    * `nanoseconds_per_reduction` - in a loop of plain Elixir;
+    * `fuel_per_reduction` - what to configure: `BeTree.Fuel.ratio/1` of that rate.
+  """
+  @type t :: %__MODULE__{
+          workloads: [{String.t(), workload}],
+          fuel_per_microsecond: float,
+          nanoseconds_per_reduction: float,
+          fuel_per_reduction: pos_integer
+        }
+
+  @type workload :: %{fuel: float, fuel_per_microsecond: float, slices: [{pos_integer, percent :: float | nil}]}
+
+  # Expressions, and events of a round: it takes some milliseconds.
+  @workloads [{"W1", W1, 5_000, 10}, {"W3", W3, 10_000, 50}]
+
+  @slices [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 10_000_000]
+  @rounds 100
+
+  @loops 20
+  @loop_length 1_000_000
+
+  @doc """
+  Measures, in the calling process: in about ten seconds. Nothing else should be running.
+
+  Raises a `BeTree.Error` where a tree cannot be made.
+  """
+  @spec measure() :: t
+  def measure do
+    workloads =
+      for {name, workload, expressions, events} <- @workloads, do: {name, measure(workload, expressions, events)}
+
+    rate = mean(for {_name, measured} <- workloads, do: measured.fuel_per_microsecond)
+
+    %__MODULE__{
+      workloads: workloads,
+      fuel_per_microsecond: rate,
+      nanoseconds_per_reduction: median(for _ <- 1..@loops, do: reduction()),
+      fuel_per_reduction: Fuel.ratio(rate)
+    }
+  end
+
+  defp measure(workload, expressions, events) do
+    parameters = Map.merge(workload.defaults(), %{expressions: expressions, events: events})
+    tree = BeTree.new!(workload.domains(parameters))
+    BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
+    events = Enum.to_list(workload.events(parameters))
+    fuels = search(tree, events, :infinity)
+    times = times(tree, events)
+
+    %{
+      fuel: mean(fuels),
+      fuel_per_microsecond: 1_000 * Enum.sum(fuels) / times.infinity,
+      slices: for(slice <- @slices, do: {slice, slowdown(times[slice], times.infinity, slice < Enum.max(fuels))})
+    }
+  end
+
+  defp slowdown(_sliced, _whole, false), do: nil
+  defp slowdown(sliced, whole, true), do: 100 * (sliced / whole - 1)
+
+  # The nanoseconds that all events take, by slice.
+  defp times(tree, events) do
+    for(
+      _ <- 1..@rounds,
+      slice <- [:infinity | @slices],
+      do: {slice, nanoseconds(fn -> search(tree, events, slice) end)}
+    )
+    |> Enum.group_by(&elem(&1, 0), &elem(&1, 1))
+    |> Map.new(fn {slice, times} -> {slice, median(times)} end)
+  end
+
+  # The fuel of each search.
+  defp search(tree, events, slice) do
+    for event <- events do
+      {:ok, _ids, stats} = BeTree.search(tree, event, slice: slice, stats: true)
+      stats.fuel
+    end
+  end
+
+  # The nanoseconds of one. How many reductions a loop takes is the VM's affair, so they are read.
+  defp reduction do
+    {:reductions, before} = Process.info(self(), :reductions)
+    nanoseconds = nanoseconds(fn -> sum(@loop_length, 0) end)
+    {:reductions, later} = Process.info(self(), :reductions)
+    nanoseconds / (later - before)
+  end
+
+  defp sum(0, sum), do: sum
+  defp sum(number, sum), do: sum(number - 1, sum + rem(number, 7))
+
+  defp nanoseconds(work) do
+    started = System.monotonic_time(:nanosecond)
+    work.()
+    System.monotonic_time(:nanosecond) - started
+  end
+
+  defp mean(numbers), do: Enum.sum(numbers) / length(numbers)
+  defp median(numbers), do: numbers |> Enum.sort() |> Enum.at(div(length(numbers), 2))
+end

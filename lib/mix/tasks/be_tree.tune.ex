@@ -1,0 +1,88 @@
+defmodule Mix.Tasks.BeTree.Tune do
+  @shortdoc "Measures what fuel is worth on this machine"
+  @moduledoc """
+  Measures what fuel is worth on this machine, and tells what to configure.
+
+      mix be_tree.tune --calibrate
+
+  It searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds, in which nothing else should be
+  running, and prints
+
+    * how much fuel wasm burns in a microsecond;
+    * how long a reduction of plain Elixir takes, and how much fuel burns in that time;
+    * how many percent longer searches take in slices of 10,000 to 10,000,000 fuel than unsliced;
+    * the line for the application's configuration with the `:fuel_per_reduction` (`BeTree.Fuel`) that makes the 4,000
+      reductions of a time slice about a millisecond of wasm here.
+  """
+
+  use Mix.Task
+
+  import BeTree.Command, only: [grouped: 1]
+
+  alias BeTree.{Command, Fuel}
+  alias BeTree.Fuel.Calibration
+
+  @requirements ["app.start"]
+
+  @impl true
+  def run(arguments) do
+    {options, rest} = Command.parse!(arguments, calibrate: :boolean)
+    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option")
+    Command.require!(options, [:calibrate], "mix be_tree.tune --calibrate")
+    Calibration.measure() |> report() |> Mix.shell().info()
+  end
+
+  defp report(measured) do
+    """
+    #{rates(measured)}
+    A reduction of plain Elixir takes #{decimal(measured.nanoseconds_per_reduction, 1)} ns, as long as \
+    #{grouped(round(measured.nanoseconds_per_reduction * measured.fuel_per_microsecond / 1_000))} fuel; \
+    4,000 of them take #{grouped(round(4 * measured.nanoseconds_per_reduction))} microseconds.
+
+    #{slices(measured.workloads)}
+    The default slice of #{grouped(Fuel.default_slice())} fuel takes about \
+    #{grouped(round(Fuel.default_slice() / measured.fuel_per_microsecond))} microseconds here. \
+    For a time slice of 4,000 reductions to be about
+    a millisecond of wasm (at #{grouped(Fuel.per_reduction())}, as it is now, it is \
+    #{decimal(Fuel.from_reductions(4_000) / measured.fuel_per_microsecond / 1_000, 2)}):
+
+        config :be_tree, fuel_per_reduction: #{underscored(measured.fuel_per_reduction)}
+    """
+  end
+
+  defp rates(%{workloads: workloads}) do
+    for {name, measured} <- workloads do
+      "#{name}: #{grouped(round(measured.fuel))} fuel a search, " <>
+        "#{grouped(round(measured.fuel_per_microsecond))} fuel a microsecond\n"
+    end
+  end
+
+  defp slices([{_name, %{slices: slices}} | _] = workloads) do
+    header = row(["slice" | for({name, _measured} <- workloads, do: name)])
+
+    rows =
+      for {slice, _percent} <- slices do
+        row([grouped(slice) | for({_name, measured} <- workloads, do: percent(measured.slices, slice))])
+      end
+
+    [header | rows]
+  end
+
+  defp row([slice | cells]) do
+    [String.pad_leading(slice, 12), for(cell <- cells, do: String.pad_leading(cell, 12)), ?\n]
+  end
+
+  defp percent(slices, slice) do
+    case List.keyfind!(slices, slice, 0) do
+      {_slice, nil} -> "no yield"
+      {_slice, percent} when percent >= 0 -> "+#{decimal(percent, 1)} %"
+      {_slice, percent} -> "#{decimal(percent, 1)} %"
+    end
+  end
+
+  defp decimal(number, digits), do: :erlang.float_to_binary(number / 1, decimals: digits)
+
+  # As Elixir's formatter writes numbers.
+  defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
+  defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
+end

@@ -1,0 +1,245 @@
+defmodule BeTree.SchedulingTest do
+  # Counts what is alive in the whole VM.
+  use ExUnit.Case, async: false
+
+  import BeTree.WasmModule
+
+  alias BeTree.{Error, Fuel, Native, Search}
+  alias BeTree.Test.{Language, WasmGuest}
+  alias BeTree.Workload.{W1, W3}
+
+  @slices [1_000, 20_000, 100_000, 1_000_000, :infinity]
+
+  # More than any search burns: charges nothing.
+  @free 1_000_000_000_000
+
+  defp tree(workload, parameters, options \\ []) do
+    tree = BeTree.new!(workload.domains(parameters), options)
+    BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
+    tree
+  end
+
+  describe "ids and fuel are the same whatever the slice, and the slices' fuel adds up," do
+    test "over dense boolean trees" do
+      parameters = Map.merge(W1.defaults(), %{expressions: 500, events: 30})
+      check(fn -> tree(W1, parameters) end, W1.events(parameters))
+    end
+
+    test "over ad targeting" do
+      parameters = Map.merge(W3.defaults(), %{expressions: 2_000, events: 100})
+      check(fn -> tree(W3, parameters) end, W3.events(parameters))
+    end
+
+    test "over the whole language" do
+      build = fn ->
+        tree = BeTree.new!(Language.domains())
+        BeTree.insert_all!(tree, Language.subscriptions())
+        tree
+      end
+
+      check(build, for({_expression, event, _holds} <- Language.rows(), do: event))
+    end
+
+    # Each slice has a tree of its own, so that all searches find what they would find alone.
+    defp check(build, events) do
+      events = Enum.to_list(events)
+      [{_slice, first} | rest] = for slice <- @slices, do: {slice, with(tree = build.(), do: walk(tree, events, slice))}
+      for {slice, found} <- rest, do: assert({slice, found} == {slice, first})
+    end
+
+    defp walk(tree, events, slice),
+      do: for(event <- events, do: steps(Search.start(tree, event, slice: slice), slice, 0))
+
+    # The fuel so far is never more than it is in the end, and grows by a slice each time.
+    defp steps({:yield, search}, slice, before) do
+      %{fuel: fuel} = search.slices
+      assert fuel == before + slice
+      steps(Search.resume(search), slice, fuel)
+    end
+
+    defp steps({:done, ids, stats}, _slice, before) do
+      assert stats.fuel >= before
+      assert stats.slices >= 1
+      {ids, Map.delete(stats, :slices)}
+    end
+  end
+
+  describe "reductions rise by what the fuel is worth" do
+    # The reductions that a process does for `work`.
+    defp reductions(work) do
+      Task.async(fn ->
+        {:reductions, before} = Process.info(self(), :reductions)
+        work.()
+        {:reductions, later} = Process.info(self(), :reductions)
+        later - before
+      end)
+      |> Task.await(60_000)
+    end
+
+    # `search` takes a tree and answers the fuel that it burnt; `build` makes one with a ratio. What the code around the
+    # searches costs is what they cost where fuel is worth nothing.
+    defp check_charge(build, ratio, search) do
+      charged = build.(ratio)
+      free = build.(@free)
+      fuel = search.(charged)
+      assert search.(free) == fuel
+      worth = fuel / ratio
+      assert worth > 10_000
+      assert_in_delta reductions(fn -> search.(charged) end) - reductions(fn -> search.(free) end), worth, worth / 10
+    end
+
+    for {title, ratio} <- [{"one by one", 1}, {"at the default ratio", Fuel.per_reduction()}] do
+      @tag ratio: ratio
+      test "over a thousand short searches, #{title}", %{ratio: ratio} do
+        parameters = Map.merge(W3.defaults(), %{expressions: 500, events: 100})
+        events = Enum.to_list(W3.events(parameters))
+
+        search = fn tree ->
+          for _ <- 1..10, event <- events, reduce: 0 do
+            fuel ->
+              {:ok, _ids, stats} = BeTree.search(tree, event, stats: true)
+              fuel + stats.fuel
+          end
+        end
+
+        # Searching grows the tree's buffers: after the first time the fuel is the same each time.
+        build = fn ratio -> tree(W3, parameters, fuel_per_reduction: ratio) |> tap(search) end
+        check_charge(build, ratio, search)
+      end
+    end
+
+    for {title, ratio, count} <- [{"of 40 ms, one by one", 1, 20_000_000}, {"of about a second", 1_250, 500_000_000}] do
+      @tag ratio: ratio, count: count
+      test "over a search #{title}", %{ratio: ratio, count: count} do
+        guest = WasmGuest.spin(count)
+        build = fn ratio -> BeTree.new!([], guest: guest, fuel_per_reduction: ratio) end
+
+        check_charge(build, ratio, fn tree ->
+          {:ok, _ids, stats} = BeTree.search(tree, %{}, stats: true)
+          assert stats.slices > 100
+          stats.fuel
+        end)
+      end
+    end
+  end
+
+  describe "10,000 processes search one tree" do
+    @processes 10_000
+    @killed 1_000
+
+    test "while 1,000 of them are killed, and nothing is left of that" do
+      tree = BeTree.new!(a: :integer, b: {:boolean, optional: true})
+      BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
+      expected = Enum.to_list(1_000..2_000)
+
+      # The first round is there to make what the VM keeps for the next time.
+      stampede(tree, expected)
+      settled(tree)
+      before = footprint(tree)
+      stampede(tree, expected)
+      settled(tree)
+      later = footprint(tree)
+
+      assert later.counts == before.counts
+      assert later.memory == before.memory
+
+      # A fiber's stack that was left behind is two of them; what the host keeps for a process that waits half a kilobyte.
+      assert_in_delta later.mappings, before.mappings, 100
+      assert later.system - before.system < 500 * @killed
+    end
+
+    defp stampede(tree, expected) do
+      workers =
+        for _ <- 1..@processes do
+          spawn_monitor(fn -> exit({:found, BeTree.search(tree, %{a: 1_000, b: true}, slice: 20_000)}) end)
+        end
+
+      for {{pid, _monitor}, number} <- workers |> Enum.take_random(@killed) |> Enum.with_index() do
+        if rem(number, 4) == 0, do: Process.sleep(:rand.uniform(3))
+        Process.exit(pid, :kill)
+      end
+
+      reasons = for {pid, monitor} <- workers, do: assert_down(pid, monitor)
+      %{found: found} = outcome = Enum.frequencies_by(reasons, &outcome(&1, expected))
+      assert found >= @processes - @killed
+      # Some must have been killed while they waited or searched.
+      assert outcome.killed > div(@killed, 10)
+      assert Map.keys(outcome) == [:found, :killed]
+    end
+
+    defp assert_down(pid, monitor) do
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason}, 60_000
+      reason
+    end
+
+    defp outcome({:found, {:ok, ids}}, ids), do: :found
+    defp outcome(:killed, _expected), do: :killed
+    defp outcome(other, _expected), do: other
+
+    defp settled(tree, attempts \\ 500) do
+      %{state: state, waiting: waiting} = tree.runtime.info(tree.instance)
+      {_modules, _instances, suspended} = Native.counts()
+
+      unless {state, waiting, suspended} == {:free, 0, 0} do
+        assert attempts > 0, "not free again: #{inspect({state, waiting, suspended})}"
+        Process.sleep(10)
+        settled(tree, attempts - 1)
+      end
+    end
+
+    defp footprint(tree) do
+      for pid <- Process.list(), do: :erlang.garbage_collect(pid)
+
+      %{
+        counts: Native.counts(),
+        memory: tree.runtime.info(tree.instance).memory,
+        mappings: mappings(File.read("/proc/self/maps")),
+        system: :erlang.memory(:system)
+      }
+    end
+
+    defp mappings({:ok, text}), do: length(String.split(text, "\n"))
+    # No such file but on Linux.
+    defp mappings({:error, :enoent}), do: 0
+  end
+
+  describe "an index module that misbehaves is an error within its budget, and the next search works:" do
+    @budget 50_000_000
+
+    for {title, kind, body} <- [
+          {"it loops for ever", :out_of_fuel, loop(branch(0))},
+          {"it recurses for ever", :trap, WasmGuest.recurse()},
+          {"it grows its memory until it is refused, and stops", :out_of_memory,
+           [loop([i32_const(16), memory_grow(), i32_const(-1), i32_ne(), branch_if(0)]), unreachable()]},
+          {"it grows its memory for ever", :out_of_fuel, loop([i32_const(16), memory_grow(), drop(), branch(0)])},
+          {"it traps", :trap, unreachable()},
+          {"it writes beyond its memory", :trap, [i32_const(-4), i32_const(1), i32_store()]}
+        ] do
+      @tag kind: kind, body: body
+      test title, %{kind: kind, body: body} do
+        good = BeTree.new!(a: :integer)
+        BeTree.insert!(good, 1, "a = 1")
+        bad = BeTree.new!([], guest: WasmGuest.assemble(body, when_json: true), memory: 4_000_000)
+
+        for slice <- [10_000, Fuel.default_slice(), :infinity] do
+          assert {:error, %Error{kind: ^kind}} = BeTree.search(bad, {:json, "{}"}, fuel: @budget, slice: slice)
+          assert BeTree.search(bad, %{}) == {:ok, WasmGuest.ids()}
+          assert BeTree.search(good, %{a: 1}) == {:ok, [1]}
+        end
+
+        assert tree_memory(bad) <= 4_000_000
+      end
+    end
+
+    test "it loops for ever, and has a deadline instead of a budget" do
+      bad = BeTree.new!([], guest: WasmGuest.assemble(loop(branch(0)), when_json: true))
+      {microseconds, answer} = :timer.tc(fn -> BeTree.search(bad, {:json, "{}"}, timeout: 50) end)
+      assert {:error, %Error{kind: :timeout}} = answer
+      # Deadlines are looked at in whole milliseconds.
+      assert microseconds in 49_000..1_000_000
+      assert BeTree.search(bad, %{}) == {:ok, WasmGuest.ids()}
+    end
+
+    defp tree_memory(tree), do: tree.runtime.info(tree.instance).memory
+  end
+end

@@ -1,0 +1,60 @@
+defmodule BeTree.Test.WasmGuest do
+  @moduledoc false
+  # Index modules that hold no index: their searches do what a test wants.
+
+  import BeTree.WasmModule
+
+  # Where a module keeps its outbox, its answer, and its inbox.
+  @outbox 8
+  @answer 16
+  @inbox 64
+
+  # Visited 1, evaluated 2, and the one id.
+  @id 7
+  @numbers <<1::little-64, 2::little-64, @id::little-64>>
+
+  # The body's function is called, so that it may call itself.
+  @body 0
+
+  @doc "What a search answers that does answer."
+  def ids, do: [@id]
+
+  @doc """
+  A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
+  `ids/0`: with `when_json: true` only for events in JSON; others are answered at once.
+  """
+  def assemble(body, options \\ []) do
+    options = Keyword.validate!(options, when_json: false, locals: [])
+    is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)
+
+    BeTree.WasmModule.assemble(
+      functions: [
+        function(nil, [], [], body, options[:locals]),
+        function("be_tree_abi", [], [:i32], i32_const(1)),
+        function("be_tree_inbox", [:i32], [:i32], i32_const(@inbox)),
+        function("be_tree_outbox", [], [:i32], i32_const(@outbox)),
+        function("be_tree_schema", [:i32], [:i32], i32_const(0)),
+        function("be_tree_insert", [:i32], [:i32], i32_const(0)),
+        function("be_tree_delete", [:i64], [:i32], i32_const(0)),
+        function("be_tree_search", [:i32, :i32, :i32], [:i32], [
+          block([is_other, branch_if(0), call(@body)]),
+          [i32_const(@outbox), i32_const(@answer), i32_store()],
+          [i32_const(@outbox), i32_const(byte_size(@numbers)), i32_store(4)],
+          i32_const(0)
+        ]),
+        function("be_tree_resume", [], [:i32], i32_const(0)),
+        function("be_tree_explain", [:i32, :i32, :i64], [:i32], i32_const(0)),
+        function("be_tree_info", [], [:i32], i32_const(0))
+      ],
+      memory: {1, nil},
+      globals: [{"__stack_pointer", :i32, :mutable, 0}],
+      data: [{@answer, @numbers}]
+    )
+  end
+
+  @doc "Counts `count` down and does nothing else."
+  def spin(count), do: assemble([i32_const(count), local_set(0), count_down(0, [])], locals: [:i32])
+
+  @doc "Calls the body again, without an end."
+  def recurse, do: call(@body)
+end
