@@ -6,9 +6,9 @@
 //! (16 bits); jumps are always ahead. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later
 //! is its position.
 //!
-//! Comparisons with one constant and membership in short lists stand in the program itself, and are done again by each
-//! expression that mentions them: that costs less than to find out whether they were done. Everything else refers to
-//! the table of predicates, and is done at most once an event.
+//! A comparison with one constant, or membership in a short list, has its predicate's number and its constants in the
+//! program itself; everything else refers to the table of predicates. Either is evaluated at most once an event, and
+//! remembered by the predicate's number. Of booleans and of undefined values the event's own table is the memory.
 
 use super::order::{Target, Test};
 use super::Literal;
@@ -16,6 +16,7 @@ use crate::event::{Event, Value};
 use crate::interner::StringId;
 use crate::predicate::{self, Constants, Predicate, Relation};
 use crate::predicates::{PredicateId, Predicates};
+use crate::search::memo::Memo;
 use crate::subscriptions::Slot;
 
 const CODE: u32 = (1 << 5) - 1;
@@ -123,7 +124,7 @@ fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
     let predicate = predicates.get(id);
     let start = words.len();
     words.push(0);
-    let operation = match operands(&predicate, words) {
+    let operation = match operands(id, &predicate, words) {
         Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
         None => {
             words.truncate(start + 1);
@@ -135,15 +136,18 @@ fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
-fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
+fn operands(id: PredicateId, predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
     if predicate.attribute > ATTRIBUTE {
         return None;
     }
+    match &predicate.test {
+        Test::True => return Some(code::TRUE),
+        Test::Null => return Some(code::NULL),
+        Test::NotNull => return Some(code::NOT_NULL),
+        _ => words.push(id),
+    }
     Some(match &predicate.test {
-        Test::True => code::TRUE,
-        Test::Null => code::NULL,
-        Test::NotNull => code::NOT_NULL,
         Test::StringEqual(id) => {
             words.push(id.0);
             code::STRING_EQUAL
@@ -197,14 +201,14 @@ pub(crate) enum Outcome {
     Stopped(u32),
 }
 
-/// Runs `program` from `position` for as many operations as `budget` has left. `shared` evaluates a predicate of the
-/// table.
+/// Runs `program` from `position` for as many operations as `budget` has left.
 pub(crate) fn run(
     program: &[u32],
     position: u32,
     budget: &mut u32,
     event: &Event,
-    mut shared: impl FnMut(PredicateId) -> bool,
+    predicates: &Predicates,
+    memo: &mut Memo,
 ) -> Outcome {
     let mut at = position as usize;
     while *budget > 0 {
@@ -218,28 +222,19 @@ pub(crate) fn run(
                 at = program[at + 1] as usize;
                 continue;
             }
-            code::SHARED => (shared(program[at + 1]), at + 2),
+            code::SHARED => (memo.holds(predicates, program[at + 1], event), at + 2),
             code::TRUE => (value() == Value::Boolean(true), at + 1),
             code::NULL => (value() == Value::Undefined, at + 1),
             code::NOT_NULL => (value() != Value::Undefined, at + 1),
-            code::STRING_EQUAL => (string(value()).is_some_and(|id| id == program[at + 1]), at + 2),
-            code::STRING_NOT_EQUAL => (string(value()).is_some_and(|id| id != program[at + 1]), at + 2),
-            listed @ (code::ONE_OF_INTEGERS | code::NONE_OF_INTEGERS) => {
-                let end = at + 2 + program[at + 1] as usize;
-                let among = among_integers(value(), &program[at + 2..end], event);
-                (among == Some(listed == code::ONE_OF_INTEGERS), end)
-            }
-            listed @ (code::ONE_OF_STRINGS | code::NONE_OF_STRINGS) => {
-                let end = at + 2 + program[at + 1] as usize;
-                let among = among_strings(value(), &program[at + 2..end], event);
-                (among == Some(listed == code::ONE_OF_STRINGS), end)
-            }
-            relation if relation < code::FLOAT => {
-                (compare_integer(relation - code::INTEGER, value(), program[at + 1] as i32), at + 2)
-            }
-            relation => {
-                let bits = u64::from(program[at + 1]) | u64::from(program[at + 2]) << 32;
-                (compare_float(relation - code::FLOAT, value(), f64::from_bits(bits)), at + 3)
+            comparison => {
+                let id = program[at + 1];
+                let operands = &program[at + 2..];
+                let holds = memo.known(id).unwrap_or_else(|| {
+                    let holds = compare(comparison, value(), operands, event);
+                    memo.remember(id, holds);
+                    holds
+                });
+                (holds, at + 2 + length(comparison, operands))
             }
         };
         at = if holds == (word & ON != 0) {
@@ -253,6 +248,32 @@ pub(crate) fn run(
         };
     }
     Outcome::Stopped(at as u32)
+}
+
+/// How many words of `operands` an operation takes.
+fn length(comparison: u32, operands: &[u32]) -> usize {
+    match comparison {
+        code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS => 1 + operands[0] as usize,
+        code::FLOAT.. => 2,
+        _ => 1,
+    }
+}
+
+fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bool {
+    let list = || &operands[1..][..operands[0] as usize];
+    match comparison {
+        code::STRING_EQUAL => string(value).is_some_and(|id| id == operands[0]),
+        code::STRING_NOT_EQUAL => string(value).is_some_and(|id| id != operands[0]),
+        code::ONE_OF_INTEGERS => among_integers(value, list(), event) == Some(true),
+        code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
+        code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
+        code::NONE_OF_STRINGS => among_strings(value, list(), event) == Some(false),
+        relation if relation < code::FLOAT => compare_integer(relation - code::INTEGER, value, operands[0] as i32),
+        relation => {
+            let bits = u64::from(operands[0]) | u64::from(operands[1]) << 32;
+            compare_float(relation - code::FLOAT, value, f64::from_bits(bits))
+        }
+    }
 }
 
 fn string(value: Value) -> Option<u32> {

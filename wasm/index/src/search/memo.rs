@@ -46,13 +46,24 @@ impl Memo {
     /// Whether the predicate `id` holds for `event`; evaluated at most once an event.
     #[inline]
     pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> bool {
-        let known = self.values[id as usize];
-        if known >> 1 == self.event {
-            return known & 1 == 1;
+        if let Some(holds) = self.known(id) {
+            return holds;
         }
         let holds = evaluate::holds(predicates, id, event);
-        self.values[id as usize] = self.event << 1 | u8::from(holds);
+        self.remember(id, holds);
         holds
+    }
+
+    /// Whether the predicate `id` holds, if that was remembered for this event.
+    #[inline]
+    pub fn known(&self, id: PredicateId) -> Option<bool> {
+        let known = self.values[id as usize];
+        (known >> 1 == self.event).then_some(known & 1 == 1)
+    }
+
+    #[inline]
+    pub fn remember(&mut self, id: PredicateId, holds: bool) {
+        self.values[id as usize] = self.event << 1 | u8::from(holds);
     }
 }
 

@@ -16,7 +16,7 @@
 //! behind, finished or cut off, is passed over without a branch on it.
 
 mod matches;
-mod memo;
+pub(crate) mod memo;
 mod sort;
 
 use matches::SlotSet;
@@ -428,9 +428,8 @@ impl Search {
         let Library { programs, predicates, .. } = index.library();
         let program = programs.get(id);
         let Search { event, memo, matches, .. } = self;
-        let shared = |predicate| memo.holds(predicates, predicate, event);
         let position = progress.position.max(program::START);
-        match program::run(program, position, budget, event, shared) {
+        match program::run(program, position, budget, event, predicates, memo) {
             Outcome::Stopped(position) => {
                 progress.position = position;
                 return false;
