@@ -1,9 +1,9 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
 use super::analysis::Analysis;
-use super::gate::{Demand, Gate};
+use super::gate::Demand;
 use super::level::Place;
-use super::{Entry, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::AttributeId;
@@ -14,13 +14,35 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
+/// An entry's subscription, the literal by which it came to its node, and what its expression demands.
+type Analysed = (Slot, NodeIndex, Analysis);
+
+/// A bucket, by its level and its position there, and the key at which to cut it in two.
+#[derive(Clone, Copy)]
+struct Cut {
+    level: LevelId,
+    position: usize,
+    at: i64,
+}
+
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
     pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
-        if self.cut_bucket(node, library, subscriptions) {
-            return;
-        }
         let entries = self.analyse(node, library, subscriptions);
+        match self.worthwhile_cut(node, &entries) {
+            Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
+            None => self.partition(node, entries, library, subscriptions),
+        }
+    }
+
+    /// Gives `node` a level for each attribute that is worth one, and its entries to these.
+    fn partition(
+        &mut self,
+        node: NodeId,
+        entries: Vec<Analysed>,
+        library: &Library,
+        subscriptions: &mut Subscriptions,
+    ) {
         for attribute in self.worthwhile(node, &entries, library) {
             self.new_level(node, attribute);
         }
@@ -44,12 +66,7 @@ impl Tree {
         self.nodes[node as usize].next_split = (2 * left).max(LEAF_CAPACITY) as u32;
     }
 
-    fn analyse(
-        &self,
-        node: NodeId,
-        library: &Library,
-        subscriptions: &Subscriptions,
-    ) -> Vec<(Slot, NodeIndex, Analysis)> {
+    fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
         let held = &self.nodes[node as usize];
         let entries = held.entries.iter().zip(&held.literals);
         entries
@@ -62,7 +79,7 @@ impl Tree {
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than its lookup costs it.
-    fn worthwhile(&self, node: NodeId, entries: &[(Slot, NodeIndex, Analysis)], library: &Library) -> Vec<AttributeId> {
+    fn worthwhile(&self, node: NodeId, entries: &[Analysed], library: &Library) -> Vec<AttributeId> {
         let used: Vec<AttributeId> = self.path(node).collect();
         let mut scores = vec![0.0; library.schema.len()];
         for (_, literal, analysis) in entries {
@@ -77,43 +94,49 @@ impl Tree {
         attributes.filter(|a| scores[*a as usize] > LOOKUP_COST).filter(is_new).collect()
     }
 
-    /// Cuts the bucket of `node` in two at the median of its entries' ends, if that shortens both lists.
-    fn cut_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) -> bool {
+    /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
+    fn worthwhile_cut(&self, node: NodeId, entries: &[Analysed]) -> Option<Cut> {
         let Position::Under(level, Place::Bucket) = self.nodes[node as usize].position else {
-            return false;
+            return None;
         };
         let buckets = &self.levels[level as usize].buckets;
         if !self.nodes[node as usize].levels.is_empty() || buckets.len() >= MAX_BUCKETS {
-            return false;
+            return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         let (low, high) = buckets.range(position);
-        let entries = self.analyse(node, library, subscriptions);
-        let intervals: Vec<(i64, i64)> =
-            entries.iter().map(|(_, literal, analysis)| interval(analysis.gate(*literal))).collect();
-        let Some(cut) = median_end(&intervals, low, high) else {
-            return false;
-        };
-        let left = intervals.iter().filter(|(from, _)| *from < cut).count();
-        let right = intervals.iter().filter(|(_, to)| *to >= cut).count();
-        let copies = (left + right) as f32;
-        if copies > MAX_COPIES * intervals.len() as f32 || left == intervals.len() || right == intervals.len() {
-            return false;
-        }
-        let new = self.new_node(Position::Under(level, Place::Bucket));
-        self.levels[level as usize].buckets.cut(position, cut, new);
+        let intervals: Vec<(i64, i64)> = entries.iter().map(interval).collect();
+        let at = median_end(&intervals, low, high)?;
+        let left = intervals.iter().filter(|(from, _)| *from < at).count();
+        let right = intervals.iter().filter(|(_, to)| *to >= at).count();
+        let shortens = left < intervals.len() && right < intervals.len();
+        let is_worthwhile = shortens && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
+        is_worthwhile.then_some(Cut { level, position, at })
+    }
+
+    fn cut_bucket(
+        &mut self,
+        node: NodeId,
+        cut: Cut,
+        entries: Vec<Analysed>,
+        library: &Library,
+        subscriptions: &mut Subscriptions,
+    ) {
+        let new = self.new_node(Position::Under(cut.level, Place::Bucket));
+        self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
         let list = self.take_list(node);
-        for (((entry, literal), (slot, _, analysis)), (from, to)) in list.into_iter().zip(entries).zip(intervals) {
-            if from < cut {
+        for ((entry, literal), analysed) in list.into_iter().zip(entries) {
+            let (from, to) = interval(&analysed);
+            let (slot, _, analysis) = analysed;
+            if from < cut.at {
                 self.keep(node, entry, literal);
             } else {
                 forget(slot, node, subscriptions);
             }
-            if to >= cut {
+            if to >= cut.at {
                 self.add_entry(new, slot, literal, &analysis, library, subscriptions);
             }
         }
-        true
     }
 
     /// Empties the leaf list of `node`. Its subscriptions still count what was there.
@@ -170,7 +193,7 @@ impl Tree {
         }
     }
 
-    fn unhang(&mut self, node: NodeId, place: Place, level: super::LevelId) {
+    fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
         let level = &mut self.levels[level as usize];
         match place {
             Place::Point(key) => {
@@ -232,8 +255,9 @@ fn forget(slot: Slot, node: NodeId, subscriptions: &mut Subscriptions) {
     }
 }
 
-fn interval(gate: Option<&Gate>) -> (i64, i64) {
-    match gate.map(|gate| &gate.demand) {
+/// The interval by which an entry came to its bucket.
+fn interval((_, literal, analysis): &Analysed) -> (i64, i64) {
+    match analysis.gate(*literal).map(|gate| &gate.demand) {
         Some(Demand::Interval(low, high)) => (*low, *high),
         other => unreachable!("entries of a bucket demand an interval, not {other:?}"),
     }
