@@ -2,6 +2,8 @@ defmodule BeTree.NativeTest do
   # Counts what is alive in the whole VM.
   use ExUnit.Case, async: false
 
+  import BeTree.Test.Eventually
+
   import BeTree.WasmModule
 
   alias BeTree.{Native, WasmModule}
@@ -35,24 +37,18 @@ defmodule BeTree.NativeTest do
     Native.call(instance, ticket, export, [], nil, :none, 10_000_000, slice)
   end
 
-  defp eventually(check, attempts \\ 1_000) do
-    cond do
-      check.() -> :ok
-      attempts == 0 -> flunk("did not come true within 10 seconds: #{inspect(Native.counts())}")
-      true -> Process.sleep(10) && eventually(check, attempts - 1)
-    end
-  end
-
   # Does the work in a process of its own, whose terms are gone when it has ended, and waits until nothing is left of it.
   defp leaves_nothing(work) do
     {modules, instances, suspended} = Native.counts()
     {pid, monitor} = spawn_monitor(work)
     assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}, 60_000
 
-    eventually(fn ->
+    none_left = fn ->
       {modules_now, instances_now, suspended_now} = Native.counts()
       modules_now <= modules and instances_now <= instances and suspended_now <= suspended
-    end)
+    end
+
+    eventually(none_left, 10)
   end
 
   describe "queue" do

@@ -3,6 +3,8 @@ Code.require_file("examples/steiner/steiner.ex")
 defmodule BeTree.SandboxTest do
   use ExUnit.Case, async: true
 
+  import BeTree.Test.Eventually
+
   import BeTree.WasmModule
 
   alias BeTree.{Error, Sandbox, WasmModule}
@@ -30,14 +32,6 @@ defmodule BeTree.SandboxTest do
 
   defp finish({:yield, call}), do: finish(Sandbox.resume(call))
   defp finish(ended), do: ended
-
-  defp eventually(check, attempts \\ 500) do
-    cond do
-      check.() -> :ok
-      attempts == 0 -> flunk("did not come true within 5 seconds")
-      true -> Process.sleep(10) && eventually(check, attempts - 1)
-    end
-  end
 
   describe "load and new" do
     test "a module that imports is refused, and its imports named" do

@@ -1,6 +1,8 @@
 defmodule BeTree.Runtime.WasmtimeTest do
   use ExUnit.Case, async: true
 
+  import BeTree.Test.Eventually
+
   import Bitwise
   import BeTree.WasmModule
 
@@ -47,14 +49,6 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
   defp finish({:yield, suspended, fuel}, yields), do: finish(Wasmtime.resume(suspended), [fuel | yields])
   defp finish(outcome, yields), do: {outcome, Enum.reverse(yields)}
-
-  defp eventually(check, attempts \\ 500) do
-    cond do
-      check.() -> :ok
-      attempts == 0 -> flunk("did not come true within 5 seconds")
-      true -> Process.sleep(10) && eventually(check, attempts - 1)
-    end
-  end
 
   describe "load" do
     test "names what is wrong with bytes that are no module" do
