@@ -173,7 +173,7 @@ impl Index {
         };
         let subscription = self.subscriptions.remove(slot);
         self.code_bytes -= bytes(&subscription);
-        self.tree.remove(&subscription, &self.library, &mut self.subscriptions);
+        self.tree.remove(slot, &subscription, &self.library, &mut self.subscriptions);
         if let Home::Dense(place) = subscription.home {
             for (moved, place) in self.lanes.remove(place) {
                 self.subscriptions.get_mut(moved).home = Home::Dense(place);

@@ -6,16 +6,16 @@
 //! (16 bits); jumps are always ahead. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later
 //! is its position.
 //!
-//! A comparison with one constant, or membership in a short list, has its predicate's number and its constants in the
-//! program itself; everything else refers to the table of predicates. Either is evaluated at most once an event, and
-//! remembered by the predicate's number. Of booleans and of undefined values the event's own table is the memory.
+//! A comparison with one constant, or membership in a short list, has its constants in the program itself and is made
+//! there: that is quicker than to ask whether another expression made it already. Everything else refers to the table of
+//! predicates, is evaluated at most once an event and remembered.
 
 use super::order::{Target, Test};
 use super::Literal;
 use crate::event::{Event, Value};
 use crate::interner::StringId;
 use crate::predicate::{self, Constants, Predicate, Relation};
-use crate::predicates::{PredicateId, Predicates};
+use crate::predicates::Predicates;
 use crate::search::memo::Memo;
 use crate::subscriptions::Slot;
 
@@ -124,7 +124,7 @@ fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
     let predicate = predicates.get(id);
     let start = words.len();
     words.push(0);
-    let operation = match operands(id, &predicate, words) {
+    let operation = match operands(&predicate, words) {
         Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
         None => {
             words.truncate(start + 1);
@@ -136,18 +136,15 @@ fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
-fn operands(id: PredicateId, predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
+fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
     if predicate.attribute > ATTRIBUTE {
         return None;
     }
-    match &predicate.test {
-        Test::True => return Some(code::TRUE),
-        Test::Null => return Some(code::NULL),
-        Test::NotNull => return Some(code::NOT_NULL),
-        _ => words.push(id),
-    }
     Some(match &predicate.test {
+        Test::True => code::TRUE,
+        Test::Null => code::NULL,
+        Test::NotNull => code::NOT_NULL,
         Test::StringEqual(id) => {
             words.push(id.0);
             code::STRING_EQUAL
@@ -227,14 +224,8 @@ pub(crate) fn run(
             code::NULL => (value() == Value::Undefined, at + 1),
             code::NOT_NULL => (value() != Value::Undefined, at + 1),
             comparison => {
-                let id = program[at + 1];
-                let operands = &program[at + 2..];
-                let holds = memo.known(id).unwrap_or_else(|| {
-                    let holds = compare(comparison, value(), operands, event);
-                    memo.remember(id, holds);
-                    holds
-                });
-                (holds, at + 2 + length(comparison, operands))
+                let operands = &program[at + 1..];
+                (compare(comparison, value(), operands, event), at + 1 + length(comparison, operands))
             }
         };
         at = if holds == (word & ON != 0) {

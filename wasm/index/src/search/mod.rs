@@ -6,7 +6,8 @@
 //! (bits of the matches, remembered predicates). So a step that is cut off anywhere is simply done again.
 //!
 //! 1. **Walk.** From the root, nodes are taken off a list in turn; each adds the nodes that the event's values lead to.
-//! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates.
+//! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates, or true
+//!    where the way to them and the filter are all that their expressions demand.
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
 //! 4. **Ungated.** The same for the expressions that no gate holds back; those over booleans alone run in lanes.
@@ -31,7 +32,7 @@ use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::lanes::{Marks, Masks, Positions};
 use crate::library::Library;
-use crate::subscriptions::Home;
+use crate::subscriptions::{Home, Slot};
 use crate::tree::filter::{self, Probe};
 use crate::tree::key;
 use crate::tree::level::Level;
@@ -53,6 +54,8 @@ pub struct Search {
     found_at: Vec<u32>,
     /// The programs that are to be run.
     candidates: Vec<ProgramId>,
+    /// The expressions of a leaf list that are true without a look at their programs.
+    proven: Vec<Slot>,
     memo: Memo,
     matches: SlotSet,
     masks: Masks,
@@ -167,6 +170,7 @@ impl Search {
         grow(&mut self.nodes, nodes)?;
         grow(&mut self.found_at, nodes)?;
         grow(&mut self.candidates, STEP as usize)?;
+        grow(&mut self.proven, STEP as usize)?;
         grow(&mut self.ids, HEADER + slots)?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
@@ -280,7 +284,9 @@ impl Search {
             let entries = &node.entries[progress.entry as usize..];
             let room = STEP - progress.candidates;
             let taken = entries.len().min(room as usize);
-            let passed = scan(&entries[..taken], &self.probes, &mut self.candidates[progress.candidates as usize..]);
+            let candidates = &mut self.candidates[progress.candidates as usize..];
+            let (passed, proven) = scan(&entries[..taken], &self.probes, candidates, &mut self.proven);
+            self.proven[..proven as usize].iter().for_each(|&slot| self.matches.insert(slot));
             progress.candidates += passed;
             progress.visited += taken as u64;
             progress.entry += taken as u32;
@@ -304,7 +310,7 @@ impl Search {
         let found = &self.nodes[..progress.nodes as usize];
         let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries.len());
         let entries = found.iter().filter_map(|&node| index.tree().node(node).entries.first());
-        self.touched = entries.fold(lengths as u32, |sum, entry| sum ^ entry.program);
+        self.touched = entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject);
     }
 
     /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
@@ -390,7 +396,11 @@ impl Search {
     fn touch_candidates(&mut self, index: &Index, progress: &Progress) {
         let programs = &index.library().programs;
         let candidates = &self.candidates[..progress.candidates as usize];
-        self.touched = candidates.iter().fold(0, |sum, &program| sum ^ programs.get(program)[0]);
+        self.touched = candidates.iter().fold(0, |sum, &program| {
+            let words = programs.get(program);
+            let lines = [0, 16, 32].map(|word| words.get(word).copied().unwrap_or(0));
+            sum ^ lines[0] ^ lines[1] ^ lines[2]
+        });
     }
 
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
@@ -498,15 +508,21 @@ fn push_found(
     lookups
 }
 
-/// Puts the programs of the entries whose filters let the event pass into `candidates`, and tells how many these are.
+/// Puts the programs of the entries whose filters let the event pass into `candidates`, the slots of those that are
+/// thereby true into `proven`, and tells how many these are.
 /// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
-fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId]) -> u32 {
-    let mut passed = 0;
+fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId], proven: &mut [Slot]) -> (u32, u32) {
+    let mut to_run = 0;
+    let mut true_now = 0;
     for entry in entries {
-        candidates[passed] = entry.program;
-        passed += usize::from(entry.filter.passes(probes));
+        let passes = entry.filter.passes(probes);
+        let proves = entry.filter.proves();
+        candidates[to_run] = entry.subject;
+        to_run += usize::from(passes & !proves);
+        proven[true_now] = entry.subject;
+        true_now += usize::from(passes & proves);
     }
-    passed as u32
+    (to_run as u32, true_now as u32)
 }
 
 #[cfg(test)]

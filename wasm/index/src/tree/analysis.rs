@@ -13,6 +13,9 @@ const CONTEXT: usize = 64;
 /// The share of events above which a gate is not worth its place: a look at the expression itself costs no more.
 const WORTHWHILE: f32 = 0.5;
 
+/// The length of a conjunction that may be proven by the way to an entry and its filter.
+const PROVEN: usize = 8;
+
 /// A normal form and its gates.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
@@ -55,6 +58,21 @@ impl Analysis {
         literals.into_iter().filter_map(|index| Some((index, self.gate(index)?)))
     }
 
+    /// Whether the expression is true wherever the literal at `index` is known to hold, and others that `is_known` tells.
+    pub fn is_proven(&self, index: NodeIndex, is_known: impl Fn(&Gate) -> bool) -> bool {
+        let holds = |index: NodeIndex| self.gate(index).is_some_and(&is_known);
+        let mut below = index;
+        let mut is_proven = holds(index);
+        while let (true, Some(above)) = (is_proven, self.normal.parent(below)) {
+            // A long conjunction is not known to hold by one way and one filter, and not worth the look.
+            is_proven = self.normal.node(above) == NormalNode::Or
+                || (self.normal.children(above).nth(PROVEN).is_none()
+                    && self.normal.children(above).all(|child| child == below || holds(child)));
+            below = above;
+        }
+        is_proven
+    }
+
     /// The literals under which the expression is found: whatever event makes it true makes one of them true.
     /// None where no set of gates is expected to hold enough events back.
     pub fn access(&self, statistics: &Statistics) -> Option<Vec<NodeIndex>> {
@@ -90,7 +108,7 @@ impl Analysis {
 fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = NodeIndex>) {
     let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
         .filter_map(|index| match &gates[index as usize] {
-            Some(Gate { attribute, demand: Demand::Interval(..) }) => Some((*attribute, index)),
+            Some(Gate { attribute, demand: Demand::Interval(..), .. }) => Some((*attribute, index)),
             _ => None,
         })
         .collect();

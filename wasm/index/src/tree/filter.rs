@@ -15,11 +15,15 @@ use crate::statistics::Statistics;
 
 /// Marks a filter that is a mask.
 const MASK: u32 = 1 << 31;
+/// Marks a filter behind which nothing is left to be tested.
+const PROVES: u32 = 1 << 30;
+/// Where the marks begin.
+const ATTRIBUTE: u32 = PROVES - 1;
 
 /// A demand on the probe of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
-    /// The attribute, and [`MASK`].
+    /// The attribute, and the marks.
     attribute: u32,
     /// The least probe, or the lower half of the mask.
     low: u32,
@@ -58,17 +62,40 @@ impl Filter {
         }
     }
 
+    /// Whether a filter of `gate` is passed by nothing else than what meets the demand.
+    pub fn is_exact_for(gate: &Gate, schema: &Schema) -> bool {
+        let ty = schema.attribute(gate.attribute).ty;
+        let fits = |key: i64| i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX);
+        match &gate.demand {
+            Demand::Defined => true,
+            _ if scale(ty) != Scale::Clamp || is_list(ty) => false,
+            Demand::Points(keys) => matches!(keys[..], [key] if fits(key)),
+            Demand::Interval(low, high) => {
+                low <= high && (*low == i64::MIN || fits(*low)) && (*high == i64::MAX || fits(*high))
+            }
+        }
+    }
+
+    /// The same filter, marked as one behind which nothing is left to be tested.
+    pub fn proving(self) -> Self {
+        Filter { attribute: self.attribute | PROVES, ..self }
+    }
+
+    /// Whether it is marked so.
+    #[inline]
+    pub fn proves(self) -> bool {
+        self.attribute & PROVES != 0
+    }
+
     /// Whether the event with these probes may meet the demand.
     #[inline]
     pub fn passes(self, probes: &[Probe]) -> bool {
-        let probe = probes[(self.attribute & !MASK) as usize];
+        let probe = probes[(self.attribute & ATTRIBUTE) as usize];
         let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
         let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
-        if self.attribute & MASK != 0 {
-            in_mask
-        } else {
-            in_range
-        }
+        let is_mask = self.attribute & MASK != 0;
+        // Bits, not choices: which kind a filter is of is not to be guessed.
+        (in_mask & is_mask) | (in_range & !is_mask)
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) enum Demand {
 pub(crate) struct Gate {
     pub attribute: AttributeId,
     pub demand: Demand,
+    /// Whether the literal holds for every event that meets the demand.
+    pub is_exact: bool,
 }
 
 impl Gate {
@@ -41,7 +43,8 @@ impl Gate {
         } else {
             negative(&predicate.test)?
         };
-        let gate = Gate { attribute, demand };
+        let is_exact = is_exact(literal.negated, &predicate.test);
+        let gate = Gate { attribute, demand, is_exact };
         // Every event passes such a gate, so it is none.
         (declared.optional || gate.demand != Demand::Defined).then_some(gate)
     }
@@ -53,6 +56,28 @@ impl Gate {
             Demand::Interval(low, high) => statistics.interval(self.attribute, *low, *high),
             Demand::Defined => statistics.defined(self.attribute),
         }
+    }
+
+    /// Whether an event in which the attribute has `key`, as its value or in its list, meets the demand.
+    pub fn admits(&self, key: i64) -> bool {
+        match &self.demand {
+            Demand::Points(keys) => keys.binary_search(&key).is_ok(),
+            Demand::Interval(low, high) => (*low..=*high).contains(&key),
+            Demand::Defined => true,
+        }
+    }
+
+    /// Whether an event that meets this demand meets `other` as well.
+    pub fn implies(&self, other: &Gate) -> bool {
+        self.attribute == other.attribute
+            && match (&self.demand, &other.demand) {
+                (_, Demand::Defined) => true,
+                (Demand::Points(keys), _) => keys.iter().all(|&key| other.admits(key)),
+                (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) => {
+                    other_low <= low && high <= other_high
+                }
+                _ => false,
+            }
     }
 
     /// This gate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
@@ -109,6 +134,28 @@ fn negative(test: &Test<StringId>) -> Option<Demand> {
     }
 }
 
+/// Whether the demand of a test, or of its negation, is met by nothing else than what makes it true.
+fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
+    match test {
+        Test::True => true,
+        Test::Integer(relation, constant) => {
+            let relation = if negated { complement(*relation) } else { *relation };
+            match relation {
+                Relation::NotEqual => false,
+                // There the demand is as wide as it can be, and the test false.
+                Relation::Less => *constant > i64::MIN,
+                Relation::Greater => *constant < i64::MAX,
+                Relation::Equal | Relation::LessOrEqual | Relation::GreaterOrEqual => true,
+            }
+        }
+        Test::Float(relation, _) => !matches!(relation, Relation::Equal | Relation::NotEqual),
+        Test::StringEqual(_) | Test::OneOf(_) | Test::NotNull => !negated,
+        Test::AllOf(constants) => !negated && keys(constants).len() == 1,
+        Test::StringNotEqual(_) | Test::NoneOf(_) | Test::Null => negated,
+        _ => false,
+    }
+}
+
 fn complement(relation: Relation) -> Relation {
     match relation {
         Relation::Less => Relation::GreaterOrEqual,
@@ -140,8 +187,11 @@ fn floats(relation: Relation, constant: f64) -> Demand {
             Demand::Interval(key::of_float(constant - margin), key::of_float(constant + margin))
         }
         Relation::NotEqual => Demand::Defined,
-        Relation::Less | Relation::LessOrEqual => Demand::Interval(i64::MIN, at),
-        Relation::Greater | Relation::GreaterOrEqual => Demand::Interval(at, i64::MAX),
+        // No key of a finite float is the least or the greatest integer.
+        Relation::Less => Demand::Interval(i64::MIN, at - 1),
+        Relation::LessOrEqual => Demand::Interval(i64::MIN, at),
+        Relation::Greater => Demand::Interval(at + 1, i64::MAX),
+        Relation::GreaterOrEqual => Demand::Interval(at, i64::MAX),
     }
 }
 

@@ -46,10 +46,11 @@ const LOOKUP_COST: f32 = 16.0;
 /// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
 const WORTH_WAITING: f32 = 0.25;
 
-/// An expression in a leaf list: its program, and what an event must meet besides what led here.
+/// An expression in a leaf list, and what an event must meet besides what led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub program: ProgramId,
+    /// Its program; of an expression that is true of every event that comes here and passes the filter, its slot.
+    pub subject: u32,
     pub filter: Filter,
 }
 
@@ -100,6 +101,30 @@ impl Default for Tree {
             longest_list: 0,
             widest_level: 0,
         }
+    }
+}
+
+impl Entry {
+    /// The entry of a subscription: of its slot where it `is_proven` by the filter and the way to it, of its program
+    /// where that is to be run.
+    fn new(slot: Slot, program: ProgramId, filter: Filter, is_proven: bool) -> Self {
+        match is_proven {
+            true => Entry { subject: slot, filter: filter.proving() },
+            false => Entry { subject: program, filter },
+        }
+    }
+
+    /// The slot of the subscription.
+    pub fn slot(self, library: &Library) -> Slot {
+        match self.filter.proves() {
+            true => self.subject,
+            false => library.slot(self.subject),
+        }
+    }
+
+    /// Whether this is an entry of the subscription in `slot`, whose program is `program`.
+    fn is_of(self, slot: Slot, program: ProgramId) -> bool {
+        self.subject == if self.filter.proves() { slot } else { program }
     }
 }
 
@@ -174,7 +199,7 @@ impl Tree {
     }
 
     /// Takes `removed` out of wherever its home says it is.
-    pub fn remove(&mut self, removed: &Subscription, library: &Library, subscriptions: &mut Subscriptions) {
+    pub fn remove(&mut self, slot: Slot, removed: &Subscription, library: &Library, subscriptions: &mut Subscriptions) {
         match &removed.home {
             Home::Nowhere | Home::Dense(_) => {}
             Home::Ungated(position) => {
@@ -185,7 +210,7 @@ impl Tree {
             }
             Home::Gated(nodes) => {
                 for &node in nodes {
-                    self.take_entry(node, removed.program);
+                    self.take_entry(node, slot, removed.program);
                 }
                 for &node in nodes {
                     self.prune(node, library, subscriptions);
@@ -322,10 +347,10 @@ impl Tree {
         library: &Library,
         subscriptions: &mut Subscriptions,
     ) {
-        let filter = self.filter(node, literal, analysis, library);
+        let (filter, is_proven) = self.filter(node, literal, analysis, library);
         let held = &mut self.nodes[node as usize];
         let subscription = subscriptions.get_mut(slot);
-        held.entries.push(Entry { program: subscription.program, filter });
+        held.entries.push(Entry::new(slot, subscription.program, filter, is_proven));
         held.literals.push(literal);
         self.longest_list = self.longest_list.max(held.entries.len());
         self.entries += 1;
@@ -335,24 +360,50 @@ impl Tree {
         }
     }
 
-    fn take_entry(&mut self, node: NodeId, program: ProgramId) {
+    fn take_entry(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
         let held = &mut self.nodes[node as usize];
-        let Some(position) = held.entries.iter().position(|entry| entry.program == program) else {
-            unreachable!("program {program} has an entry in node {node}")
+        let Some(position) = held.entries.iter().position(|entry| entry.is_of(slot, program)) else {
+            unreachable!("slot {slot} has an entry in node {node}")
         };
         held.entries.swap_remove(position);
         held.literals.swap_remove(position);
         self.entries -= 1;
     }
 
-    /// The filter of an entry that came to `node` by `literal`.
-    fn filter(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> Filter {
+    /// The filter of an entry that came to `node` by `literal`, and whether whatever passes it makes the expression true.
+    fn filter(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> (Filter, bool) {
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
         let chosen = filter::choose(literal, analysis, led_here, library);
-        match chosen.and_then(|chosen| analysis.gate(chosen)) {
-            Some(gate) => Filter::of(gate, &library.schema),
-            None => Filter::none(library.schema.len()),
+        let gate = chosen.and_then(|chosen| analysis.gate(chosen));
+        let filter = gate.map_or(Filter::none(library.schema.len()), |gate| Filter::of(gate, &library.schema));
+        let filtered = gate.filter(|gate| Filter::is_exact_for(gate, &library.schema));
+        let is_known = |gate: &Gate| {
+            gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
+        };
+        (filter, analysis.is_proven(literal, is_known))
+    }
+
+    /// Whether every event that is led to `node` meets `gate`.
+    fn is_met_on_the_way(&self, node: NodeId, gate: &Gate) -> bool {
+        let (mut below, mut position) = (node, self.nodes[node as usize].position);
+        while let Position::Under(level, place) = position {
+            let level = &self.levels[level as usize];
+            let is_met = level.attribute == gate.attribute
+                && match (place, &gate.demand) {
+                    (_, Demand::Defined) => true,
+                    (Place::Point(key), _) => gate.admits(key),
+                    (Place::Bucket, Demand::Interval(low, high)) => {
+                        let bucket = level.buckets.position(below).map(|position| level.buckets.range(position));
+                        bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
+                    }
+                    _ => false,
+                };
+            if is_met {
+                return true;
+            }
+            (below, position) = (level.owner, self.nodes[level.owner as usize].position);
         }
+        false
     }
 
     fn new_node(&mut self, position: Position) -> NodeId {
@@ -390,14 +441,5 @@ impl Tree {
         let list = 2 * self.longest_list * (size_of::<Entry>() + size_of::<NodeIndex>());
         let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
         growth(&self.nodes, 1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
-    }
-}
-
-/// Whether `gate` is met by a `key` of its attribute.
-fn admits(gate: &Gate, key: i64) -> bool {
-    match &gate.demand {
-        Demand::Points(keys) => keys.binary_search(&key).is_ok(),
-        Demand::Interval(low, high) => (*low..=*high).contains(&key),
-        Demand::Defined => true,
     }
 }

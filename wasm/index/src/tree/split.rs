@@ -71,7 +71,7 @@ impl Tree {
         let entries = held.entries.iter().zip(&held.literals);
         entries
             .map(|(entry, &literal)| {
-                let slot = library.slot(entry.program);
+                let slot = entry.slot(library);
                 let source = &subscriptions.get(slot).source;
                 (slot, literal, Analysis::of_tree(source, &library.predicates, &library.schema))
             })
@@ -124,14 +124,14 @@ impl Tree {
     ) {
         let new = self.new_node(Position::Under(cut.level, Place::Bucket));
         self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
-        let list = self.take_list(node);
-        for ((entry, literal), analysed) in list.into_iter().zip(entries) {
+        self.take_list(node);
+        // What a bucket proves of its entries depends on its bounds, so all are made anew.
+        for analysed in entries {
             let (from, to) = interval(&analysed);
-            let (slot, _, analysis) = analysed;
+            let (slot, literal, analysis) = analysed;
+            forget(slot, node, subscriptions);
             if from < cut.at {
-                self.keep(node, entry, literal);
-            } else {
-                forget(slot, node, subscriptions);
+                self.add_entry(node, slot, literal, &analysis, library, subscriptions);
             }
             if to >= cut.at {
                 self.add_entry(new, slot, literal, &analysis, library, subscriptions);
@@ -230,18 +230,20 @@ impl Tree {
         if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
             return;
         }
-        let entries = self.analyse(from, library, subscriptions);
-        self.take_list(from);
-        for (slot, literal, analysis) in entries {
-            forget(slot, from, subscriptions);
-            let held = &self.nodes[into as usize];
-            let program = subscriptions.get(slot).program;
-            let is_there = held.entries.iter().zip(&held.literals).any(|(e, l)| e.program == program && *l == literal);
-            if !is_there {
-                self.add_entry(into, slot, literal, &analysis, library, subscriptions);
-            }
+        let mut entries = Vec::new();
+        for node in [into, from] {
+            let held = self.analyse(node, library, subscriptions);
+            self.take_list(node);
+            held.iter().for_each(|(slot, ..)| forget(*slot, node, subscriptions));
+            entries.extend(held);
         }
         self.unhang(from, place, level);
+        // What a bucket proves of its entries depends on its bounds, so all are made anew; those of both are made one.
+        entries.sort_by_key(|(slot, literal, _)| (*slot, *literal));
+        entries.dedup_by_key(|(slot, literal, _)| (*slot, *literal));
+        for (slot, literal, analysis) in entries {
+            self.add_entry(into, slot, literal, &analysis, library, subscriptions);
+        }
     }
 }
 

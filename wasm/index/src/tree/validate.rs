@@ -1,7 +1,7 @@
 //! Checks that the tree is whole; for tests.
 
 use super::level::Place;
-use super::{admits, NodeId, Position, Tree, ROOT};
+use super::{NodeId, Position, Tree, ROOT};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::subscriptions::{Home, Slot, Subscriptions};
@@ -22,7 +22,7 @@ impl Tree {
                 return Err(format!("node {node}: {} entries, {} literals", held.entries.len(), held.literals.len()));
             }
             for (entry, &literal) in held.entries.iter().zip(&held.literals) {
-                self.validate_entry(node, library.slot(entry.program), literal, library, subscriptions)?;
+                self.validate_entry(node, entry.slot(library), literal, library, subscriptions)?;
             }
             for &level in &held.levels {
                 if self.level(level).owner != node || self.level(level).is_empty() {
@@ -62,7 +62,7 @@ impl Tree {
         let level = self.level(level);
         let fits = gate.attribute == level.attribute
             && match place {
-                Place::Point(key) => admits(gate, key),
+                Place::Point(key) => gate.admits(key),
                 Place::Defined => gate.demand == Demand::Defined,
                 Place::Bucket => match (&gate.demand, level.buckets.position(node)) {
                     (Demand::Interval(low, high), Some(position)) => {
@@ -107,7 +107,7 @@ impl Tree {
                             .node(node)
                             .entries
                             .iter()
-                            .filter(|entry| entry.program == subscription.program)
+                            .filter(|entry| entry.is_of(slot, subscription.program))
                             .count();
                         if here != nodes.iter().filter(|&&held| held == node).count() {
                             return Err(format!("slot {slot} has {here} entries in node {node}, but counts others"));
