@@ -1,7 +1,9 @@
 //! Whether a predicate holds for an event.
 
 use crate::event::{Event, Value};
+use crate::expression::program;
 use crate::interner::StringId;
+use crate::library::Library;
 use crate::predicate::{Constants, Test};
 use crate::predicates::{PredicateId, Predicates, Record, RecordKind};
 use crate::schema::AttributeId;
@@ -10,8 +12,8 @@ use crate::schema::AttributeId;
 const EARTH_RADIUS: f64 = 6372.8;
 
 /// Whether the predicate `id` holds. A predicate that reads an undefined attribute does not, but for `is null`.
-pub(crate) fn holds(predicates: &Predicates, id: PredicateId, event: &Event) -> bool {
-    let record = predicates.record(id);
+pub(crate) fn holds(library: &Library, id: PredicateId, event: &Event) -> bool {
+    let record = library.predicates.record(id);
     let value = event.values[record.attribute as usize];
     match (record.kind, value) {
         (RecordKind::True, Value::Boolean(value)) => value,
@@ -24,7 +26,8 @@ pub(crate) fn holds(predicates: &Predicates, id: PredicateId, event: &Event) -> 
         (RecordKind::Null, value) => value == Value::Undefined,
         (RecordKind::NotNull, value) => value != Value::Undefined,
         (RecordKind::Empty, value) => is_empty(value),
-        (RecordKind::Extended, value) => extended_holds(predicates, record, value, event),
+        (RecordKind::InProgram, value) => program::list_holds(record.operation(&library.programs), value, event),
+        (RecordKind::Extended, value) => extended_holds(&library.predicates, record, value, event),
         _ => false,
     }
 }

@@ -21,7 +21,7 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     let mut event = Event::default();
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
     let parts = evaluated_parts(index.subscriptions().get(slot).source.steps(), |predicate| {
-        evaluate::holds(&index.library().predicates, predicate, &event)
+        evaluate::holds(index.library(), predicate, &event)
     });
     write(&parts, index, &event, &mut Writer::new(out));
     Ok(())
@@ -112,7 +112,7 @@ fn write_operator(kind: &str, writer: &mut Writer) {
 }
 
 fn write_detail(predicate: PredicateId, index: &Index, event: &Event, writer: &mut Writer) {
-    let predicate = index.library().predicates.get(predicate);
+    let predicate = index.library().predicate(predicate);
     let bytes = |id: &StringId| index.strings().get(*id);
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());

@@ -3,8 +3,9 @@
 use crate::error::{Error, Kind};
 use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate, Test};
-use crate::expression::program;
+use crate::expression::program::{self, Program};
 use crate::expression::source::Source;
+use crate::expression::store::ProgramId;
 use crate::expression::Literal;
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
@@ -12,6 +13,7 @@ use crate::lanes::Lanes;
 use crate::language;
 use crate::library::Library;
 use crate::predicate::{self, Constants, Postfix, Predicate, Text};
+use crate::predicates::Location;
 use crate::schema::Schema;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
@@ -179,8 +181,8 @@ impl Index {
                 self.subscriptions.get_mut(moved).home = Home::Dense(place);
             }
         }
+        self.release(&subscription.source, Some(subscription.program));
         self.library.programs.remove(subscription.program, subscription.words as usize);
-        self.release(&subscription.source);
         Ok(())
     }
 
@@ -190,7 +192,7 @@ impl Index {
         for (_, subscription) in self.subscriptions.iter() {
             subscription.source.predicates().for_each(|predicate| references[predicate as usize] += 1);
         }
-        self.library.predicates.validate(&references)?;
+        self.library.predicates.validate(&references, &self.library.programs)?;
         self.strings.validate()?;
         let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home {
             Home::Dense(place) => Some((slot, place)),
@@ -215,7 +217,7 @@ impl Index {
 
     /// Takes in the strings, predicates and constants of an expression.
     fn intern(&mut self, postfix: Postfix) -> Result<Source, Error> {
-        let Index { strings, vocabulary, library: Library { schema, predicates, .. }, .. } = self;
+        let Index { strings, vocabulary, library: Library { schema, predicates, programs, .. }, .. } = self;
         let mut refused = None;
         let source = Source::pack(postfix, |predicate| {
             let predicate = intern_strings(predicate, strings);
@@ -223,22 +225,23 @@ impl Index {
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
                 refused.get_or_insert(error);
             }
-            predicates.retain(predicate, strings)
+            predicates.retain(predicate, strings, programs)
         });
         match refused {
             None => Ok(source),
             Some(error) => {
-                self.release(&source);
+                self.release(&source, None);
                 Err(error)
             }
         }
     }
 
-    fn release(&mut self, source: &Source) {
+    /// Gives back what [`Index::intern`] took in, for an expression whose program, if it has one, is `leaving`.
+    fn release(&mut self, source: &Source, leaving: Option<ProgramId>) {
         for predicate in source.predicates() {
-            let Library { schema, predicates, .. } = &mut self.library;
-            self.vocabulary.release(&predicates.get(predicate), schema);
-            predicates.release(predicate, &mut self.strings);
+            let Library { schema, predicates, programs, .. } = &mut self.library;
+            self.vocabulary.release(&predicates.get(predicate, programs), schema);
+            predicates.release(predicate, leaving, &mut self.strings, programs);
         }
     }
 
@@ -255,7 +258,7 @@ impl Index {
     }
 
     fn subscribe_tree(&mut self, id: u64, source: Source, normal: Normal) {
-        let analysis = Analysis::new(normal, &self.library.predicates, &self.library.schema);
+        let analysis = Analysis::new(normal, &self.library);
         self.observe(&analysis);
         let access = analysis.access(&self.library.statistics);
         let expected = self.expected(&analysis, access.as_deref());
@@ -264,7 +267,7 @@ impl Index {
         let Some(access) = access else {
             return self.subscribe_ungated(id, source, &tests);
         };
-        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, &library.predicates));
+        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
         self.subscriptions.get_mut(slot).home = Home::Gated(Vec::new());
         self.tree.insert(slot, &access, &analysis, &self.library, &mut self.subscriptions);
     }
@@ -278,18 +281,21 @@ impl Index {
                 self.subscriptions.get_mut(slot).home = Home::Dense(place);
             }
             None => {
-                let slot = self.hold(id, source, |slot, library| program::assemble(slot, tests, &library.predicates));
+                let slot = self.hold(id, source, |slot, library| program::assemble(slot, tests, library));
                 self.hang_ungated(slot);
             }
         }
     }
 
     /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
-    fn hold(&mut self, id: u64, source: Source, assemble: impl FnOnce(Slot, &Library) -> Vec<u32>) -> Slot {
+    fn hold(&mut self, id: u64, source: Source, assemble: impl FnOnce(Slot, &Library) -> Program) -> Slot {
         let Index { subscriptions, library, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
-            let words = assemble(slot, library);
+            let Program { words, lists } = assemble(slot, library);
             let program = library.programs.insert(&words);
+            for (id, position) in lists {
+                library.predicates.settle(id, Location { program, position });
+            }
             let subscription = Subscription { id, source, program, words: words.len() as u32, home: Home::Nowhere };
             *code_bytes += bytes(&subscription);
             subscription
@@ -324,7 +330,7 @@ impl Index {
 
     /// What to expect of a literal when its expression is evaluated.
     fn estimate(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, expected: &[NodeIndex]) -> Estimate {
-        let predicate = self.library.predicates.get(literal.predicate);
+        let predicate = self.library.predicate(literal.predicate);
         let probability = match analysis.gate(index) {
             _ if expected.contains(&index) => 0.99,
             Some(gate) => gate.selectivity(&self.library.statistics),

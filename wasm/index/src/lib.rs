@@ -12,7 +12,7 @@ mod lanes;
 pub mod language;
 mod library;
 pub mod predicate;
-pub mod predicates;
+pub(crate) mod predicates;
 pub mod schema;
 pub mod search;
 mod statistics;

@@ -1,7 +1,9 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
 use crate::expression::store::{ProgramId, Programs};
-use crate::predicates::Predicates;
+use crate::interner::StringId;
+use crate::predicate::Predicate;
+use crate::predicates::{PredicateId, Predicates};
 use crate::schema::Schema;
 use crate::statistics::Statistics;
 use crate::subscriptions::Slot;
@@ -19,6 +21,11 @@ impl Library {
     pub fn new(schema: Schema) -> Self {
         let statistics = Statistics::new(&schema);
         Library { schema, statistics, ..Library::default() }
+    }
+
+    /// The predicate `id`, which is held.
+    pub fn predicate(&self, id: PredicateId) -> Predicate<StringId> {
+        self.predicates.get(id, &self.programs)
     }
 
     /// The slot of the subscription whose program this is.

@@ -1,10 +1,13 @@
 //! The predicates of all expressions, each held once.
 //!
-//! Most predicates compare one attribute with one constant. They are kept as 16-byte records, so that a candidate's
-//! evaluation touches little memory; what does not fit is kept whole beside them.
+//! Most predicates compare one attribute with one constant. They are kept as 16-byte records. A list of constants is kept
+//! where it is first needed, in the program of an expression, for as long as that is there; what else does not fit a
+//! record is kept whole beside them.
 
 use hashbrown::HashTable;
 
+use crate::expression::program;
+use crate::expression::store::{ProgramId, Programs};
 use crate::hash::hash_of;
 use crate::interner::{Interner, StringId};
 use crate::predicate::{Constants, Float, Predicate, Relation, Test};
@@ -18,7 +21,8 @@ pub type PredicateId = u32;
 pub(crate) struct Record {
     pub kind: RecordKind,
     pub attribute: AttributeId,
-    /// The constant: an integer, the bits of a float, a string's id, or the index of a predicate that is kept whole.
+    /// The constant: an integer, the bits of a float, a string's id, the index of a predicate that is kept whole, or the
+    /// location of one that stands in a program.
     pub constant: i64,
 }
 
@@ -35,13 +39,40 @@ pub(crate) enum RecordKind {
     Empty,
     /// Kept whole in the table's `extended` list.
     Extended,
+    /// A list that stands in a program: its [`Location`].
+    InProgram,
     /// No predicate has this number at present.
     Free,
 }
 
+/// Where in the programs a list stands: its program, and the position of its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub program: ProgramId,
+    pub position: u32,
+}
+
+impl Location {
+    fn of(constant: i64) -> Self {
+        Location { program: (constant >> 32) as ProgramId, position: constant as u32 }
+    }
+
+    fn constant(self) -> i64 {
+        i64::from(self.program) << 32 | i64::from(self.position)
+    }
+}
+
+impl Record {
+    /// The words of the operation that a record in a program stands for.
+    pub fn operation(self, programs: &Programs) -> &[u32] {
+        let Location { program, position } = Location::of(self.constant);
+        &programs.get(program)[position as usize..]
+    }
+}
+
 /// A table of predicates with a count of the expressions' references to each.
 #[derive(Clone, Debug, Default)]
-pub struct Predicates {
+pub(crate) struct Predicates {
     records: Vec<Record>,
     references: Vec<u32>,
     free: Vec<PredicateId>,
@@ -56,19 +87,14 @@ impl Predicates {
         self.by_value.len()
     }
 
-    /// Whether none is held.
-    pub fn is_empty(&self) -> bool {
-        self.by_value.is_empty()
-    }
-
     /// One more than the greatest number given so far: the size of a table with a place for each predicate.
     pub fn capacity(&self) -> usize {
         self.records.len()
     }
 
     /// The predicate `id`, which is held.
-    pub fn get(&self, id: PredicateId) -> Predicate<StringId> {
-        self.restore(self.records[id as usize])
+    pub fn get(&self, id: PredicateId, programs: &Programs) -> Predicate<StringId> {
+        restore(self.records[id as usize], &self.extended, programs)
     }
 
     pub(crate) fn record(&self, id: PredicateId) -> Record {
@@ -84,9 +110,14 @@ impl Predicates {
 
     /// Counts one more reference to `predicate`, which is taken in if it is new. If it was held already, the references
     /// that it makes to strings are given back to `strings`.
-    pub fn retain(&mut self, predicate: Predicate<StringId>, strings: &mut Interner) -> PredicateId {
+    pub fn retain(
+        &mut self,
+        predicate: Predicate<StringId>,
+        strings: &mut Interner,
+        programs: &Programs,
+    ) -> PredicateId {
         let hash = hash_of(&predicate);
-        if let Some(&id) = self.by_value.find(hash, |&id| self.is(id, &predicate)) {
+        if let Some(&id) = self.by_value.find(hash, |&id| self.is(id, &predicate, programs)) {
             self.references[id as usize] += 1;
             each_string(&predicate.test, |string| strings.release(string));
             return id;
@@ -105,22 +136,43 @@ impl Predicates {
             }
         };
         let Predicates { by_value, records, extended, .. } = self;
-        by_value.insert_unique(hash, id, |&id| hash_of(&restore(records[id as usize], extended)));
+        by_value.insert_unique(hash, id, |&id| hash_of(&restore(records[id as usize], extended, programs)));
         id
     }
 
-    /// Counts one reference to `id` less, and forgets the predicate with its last one.
-    pub fn release(&mut self, id: PredicateId, strings: &mut Interner) {
+    /// Notes that the list of `id` stands at `location` from now on; it need not be kept anywhere else.
+    pub fn settle(&mut self, id: PredicateId, location: Location) {
+        let record = &mut self.records[id as usize];
+        if record.kind == RecordKind::Extended {
+            self.extended[record.constant as usize] = None;
+            self.extended_free.push(record.constant as u32);
+            record.kind = RecordKind::InProgram;
+            record.constant = location.constant();
+        }
+    }
+
+    /// Counts one reference to `id` less, and forgets the predicate with its last one. What others refer to must not stand
+    /// in `leaving`, a program that is about to go.
+    pub fn release(
+        &mut self,
+        id: PredicateId,
+        leaving: Option<ProgramId>,
+        strings: &mut Interner,
+        programs: &Programs,
+    ) {
+        let record = self.records[id as usize];
         self.references[id as usize] -= 1;
         if self.references[id as usize] > 0 {
+            if record.kind == RecordKind::InProgram && Some(Location::of(record.constant).program) == leaving {
+                self.records[id as usize] = self.keep(self.get(id, programs));
+            }
             return;
         }
-        let predicate = self.get(id);
+        let predicate = self.get(id, programs);
         if let Ok(entry) = self.by_value.find_entry(hash_of(&predicate), |&held| held == id) {
             entry.remove();
         }
         each_string(&predicate.test, |string| strings.release(string));
-        let record = self.records[id as usize];
         if record.kind == RecordKind::Extended {
             self.extended[record.constant as usize] = None;
             self.extended_free.push(record.constant as u32);
@@ -138,7 +190,7 @@ impl Predicates {
     }
 
     /// Checks that counts, table and free lists agree with `expected` references to each predicate.
-    pub fn validate(&self, expected: &[u32]) -> Result<(), String> {
+    pub fn validate(&self, expected: &[u32], programs: &Programs) -> Result<(), String> {
         let held = self.references.iter().filter(|&&references| references > 0).count();
         if held != self.by_value.len() || held + self.free.len() != self.records.len() {
             return Err(format!("predicates: {held} held, {} hashed, {} free", self.by_value.len(), self.free.len()));
@@ -148,8 +200,8 @@ impl Predicates {
                 return Err(format!("predicate {id}: {references} references counted, {} expected", expected[id]));
             }
             if references > 0 {
-                let predicate = self.get(id as PredicateId);
-                let found = self.by_value.find(hash_of(&predicate), |&held| self.is(held, &predicate));
+                let predicate = self.get(id as PredicateId, programs);
+                let found = self.by_value.find(hash_of(&predicate), |&held| self.is(held, &predicate, programs));
                 if found != Some(&(id as PredicateId)) {
                     return Err(format!("predicate {id} is not found by its value"));
                 }
@@ -158,18 +210,26 @@ impl Predicates {
         Ok(())
     }
 
-    fn is(&self, id: PredicateId, predicate: &Predicate<StringId>) -> bool {
+    fn is(&self, id: PredicateId, predicate: &Predicate<StringId>, programs: &Programs) -> bool {
         let record = self.records[id as usize];
         match record.kind {
             RecordKind::Extended => self.extended[record.constant as usize].as_ref() == Some(predicate),
+            RecordKind::InProgram => {
+                record.attribute == predicate.attribute
+                    && program::list_test(record.operation(programs)) == predicate.test
+            }
             _ => simple(predicate) == Some(record),
         }
     }
 
     fn store(&mut self, predicate: Predicate<StringId>) -> Record {
-        if let Some(record) = simple(&predicate) {
-            return record;
+        match simple(&predicate) {
+            Some(record) => record,
+            None => self.keep(predicate),
         }
+    }
+
+    fn keep(&mut self, predicate: Predicate<StringId>) -> Record {
         let attribute = predicate.attribute;
         let index = match self.extended_free.pop() {
             Some(index) => {
@@ -182,10 +242,6 @@ impl Predicates {
             }
         };
         Record { kind: RecordKind::Extended, attribute, constant: i64::from(index) }
-    }
-
-    fn restore(&self, record: Record) -> Predicate<StringId> {
-        restore(record, &self.extended)
     }
 }
 
@@ -204,7 +260,7 @@ fn simple(predicate: &Predicate<StringId>) -> Option<Record> {
     Some(Record { kind, attribute: predicate.attribute, constant })
 }
 
-fn restore(record: Record, extended: &[Option<Predicate<StringId>>]) -> Predicate<StringId> {
+fn restore(record: Record, extended: &[Option<Predicate<StringId>>], programs: &Programs) -> Predicate<StringId> {
     let constant = record.constant;
     let test = match record.kind {
         RecordKind::True => Test::True,
@@ -219,6 +275,7 @@ fn restore(record: Record, extended: &[Option<Predicate<StringId>>]) -> Predicat
             Some(predicate) => return predicate.clone(),
             None => unreachable!("an extended record points at its predicate"),
         },
+        RecordKind::InProgram => program::list_test(record.operation(programs)),
         RecordKind::Free => unreachable!("a free record is not restored"),
     };
     Predicate { attribute: record.attribute, test }

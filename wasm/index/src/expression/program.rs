@@ -10,12 +10,14 @@
 //! there: that is quicker than to ask whether another expression made it already. Everything else refers to the table of
 //! predicates, is evaluated at most once an event and remembered.
 
+use super::list::{self, List};
 use super::order::{Target, Test};
 use super::Literal;
-use crate::event::{Event, Value};
+use crate::event::{Event, Text, Value};
 use crate::interner::StringId;
+use crate::library::Library;
 use crate::predicate::{self, Constants, Predicate, Relation};
-use crate::predicates::Predicates;
+use crate::predicates::PredicateId;
 use crate::search::memo::Memo;
 use crate::subscriptions::Slot;
 
@@ -24,8 +26,6 @@ const ON: u32 = 1 << 5;
 const ATTRIBUTE_SHIFT: u32 = 6;
 const ATTRIBUTE: u32 = (1 << 10) - 1;
 const JUMP_SHIFT: u32 = 16;
-/// Longer lists are not copied into programs.
-const MAX_LIST: usize = 256;
 
 /// Jumps that are to the end: the expression is true, or false.
 const ACCEPT: u32 = 0xffff;
@@ -45,10 +45,10 @@ mod code {
     /// A string's number.
     pub const STRING_EQUAL: u32 = 6;
     pub const STRING_NOT_EQUAL: u32 = 7;
-    /// A count, then so many integers of 32 bits, sorted.
+    /// A [`List`](super::List) of integers.
     pub const ONE_OF_INTEGERS: u32 = 8;
     pub const NONE_OF_INTEGERS: u32 = 9;
-    /// A count, then so many strings' numbers, sorted.
+    /// A list of strings' numbers.
     pub const ONE_OF_STRINGS: u32 = 10;
     pub const NONE_OF_STRINGS: u32 = 11;
     /// Six relations to an integer of 32 bits.
@@ -71,23 +71,36 @@ const RELATIONS: [Relation; 6] = [
 /// Where the operations of a program start.
 pub(crate) const START: u32 = 1;
 
+/// A program as it is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub words: Vec<u32>,
+    /// The predicates whose lists are in it, each with the position of its operation.
+    pub lists: Vec<(PredicateId, u32)>,
+}
+
 /// The program of a constant expression.
-pub(crate) fn constant(slot: Slot, value: bool) -> Vec<u32> {
-    vec![slot, if value { code::ACCEPT } else { code::REJECT }]
+pub(crate) fn constant(slot: Slot, value: bool) -> Program {
+    Program { words: vec![slot, if value { code::ACCEPT } else { code::REJECT }], lists: Vec::new() }
 }
 
 /// The program of the expression that `tests` evaluate.
-pub(crate) fn assemble(slot: Slot, tests: &[Test], predicates: &Predicates) -> Vec<u32> {
+pub(crate) fn assemble(slot: Slot, tests: &[Test], library: &Library) -> Program {
     let mut words = vec![slot];
+    let mut lists = Vec::new();
     let mut positions = Vec::with_capacity(tests.len() + 1);
     for test in tests {
-        positions.push(words.len());
-        operation(test, predicates, &mut words);
+        let position = words.len();
+        positions.push(position);
+        let code = operation(test, library, &mut words);
+        if (code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS).contains(&code) {
+            lists.push((test.literal.predicate, position as u32));
+        }
     }
     positions.push(words.len());
     words.push(code::REJECT);
     if words.len() > SHORT {
-        return assemble_long(slot, tests, &positions, &words);
+        return Program { words: assemble_long(slot, tests, &positions, &words), lists: Vec::new() };
     }
     for (test, &position) in tests.iter().zip(&positions) {
         words[position] |= match test.target {
@@ -96,7 +109,7 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], predicates: &Predicates) -> V
             Target::Done(false) => REJECT,
         } << JUMP_SHIFT;
     }
-    words
+    Program { words, lists }
 }
 
 /// The same for a program too long for short jumps. Each test is turned round: where it would jump it goes on to a
@@ -118,21 +131,22 @@ fn assemble_long(slot: Slot, tests: &[Test], positions: &[usize], short: &[u32])
     words
 }
 
-/// Appends an operation whose jump is still to be set.
-fn operation(test: &Test, predicates: &Predicates, words: &mut Vec<u32>) {
+/// Appends an operation whose jump is still to be set, and answers its code.
+fn operation(test: &Test, library: &Library, words: &mut Vec<u32>) -> u32 {
     let Literal { predicate: id, negated } = test.literal;
-    let predicate = predicates.get(id);
+    let predicate = library.predicate(id);
     let start = words.len();
     words.push(0);
-    let operation = match operands(&predicate, words) {
-        Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
+    let (code, attribute) = match operands(&predicate, words) {
+        Some(code) => (code, predicate.attribute),
         None => {
             words.truncate(start + 1);
             words.push(id);
-            code::SHARED
+            (code::SHARED, 0)
         }
     };
-    words[start] = operation | if test.on != negated { ON } else { 0 };
+    words[start] = code | attribute << ATTRIBUTE_SHIFT | if test.on != negated { ON } else { 0 };
+    code
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
@@ -174,20 +188,28 @@ fn number(relation: Relation) -> u32 {
 
 fn list(constants: &Constants<StringId>, words: &mut Vec<u32>, integers: u32, strings: u32) -> Option<u32> {
     match constants {
-        Constants::Integers(list) if list.len() <= MAX_LIST => {
-            words.push(list.len() as u32);
-            for &integer in list {
-                words.push(i32::try_from(integer).ok()? as u32);
-            }
-            Some(integers)
-        }
-        Constants::Strings(list) if list.len() <= MAX_LIST => {
-            words.push(list.len() as u32);
-            words.extend(list.iter().map(|id| id.0));
-            Some(strings)
-        }
-        _ => None,
+        Constants::Integers(integer_list) => list::push(integer_list.iter().copied(), words).then_some(integers),
+        Constants::Strings(ids) => list::push(ids.iter().map(|id| i64::from(id.0)), words).then_some(strings),
     }
+}
+
+/// The test of the operation at the start of `words`, which is about a list.
+pub(crate) fn list_test(words: &[u32]) -> predicate::Test<StringId> {
+    let list = List::read(&words[1..]);
+    let integers = || Constants::Integers(list.iter().map(i64::from).collect());
+    let strings = || Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect());
+    match words[0] & CODE {
+        code::ONE_OF_INTEGERS => predicate::Test::OneOf(integers()),
+        code::NONE_OF_INTEGERS => predicate::Test::NoneOf(integers()),
+        code::ONE_OF_STRINGS => predicate::Test::OneOf(strings()),
+        code::NONE_OF_STRINGS => predicate::Test::NoneOf(strings()),
+        other => unreachable!("the operation {other} is not about a list"),
+    }
+}
+
+/// Whether the operation at the start of `words`, which is about a list, holds for `value`.
+pub(crate) fn list_holds(words: &[u32], value: Value, event: &Event) -> bool {
+    compare(words[0] & CODE, value, &words[1..], event)
 }
 
 /// What a run came to.
@@ -204,7 +226,7 @@ pub(crate) fn run(
     position: u32,
     budget: &mut u32,
     event: &Event,
-    predicates: &Predicates,
+    library: &Library,
     memo: &mut Memo,
 ) -> Outcome {
     let mut at = position as usize;
@@ -219,7 +241,7 @@ pub(crate) fn run(
                 at = program[at + 1] as usize;
                 continue;
             }
-            code::SHARED => (memo.holds(predicates, program[at + 1], event), at + 2),
+            code::SHARED => (memo.holds(library, program[at + 1], event), at + 2),
             code::TRUE => (value() == Value::Boolean(true), at + 1),
             code::NULL => (value() == Value::Undefined, at + 1),
             code::NOT_NULL => (value() != Value::Undefined, at + 1),
@@ -244,14 +266,14 @@ pub(crate) fn run(
 /// How many words of `operands` an operation takes.
 fn length(comparison: u32, operands: &[u32]) -> usize {
     match comparison {
-        code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS => 1 + operands[0] as usize,
+        code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS => list::words(operands[0]),
         code::FLOAT.. => 2,
         _ => 1,
     }
 }
 
 fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bool {
-    let list = || &operands[1..][..operands[0] as usize];
+    let list = || List::read(operands);
     match comparison {
         code::STRING_EQUAL => string(value).is_some_and(|id| id == operands[0]),
         code::STRING_NOT_EQUAL => string(value).is_some_and(|id| id != operands[0]),
@@ -289,11 +311,8 @@ fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
 }
 
 /// Whether an integer, or one of a list, is among `list`; nothing where the value is undefined.
-fn among_integers(value: Value, list: &[u32], event: &Event) -> Option<bool> {
-    let is_listed = |integer: i64| match i32::try_from(integer) {
-        Ok(integer) => list.binary_search_by_key(&integer, |&word| word as i32).is_ok(),
-        Err(_) => false,
-    };
+fn among_integers(value: Value, list: List, event: &Event) -> Option<bool> {
+    let is_listed = |integer: i64| i32::try_from(integer).is_ok_and(|integer| list.contains(integer));
     match value {
         Value::Integer(integer) => Some(is_listed(integer)),
         Value::Integers(span) => {
@@ -301,7 +320,7 @@ fn among_integers(value: Value, list: &[u32], event: &Event) -> Option<bool> {
             if values.len() <= list.len() {
                 Some(values.iter().any(|&integer| is_listed(integer)))
             } else {
-                Some(list.iter().any(|&word| values.binary_search(&i64::from(word as i32)).is_ok()))
+                Some(list.iter().any(|constant| values.binary_search(&i64::from(constant)).is_ok()))
             }
         }
         _ => None,
@@ -309,10 +328,11 @@ fn among_integers(value: Value, list: &[u32], event: &Event) -> Option<bool> {
 }
 
 /// Whether a string, or one of a list, is among `list`; nothing where the value is undefined.
-fn among_strings(value: Value, list: &[u32], event: &Event) -> Option<bool> {
+fn among_strings(value: Value, list: List, event: &Event) -> Option<bool> {
+    let is_listed = |text: Text| list.contains(text.id.0 as i32);
     match value {
-        Value::String(text) => Some(list.binary_search(&text.id.0).is_ok()),
-        Value::Strings(span) => Some(span.of(&event.strings).iter().any(|text| list.binary_search(&text.id.0).is_ok())),
+        Value::String(text) => Some(is_listed(text)),
+        Value::Strings(span) => Some(span.of(&event.strings).iter().any(|&text| is_listed(text))),
         _ => None,
     }
 }

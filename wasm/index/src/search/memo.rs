@@ -4,7 +4,8 @@ use super::grow;
 use crate::error::Error;
 use crate::evaluate;
 use crate::event::Event;
-use crate::predicates::{PredicateId, Predicates};
+use crate::library::Library;
+use crate::predicates::PredicateId;
 
 /// Events are numbered from 1 to this, then from 1 again: a byte holds the number, shifted, and a value.
 const EVENTS: u8 = 127;
@@ -45,11 +46,11 @@ impl Memo {
 
     /// Whether the predicate `id` holds for `event`; evaluated at most once an event.
     #[inline]
-    pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> bool {
+    pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> bool {
         if let Some(holds) = self.known(id) {
             return holds;
         }
-        let holds = evaluate::holds(predicates, id, event);
+        let holds = evaluate::holds(library, id, event);
         self.remember(id, holds);
         holds
     }

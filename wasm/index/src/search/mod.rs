@@ -31,7 +31,6 @@ use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::lanes::{Marks, Masks, Positions};
-use crate::library::Library;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::filter::{self, Probe};
 use crate::tree::key;
@@ -435,11 +434,11 @@ impl Search {
     /// Runs a program from the position in `progress`, for as many operations as `budget` has left, and tells whether
     /// it came to its end.
     fn evaluate(&mut self, index: &Index, id: ProgramId, progress: &mut Progress, budget: &mut u32) -> bool {
-        let Library { programs, predicates, .. } = index.library();
-        let program = programs.get(id);
+        let library = index.library();
+        let program = library.programs.get(id);
         let Search { event, memo, matches, .. } = self;
         let position = progress.position.max(program::START);
-        match program::run(program, position, budget, event, predicates, memo) {
+        match program::run(program, position, budget, event, library, memo) {
             Outcome::Stopped(position) => {
                 progress.position = position;
                 return false;

@@ -3,8 +3,8 @@
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::expression::source::Source;
-use crate::predicates::Predicates;
-use crate::schema::{AttributeId, Schema};
+use crate::library::Library;
+use crate::schema::AttributeId;
 use crate::statistics::Statistics;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
@@ -25,18 +25,18 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// The analysis of `source`, which does not come to a constant.
-    pub fn of_tree(source: &Source, predicates: &Predicates, schema: &Schema) -> Self {
+    pub fn of_tree(source: &Source, library: &Library) -> Self {
         match normalise(source) {
-            Normalised::Tree(normal) => Self::new(normal, predicates, schema),
+            Normalised::Tree(normal) => Self::new(normal, library),
             Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
         }
     }
 
-    pub fn new(normal: Normal, predicates: &Predicates, schema: &Schema) -> Self {
+    pub fn new(normal: Normal, library: &Library) -> Self {
         let mut gates: Vec<Option<Gate>> = vec![None; normal.capacity()];
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                gates[index as usize] = Gate::of(literal, &predicates.get(literal.predicate), schema);
+                gates[index as usize] = Gate::of(literal, &library.predicate(literal.predicate), &library.schema);
             }
         }
         for index in normal.top_down() {

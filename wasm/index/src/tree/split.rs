@@ -73,7 +73,7 @@ impl Tree {
             .map(|(entry, &literal)| {
                 let slot = entry.slot(library);
                 let source = &subscriptions.get(slot).source;
-                (slot, literal, Analysis::of_tree(source, &library.predicates, &library.schema))
+                (slot, literal, Analysis::of_tree(source, library))
             })
             .collect()
     }

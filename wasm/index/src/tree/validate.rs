@@ -54,7 +54,7 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
-        let analysis = Analysis::of_tree(&subscription.source, &library.predicates, &library.schema);
+        let analysis = Analysis::of_tree(&subscription.source, library);
         let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
         let Position::Under(level, place) = self.node(node).position else {
             return Ok(());

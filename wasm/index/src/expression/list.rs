@@ -1,0 +1,134 @@
+//! Lists of constants within programs: sorted integers of 32 bits, two to a word where all are less than 2^16.
+//!
+//! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
+
+/// Marks the head of a list that has two constants to a word.
+const NARROW: u32 = 1 << 31;
+/// Longer lists are not copied into programs.
+const MAX: usize = 256;
+/// Lists of no more words than this are looked through from end to end, which takes no guess.
+const LINEAR: usize = 8;
+
+/// A list in a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List<'a> {
+    words: &'a [u32],
+    len: usize,
+    is_narrow: bool,
+}
+
+/// Appends `constants`, which are sorted; false where they do not fit a program.
+pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Vec<u32>) -> bool {
+    let len = constants.len();
+    if len > MAX {
+        return false;
+    }
+    let head = words.len();
+    words.push(len as u32);
+    let mut is_narrow = true;
+    for constant in constants {
+        let Ok(constant) = i32::try_from(constant) else { return false };
+        is_narrow &= u16::try_from(constant).is_ok();
+        words.push(constant as u32);
+    }
+    if is_narrow {
+        words[head] |= NARROW;
+        narrow(head + 1, words);
+    }
+    true
+}
+
+/// Puts two constants to a word from `start` on.
+fn narrow(start: usize, words: &mut Vec<u32>) {
+    let len = words.len() - start;
+    for pair in 0..len.div_ceil(2) {
+        let first = words[start + 2 * pair];
+        let second = if 2 * pair + 1 < len { words[start + 2 * pair + 1] } else { first };
+        words[start + pair] = first | second << 16;
+    }
+    words.truncate(start + len.div_ceil(2));
+}
+
+/// How many words the list with this head takes, its head included.
+pub(crate) fn words(head: u32) -> usize {
+    let len = (head & !NARROW) as usize;
+    1 + if head & NARROW != 0 { len.div_ceil(2) } else { len }
+}
+
+impl<'a> List<'a> {
+    /// The list whose head is the first of `operands`.
+    pub fn read(operands: &'a [u32]) -> Self {
+        let head = operands[0];
+        let words = &operands[1..words(head)];
+        List { words, len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
+    }
+
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = i32> + 'a {
+        (0..self.len).map(move |position| self.get(position))
+    }
+
+    fn get(self, position: usize) -> i32 {
+        if self.is_narrow {
+            (self.words[position / 2] >> (16 * (position % 2)) & 0xffff) as i32
+        } else {
+            self.words[position] as i32
+        }
+    }
+
+    pub fn contains(self, value: i32) -> bool {
+        if self.words.len() > LINEAR {
+            return self.finds(value);
+        }
+        if self.is_narrow {
+            let value = value as u32;
+            self.words.iter().fold(false, |found, word| found | (word & 0xffff == value) | (word >> 16 == value))
+        } else {
+            self.words.iter().fold(false, |found, &word| found | (word as i32 == value))
+        }
+    }
+
+    /// By halving what is left, without a branch on what is found there.
+    fn finds(self, value: i32) -> bool {
+        let (mut from, mut left) = (0, self.len);
+        while left > 1 {
+            let half = left / 2;
+            from = if self.get(from + half) <= value { from + half } else { from };
+            left -= half;
+        }
+        self.get(from) == value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
+        for len in [0, 1, 2, 3, 15, 16, 17, 33, 256] {
+            for (first, step) in [(0, 1), (7, 255), (-40_000, 300), (65_000, 100)] {
+                let constants: Vec<i64> = (0..len).map(|i| first + step * i).collect();
+                let mut written = vec![99];
+                assert!(push(constants.iter().copied(), &mut written));
+                assert_eq!(words(written[1]), written.len() - 1);
+                written.push(5);
+                let list = List::read(&written[1..]);
+                assert_eq!(list.iter().map(i64::from).collect::<Vec<_>>(), constants);
+                for value in constants.iter().flat_map(|&constant| [constant - 1, constant, constant + 1]) {
+                    assert_eq!(list.contains(value as i32), constants.contains(&value), "{value} in {constants:?}");
+                }
+                assert!(!list.contains(-1) || constants.contains(&-1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_large_is_refused() {
+        assert!(!push((0..257).collect::<Vec<_>>().into_iter(), &mut Vec::new()));
+        assert!(!push([1 << 31].into_iter(), &mut Vec::new()));
+    }
+}
