@@ -175,15 +175,32 @@ impl Index {
         };
         let subscription = self.subscriptions.remove(slot);
         self.code_bytes -= bytes(&subscription);
-        self.tree.remove(slot, &subscription, &self.library, &mut self.subscriptions);
-        if let Home::Dense(place) = subscription.home {
-            for (moved, place) in self.lanes.remove(place) {
-                self.subscriptions.get_mut(moved).home = Home::Dense(place);
-            }
-        }
+        self.take_down(slot, &subscription);
         self.release(&subscription.source, Some(subscription.program));
         self.library.programs.remove(subscription.program, subscription.words as usize);
         Ok(())
+    }
+
+    /// Takes a subscription out of wherever its home is.
+    fn take_down(&mut self, slot: Slot, removed: &Subscription) {
+        let Index { library, subscriptions, tree, lanes, .. } = self;
+        match removed.home {
+            Home::Nowhere => {}
+            Home::Ungated(position) => {
+                if let Some(moved) = tree.remove_ungated(position) {
+                    subscriptions.get_mut(library.slot(moved)).home = Home::Ungated(position);
+                }
+            }
+            Home::Dense(place) => {
+                for (moved, place) in lanes.remove(place) {
+                    subscriptions.get_mut(moved).home = Home::Dense(place);
+                }
+            }
+            Home::Gated => {
+                let analysis = Analysis::of_tree(&removed.source, library);
+                tree.remove(slot, removed.program, &analysis, library, subscriptions);
+            }
+        }
     }
 
     /// Checks everything that must hold between the parts of the index; for tests. Costs a pass over all of it.
@@ -268,8 +285,8 @@ impl Index {
             return self.subscribe_ungated(id, source, &tests);
         };
         let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
-        self.subscriptions.get_mut(slot).home = Home::Gated(Vec::new());
-        self.tree.insert(slot, &access, &analysis, &self.library, &mut self.subscriptions);
+        self.subscriptions.get_mut(slot).home = Home::Gated;
+        self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
     }
 
     fn subscribe_ungated(&mut self, id: u64, source: Source, tests: &[Test]) {
@@ -296,7 +313,7 @@ impl Index {
             for (id, position) in lists {
                 library.predicates.settle(id, Location { program, position });
             }
-            let subscription = Subscription { id, source, program, words: words.len() as u32, home: Home::Nowhere };
+            let subscription = Subscription { source, program, words: words.len() as u32, home: Home::Nowhere };
             *code_bytes += bytes(&subscription);
             subscription
         })

@@ -7,7 +7,6 @@ use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::lanes::LanePlace;
 use crate::predicates::{growth, table_growth};
-use crate::tree::NodeId;
 
 /// The place of a subscription in [`Subscriptions`].
 pub(crate) type Slot = u32;
@@ -21,14 +20,13 @@ pub(crate) enum Home {
     Ungated(u32),
     /// Among the dense expressions, which every search looks at.
     Dense(LanePlace),
-    /// In the leaf lists of these nodes, once for each of its entries.
-    Gated(Vec<NodeId>),
+    /// In leaf lists.
+    Gated,
 }
 
 /// An inserted expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
-    pub id: u64,
     pub source: Source,
     /// Its program, and how many words that has.
     pub program: ProgramId,
@@ -111,7 +109,7 @@ impl Subscriptions {
 
     pub fn remove(&mut self, slot: Slot) -> Subscription {
         let Some(subscription) = self.slots[slot as usize].take() else { unreachable!("slot {slot} is held") };
-        if let Ok(entry) = self.by_id.find_entry(hash_of(&subscription.id), |&held| held == slot) {
+        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids[slot as usize]), |&held| held == slot) {
             entry.remove();
         }
         self.free.push(slot);

@@ -13,6 +13,9 @@ const CONTEXT: usize = 64;
 /// The share of events above which a gate is not worth its place: a look at the expression itself costs no more.
 const WORTHWHILE: f32 = 0.5;
 
+/// An entry has 16 bits to note its literal. Larger expressions are looked at by every search.
+const MAX_NODES: usize = 1 << 16;
+
 /// The length of a conjunction that may be proven by the way to an entry and its filter.
 const PROVEN: usize = 8;
 
@@ -52,6 +55,11 @@ impl Analysis {
         self.gates[index as usize].as_ref()
     }
 
+    /// The gates of all literals that have one.
+    pub fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().flatten()
+    }
+
     /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Gate)> {
         let literals = self.normal.context(index, CONTEXT);
@@ -85,7 +93,7 @@ impl Analysis {
                 NormalNode::Or => below.sum(),
             };
         }
-        if costs[self.normal.root() as usize] >= WORTHWHILE {
+        if costs[self.normal.root() as usize] >= WORTHWHILE || self.normal.capacity() > MAX_NODES {
             return None;
         }
         let mut access = Vec::new();

@@ -17,14 +17,16 @@ use crate::statistics::Statistics;
 const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested.
 const PROVES: u32 = 1 << 30;
-/// Where the marks begin.
-const ATTRIBUTE: u32 = PROVES - 1;
+/// Where the position of a probe ends and a note of 16 bits begins.
+const NOTE_SHIFT: u32 = 14;
+/// The positions of probes. Attributes beyond are not filtered by.
+const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
 /// A demand on the probe of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
-    /// The attribute, and the marks.
-    attribute: u32,
+    /// The position of the probe, the note and the marks.
+    probe: u32,
     /// The least probe, or the lower half of the mask.
     low: u32,
     /// The greatest probe less the least, or the upper half of the mask.
@@ -43,22 +45,22 @@ pub(crate) struct Probe {
 const UNDEFINED: i32 = i32::MIN;
 
 impl Filter {
-    /// The filter that every event passes, given the number of attributes: the probe behind the last one is 0.
-    pub fn none(attributes: usize) -> Self {
-        Filter { attribute: attributes as u32, low: 0, span: 0 }
-    }
+    /// The filter that every event passes: the first probe is always 0.
+    pub const NONE: Filter = Filter { probe: 0, low: 0, span: 0 };
 
     /// A filter of what `gate` demands.
     pub fn of(gate: &Gate, schema: &Schema) -> Self {
         let ty = schema.attribute(gate.attribute).ty;
+        let probe = gate.attribute + 1;
+        if probe > PROBE {
+            return Filter::NONE;
+        }
         match &gate.demand {
-            Demand::Points(keys) if keys.len() > 1 || is_list(ty) => mask(gate.attribute, keys),
-            Demand::Points(keys) => {
-                range(gate.attribute, ty, keys.first().copied().unwrap_or(0), keys.first().copied())
-            }
-            Demand::Interval(low, high) => range(gate.attribute, ty, *low, Some(*high)),
+            Demand::Points(keys) if keys.len() > 1 || is_list(ty) => mask(probe, keys),
+            Demand::Points(keys) => range(probe, ty, keys.first().copied().unwrap_or(0), keys.first().copied()),
+            Demand::Interval(low, high) => range(probe, ty, *low, Some(*high)),
             // A list that is defined may be empty, and then has no bit; its range is of the probe that lists have.
-            Demand::Defined => range(gate.attribute, ty, i64::MIN, Some(i64::MAX)),
+            Demand::Defined => range(probe, ty, i64::MIN, Some(i64::MAX)),
         }
     }
 
@@ -67,6 +69,7 @@ impl Filter {
         let ty = schema.attribute(gate.attribute).ty;
         let fits = |key: i64| i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX);
         match &gate.demand {
+            _ if gate.attribute >= PROBE => false,
             Demand::Defined => true,
             _ if scale(ty) != Scale::Clamp || is_list(ty) => false,
             Demand::Points(keys) => matches!(keys[..], [key] if fits(key)),
@@ -78,22 +81,32 @@ impl Filter {
 
     /// The same filter, marked as one behind which nothing is left to be tested.
     pub fn proving(self) -> Self {
-        Filter { attribute: self.attribute | PROVES, ..self }
+        Filter { probe: self.probe | PROVES, ..self }
+    }
+
+    /// The same filter with a note of 16 bits, which it makes no use of.
+    pub fn noting(self, note: u32) -> Self {
+        Filter { probe: self.probe | note << NOTE_SHIFT, ..self }
+    }
+
+    /// What is noted.
+    pub fn noted(self) -> u32 {
+        self.probe >> NOTE_SHIFT & 0xffff
     }
 
     /// Whether it is marked so.
     #[inline]
     pub fn proves(self) -> bool {
-        self.attribute & PROVES != 0
+        self.probe & PROVES != 0
     }
 
     /// Whether the event with these probes may meet the demand.
     #[inline]
     pub fn passes(self, probes: &[Probe]) -> bool {
-        let probe = probes[(self.attribute & ATTRIBUTE) as usize];
+        let probe = probes[(self.probe & PROBE) as usize];
         let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
         let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
-        let is_mask = self.attribute & MASK != 0;
+        let is_mask = self.probe & MASK != 0;
         // Bits, not choices: which kind a filter is of is not to be guessed.
         (in_mask & is_mask) | (in_range & !is_mask)
     }
@@ -136,17 +149,17 @@ fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
     }
 }
 
-fn mask(attribute: AttributeId, keys: &[i64]) -> Filter {
+fn mask(probe: u32, keys: &[i64]) -> Filter {
     let bits = bits(keys);
-    Filter { attribute: attribute | MASK, low: bits as u32, span: (bits >> 32) as u32 }
+    Filter { probe: probe | MASK, low: bits as u32, span: (bits >> 32) as u32 }
 }
 
-fn range(attribute: AttributeId, ty: Type, low: i64, high: Option<i64>) -> Filter {
+fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
     let scale = scale(ty);
     let low = scale.probe(low);
     // What no value meets (the least above the greatest) would wrap to a wide range; one probe is as good as none.
     let high = high.map_or(low, |high| scale.probe(high)).max(low);
-    Filter { attribute, low: low as u32, span: high.wrapping_sub(low) as u32 }
+    Filter { probe, low: low as u32, span: high.wrapping_sub(low) as u32 }
 }
 
 fn bits(keys: &[i64]) -> u64 {
@@ -158,9 +171,10 @@ fn bit(key: i64) -> u64 {
     1 << ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
-/// Puts what filters need to know of `event` into `probes`: for each attribute, and one for none behind them.
+/// Puts what filters need to know of `event` into `probes`: one for none, then one for each attribute.
 pub(crate) fn probe(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
     probes.clear();
+    probes.push(Probe::default());
     let values = event.values.iter().zip(schema.attributes());
     probes.extend(values.map(|(&value, attribute)| match value {
         Value::Undefined => Probe { mask: 0, value: UNDEFINED },
@@ -173,7 +187,6 @@ pub(crate) fn probe(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
             None => unreachable!("{scalar:?} has a key"),
         },
     }));
-    probes.push(Probe::default());
 }
 
 fn list(keys: impl Iterator<Item = i64>) -> Probe {

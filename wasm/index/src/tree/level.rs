@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::gate::Demand;
 use super::NodeId;
 use crate::hash::State;
 use crate::schema::AttributeId;
@@ -35,6 +36,15 @@ impl Level {
     /// The node under the value `key`.
     pub fn point(&self, key: i64) -> Option<NodeId> {
         self.points.get(&key).copied()
+    }
+
+    /// Gives the nodes below that `demand` leads to.
+    pub fn children(&self, demand: &Demand, mut each: impl FnMut(NodeId)) {
+        match demand {
+            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
+            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).iter().copied().for_each(each),
+            Demand::Defined => self.defined.into_iter().for_each(&mut each),
+        }
     }
 
     pub fn is_empty(&self) -> bool {

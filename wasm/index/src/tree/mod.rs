@@ -19,6 +19,8 @@ pub(crate) mod level;
 mod split;
 mod validate;
 
+use hashbrown::HashSet;
+
 use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
@@ -26,10 +28,11 @@ use level::{Level, Place};
 
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
+use crate::hash::State;
 use crate::library::Library;
 use crate::predicates::growth;
 use crate::schema::AttributeId;
-use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
+use crate::subscriptions::{Home, Slot, Subscriptions};
 
 /// The number of a node.
 pub(crate) type NodeId = u32;
@@ -58,8 +61,6 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub entries: Vec<Entry>,
-    /// For each entry the literal, in its expression's normal form, by which it came here.
-    literals: Vec<NodeIndex>,
     pub levels: Vec<LevelId>,
     position: Position,
     /// The length of the leaf list at which splitting is tried again.
@@ -105,13 +106,19 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// The entry of a subscription: of its slot where it `is_proven` by the filter and the way to it, of its program
-    /// where that is to be run.
-    fn new(slot: Slot, program: ProgramId, filter: Filter, is_proven: bool) -> Self {
+    /// The entry of a subscription that came here by `literal`: of its slot where it `is_proven` by the filter and the way
+    /// to it, of its program where that is to be run.
+    fn new(slot: Slot, program: ProgramId, literal: NodeIndex, filter: Filter, is_proven: bool) -> Self {
+        let filter = filter.noting(literal);
         match is_proven {
             true => Entry { subject: slot, filter: filter.proving() },
             false => Entry { subject: program, filter },
         }
+    }
+
+    /// The literal, in its expression's normal form, by which it came here.
+    fn literal(self) -> NodeIndex {
+        self.filter.noted()
     }
 
     /// The slot of the subscription.
@@ -130,13 +137,7 @@ impl Entry {
 
 impl Node {
     fn new(position: Position) -> Self {
-        Node {
-            entries: Vec::new(),
-            literals: Vec::new(),
-            levels: Vec::new(),
-            position,
-            next_split: LEAF_CAPACITY as u32,
-        }
+        Node { entries: Vec::new(), levels: Vec::new(), position, next_split: LEAF_CAPACITY as u32 }
     }
 
     fn is_empty(&self) -> bool {
@@ -184,39 +185,67 @@ impl Tree {
         Home::Ungated(self.ungated.len() as u32 - 1)
     }
 
-    /// Holds `slot` under each of its access literals. Its home must be [`Home::Gated`] already.
+    /// Holds `slot` under each of its access literals.
     pub fn insert(
         &mut self,
         slot: Slot,
         access: &[NodeIndex],
         analysis: &Analysis,
         library: &Library,
-        subscriptions: &mut Subscriptions,
+        subscriptions: &Subscriptions,
     ) {
         for &literal in access {
             self.place(ROOT, slot, literal, analysis, library, subscriptions);
         }
     }
 
-    /// Takes `removed` out of wherever its home says it is.
-    pub fn remove(&mut self, slot: Slot, removed: &Subscription, library: &Library, subscriptions: &mut Subscriptions) {
-        match &removed.home {
-            Home::Nowhere | Home::Dense(_) => {}
-            Home::Ungated(position) => {
-                self.ungated.swap_remove(*position as usize);
-                if let Some(&moved) = self.ungated.get(*position as usize) {
-                    subscriptions.get_mut(library.slot(moved)).home = Home::Ungated(*position);
-                }
+    /// Takes out the expression at `position` of those that every search looks at, and tells which one is there now.
+    pub fn remove_ungated(&mut self, position: u32) -> Option<ProgramId> {
+        self.ungated.swap_remove(position as usize);
+        self.ungated.get(position as usize).copied()
+    }
+
+    /// Takes out every entry of `slot`, whose program is `program`.
+    pub fn remove(
+        &mut self,
+        slot: Slot,
+        program: ProgramId,
+        analysis: &Analysis,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) {
+        let nodes = self.nodes_of(slot, program, analysis);
+        for &node in &nodes {
+            let entries = &mut self.nodes[node as usize].entries;
+            let before = entries.len();
+            entries.retain(|entry| !entry.is_of(slot, program));
+            self.entries -= before - entries.len();
+        }
+        for &node in &nodes {
+            self.prune(node, library, subscriptions);
+        }
+    }
+
+    /// The nodes that have entries of an expression. An entry goes down by demands of its expression only, so they are
+    /// among those that its demands lead to.
+    fn nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Vec<NodeId> {
+        let mut holding = Vec::new();
+        let mut reached = HashSet::with_hasher(State::default());
+        let mut pending = vec![ROOT];
+        while let Some(node) = pending.pop() {
+            if !reached.insert(node) {
+                continue;
             }
-            Home::Gated(nodes) => {
-                for &node in nodes {
-                    self.take_entry(node, slot, removed.program);
-                }
-                for &node in nodes {
-                    self.prune(node, library, subscriptions);
-                }
+            let held = &self.nodes[node as usize];
+            if held.entries.iter().any(|entry| entry.is_of(slot, program)) {
+                holding.push(node);
+            }
+            for level in held.levels.iter().map(|&level| self.level(level)) {
+                let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
+                gates.for_each(|gate| level.children(&gate.demand, |child| pending.push(child)));
             }
         }
+        holding
     }
 
     /// Brings `slot` to the nodes below `node`, or to its leaf list, by a literal of its context of `literal`.
@@ -227,7 +256,7 @@ impl Tree {
         literal: NodeIndex,
         analysis: &Analysis,
         library: &Library,
-        subscriptions: &mut Subscriptions,
+        subscriptions: &Subscriptions,
     ) {
         let mut pending = vec![(node, literal)];
         while let Some((node, literal)) = pending.pop() {
@@ -345,29 +374,13 @@ impl Tree {
         literal: NodeIndex,
         analysis: &Analysis,
         library: &Library,
-        subscriptions: &mut Subscriptions,
+        subscriptions: &Subscriptions,
     ) {
         let (filter, is_proven) = self.filter(node, literal, analysis, library);
-        let held = &mut self.nodes[node as usize];
-        let subscription = subscriptions.get_mut(slot);
-        held.entries.push(Entry::new(slot, subscription.program, filter, is_proven));
-        held.literals.push(literal);
-        self.longest_list = self.longest_list.max(held.entries.len());
+        let entries = &mut self.nodes[node as usize].entries;
+        entries.push(Entry::new(slot, subscriptions.get(slot).program, literal, filter, is_proven));
+        self.longest_list = self.longest_list.max(entries.len());
         self.entries += 1;
-        match &mut subscription.home {
-            Home::Gated(nodes) => nodes.push(node),
-            home => unreachable!("an expression with entries is gated, not {home:?}"),
-        }
-    }
-
-    fn take_entry(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
-        let held = &mut self.nodes[node as usize];
-        let Some(position) = held.entries.iter().position(|entry| entry.is_of(slot, program)) else {
-            unreachable!("slot {slot} has an entry in node {node}")
-        };
-        held.entries.swap_remove(position);
-        held.literals.swap_remove(position);
-        self.entries -= 1;
     }
 
     /// The filter of an entry that came to `node` by `literal`, and whether whatever passes it makes the expression true.
@@ -375,7 +388,7 @@ impl Tree {
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
         let chosen = filter::choose(literal, analysis, led_here, library);
         let gate = chosen.and_then(|chosen| analysis.gate(chosen));
-        let filter = gate.map_or(Filter::none(library.schema.len()), |gate| Filter::of(gate, &library.schema));
+        let filter = gate.map_or(Filter::NONE, |gate| Filter::of(gate, &library.schema));
         let filtered = gate.filter(|gate| Filter::is_exact_for(gate, &library.schema));
         let is_known = |gate: &Gate| {
             gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
@@ -438,7 +451,7 @@ impl Tree {
     /// Bytes that one more expression may take to enlarge the largest tables.
     pub fn growth(&self) -> usize {
         // Lists and tables double; a level's table has an eighth to spare and a byte of control for each value.
-        let list = 2 * self.longest_list * (size_of::<Entry>() + size_of::<NodeIndex>());
+        let list = 2 * self.longest_list * size_of::<Entry>();
         let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
         growth(&self.nodes, 1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
     }

@@ -7,7 +7,7 @@ use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::AttributeId;
-use crate::subscriptions::{Home, Slot, Subscriptions};
+use crate::subscriptions::{Slot, Subscriptions};
 
 /// A level has no more buckets than this.
 const MAX_BUCKETS: usize = 4096;
@@ -27,7 +27,7 @@ struct Cut {
 
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
-    pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
+    pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let entries = self.analyse(node, library, subscriptions);
         match self.worthwhile_cut(node, &entries) {
             Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
@@ -36,21 +36,14 @@ impl Tree {
     }
 
     /// Gives `node` a level for each attribute that is worth one, and its entries to these.
-    fn partition(
-        &mut self,
-        node: NodeId,
-        entries: Vec<Analysed>,
-        library: &Library,
-        subscriptions: &mut Subscriptions,
-    ) {
+    fn partition(&mut self, node: NodeId, entries: Vec<Analysed>, library: &Library, subscriptions: &Subscriptions) {
         for attribute in self.worthwhile(node, &entries, library) {
             self.new_level(node, attribute);
         }
         let list = self.take_list(node);
-        for ((entry, literal), (slot, _, analysis)) in list.into_iter().zip(entries) {
+        for (entry, (slot, literal, analysis)) in list.into_iter().zip(entries) {
             match self.choose(node, literal, &analysis, library, 0.0) {
                 Some((level, chosen)) => {
-                    forget(slot, node, subscriptions);
                     let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
                     let mut children = Vec::new();
                     self.children(level, &gate.demand, |child| children.push(child));
@@ -58,7 +51,7 @@ impl Tree {
                         self.place(child, slot, chosen, &analysis, library, subscriptions);
                     }
                 }
-                None => self.keep(node, entry, literal),
+                None => self.keep(node, entry),
             }
         }
         self.drop_empty_levels(node);
@@ -67,13 +60,12 @@ impl Tree {
     }
 
     fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
-        let held = &self.nodes[node as usize];
-        let entries = held.entries.iter().zip(&held.literals);
+        let entries = self.nodes[node as usize].entries.iter();
         entries
-            .map(|(entry, &literal)| {
+            .map(|entry| {
                 let slot = entry.slot(library);
                 let source = &subscriptions.get(slot).source;
-                (slot, literal, Analysis::of_tree(source, library))
+                (slot, entry.literal(), Analysis::of_tree(source, library))
             })
             .collect()
     }
@@ -120,7 +112,7 @@ impl Tree {
         cut: Cut,
         entries: Vec<Analysed>,
         library: &Library,
-        subscriptions: &mut Subscriptions,
+        subscriptions: &Subscriptions,
     ) {
         let new = self.new_node(Position::Under(cut.level, Place::Bucket));
         self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
@@ -129,7 +121,6 @@ impl Tree {
         for analysed in entries {
             let (from, to) = interval(&analysed);
             let (slot, literal, analysis) = analysed;
-            forget(slot, node, subscriptions);
             if from < cut.at {
                 self.add_entry(node, slot, literal, &analysis, library, subscriptions);
             }
@@ -139,20 +130,16 @@ impl Tree {
         }
     }
 
-    /// Empties the leaf list of `node`. Its subscriptions still count what was there.
-    fn take_list(&mut self, node: NodeId) -> Vec<(Entry, NodeIndex)> {
-        let held = &mut self.nodes[node as usize];
-        let entries = std::mem::take(&mut held.entries);
-        let literals = std::mem::take(&mut held.literals);
+    /// Empties the leaf list of `node`.
+    fn take_list(&mut self, node: NodeId) -> Vec<Entry> {
+        let entries = std::mem::take(&mut self.nodes[node as usize].entries);
         self.entries -= entries.len();
-        entries.into_iter().zip(literals).collect()
+        entries
     }
 
     /// Puts an entry back that [`Tree::take_list`] took.
-    fn keep(&mut self, node: NodeId, entry: Entry, literal: NodeIndex) {
-        let held = &mut self.nodes[node as usize];
-        held.entries.push(entry);
-        held.literals.push(literal);
+    fn keep(&mut self, node: NodeId, entry: Entry) {
+        self.nodes[node as usize].entries.push(entry);
         self.entries += 1;
     }
 
@@ -169,7 +156,7 @@ impl Tree {
     }
 
     /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where both are short.
-    pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
+    pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let mut node = node;
         loop {
             let held = &self.nodes[node as usize];
@@ -211,7 +198,7 @@ impl Tree {
     }
 
     /// Moves the entries of a short bucket into a short neighbour, which takes over its keys.
-    fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &mut Subscriptions) {
+    fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let Position::Under(level, place) = self.nodes[node as usize].position else {
             return;
         };
@@ -234,7 +221,6 @@ impl Tree {
         for node in [into, from] {
             let held = self.analyse(node, library, subscriptions);
             self.take_list(node);
-            held.iter().for_each(|(slot, ..)| forget(*slot, node, subscriptions));
             entries.extend(held);
         }
         self.unhang(from, place, level);
@@ -244,16 +230,6 @@ impl Tree {
         for (slot, literal, analysis) in entries {
             self.add_entry(into, slot, literal, &analysis, library, subscriptions);
         }
-    }
-}
-
-/// Takes one entry in `node` off the subscription's list.
-fn forget(slot: Slot, node: NodeId, subscriptions: &mut Subscriptions) {
-    let Home::Gated(nodes) = &mut subscriptions.get_mut(slot).home else {
-        unreachable!("an expression with entries is gated")
-    };
-    if let Some(position) = nodes.iter().position(|&held| held == node) {
-        nodes.swap_remove(position);
     }
 }
 

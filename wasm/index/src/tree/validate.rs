@@ -18,11 +18,8 @@ impl Tree {
             reached += 1;
             let held = self.node(node);
             entries += held.entries.len();
-            if held.entries.len() != held.literals.len() {
-                return Err(format!("node {node}: {} entries, {} literals", held.entries.len(), held.literals.len()));
-            }
-            for (entry, &literal) in held.entries.iter().zip(&held.literals) {
-                self.validate_entry(node, entry.slot(library), literal, library, subscriptions)?;
+            for entry in &held.entries {
+                self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
             }
             for &level in &held.levels {
                 if self.level(level).owner != node || self.level(level).is_empty() {
@@ -42,7 +39,7 @@ impl Tree {
         if reached != self.nodes() || entries != self.entries {
             return Err(format!("{reached} of {} nodes, {entries} of {} entries reached", self.nodes(), self.entries));
         }
-        self.validate_homes(subscriptions)
+        self.validate_homes(library, subscriptions)
     }
 
     fn validate_entry(
@@ -88,7 +85,7 @@ impl Tree {
         }
     }
 
-    fn validate_homes(&self, subscriptions: &Subscriptions) -> Result<(), String> {
+    fn validate_homes(&self, library: &Library, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut ungated = 0;
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
@@ -100,24 +97,16 @@ impl Tree {
                         return Err(format!("slot {slot} is not at {position} of the ungated list"));
                     }
                 }
-                Home::Gated(nodes) => {
-                    entries += nodes.len();
-                    for &node in nodes {
-                        let here = self
-                            .node(node)
-                            .entries
-                            .iter()
-                            .filter(|entry| entry.is_of(slot, subscription.program))
-                            .count();
-                        if here != nodes.iter().filter(|&&held| held == node).count() {
-                            return Err(format!("slot {slot} has {here} entries in node {node}, but counts others"));
-                        }
-                    }
+                Home::Gated => {
+                    let analysis = Analysis::of_tree(&subscription.source, library);
+                    let nodes = self.nodes_of(slot, subscription.program, &analysis);
+                    let lists = nodes.iter().map(|&node| &self.node(node).entries);
+                    entries += lists.flatten().filter(|entry| entry.is_of(slot, subscription.program)).count();
                 }
             }
         }
         if ungated != self.ungated.len() || entries != self.entries {
-            return Err(format!("{ungated} ungated and {entries} entries are homes of subscriptions"));
+            return Err(format!("{ungated} ungated and {entries} entries are found from subscriptions"));
         }
         Ok(())
     }
