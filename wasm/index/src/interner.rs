@@ -2,8 +2,9 @@
 
 use hashbrown::HashTable;
 
+use crate::chunks::Chunks;
 use crate::hash::hash_bytes;
-use crate::predicates::{growth, table_growth};
+use crate::predicates::table_growth;
 
 /// The number of a string that an [`Interner`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +24,7 @@ struct Entry {
 /// A table of strings with a count of what refers to each. A string whose count falls to nothing is forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
-    entries: Vec<Entry>,
+    entries: Chunks<Entry>,
     free: Vec<u32>,
     by_bytes: HashTable<u32>,
 }
@@ -89,7 +90,7 @@ impl Interner {
 
     /// Bytes that taking in `more` strings may take to enlarge the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
-        growth(&self.entries, more) + table_growth(&self.by_bytes, more)
+        self.entries.growth(more) + table_growth(&self.by_bytes, more)
     }
 
     /// Checks that counts, table and free list agree.

@@ -1,5 +1,6 @@
 //! Finds, among very many boolean expressions, those that an event makes true.
 
+mod chunks;
 pub mod error;
 mod evaluate;
 pub mod event;

@@ -6,6 +6,7 @@
 
 use hashbrown::HashTable;
 
+use crate::chunks::Chunks;
 use crate::expression::program;
 use crate::expression::store::{ProgramId, Programs};
 use crate::hash::hash_of;
@@ -73,8 +74,8 @@ impl Record {
 /// A table of predicates with a count of the expressions' references to each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Predicates {
-    records: Vec<Record>,
-    references: Vec<u32>,
+    records: Chunks<Record>,
+    references: Chunks<u32>,
     free: Vec<PredicateId>,
     extended: Vec<Option<Predicate<StringId>>>,
     extended_free: Vec<u32>,
@@ -183,8 +184,8 @@ impl Predicates {
 
     /// Bytes that the next insertion may take to enlarge the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
-        growth(&self.records, more)
-            + growth(&self.references, more)
+        self.records.growth(more)
+            + self.references.growth(more)
             + growth(&self.extended, more)
             + table_growth(&self.by_value, more)
     }

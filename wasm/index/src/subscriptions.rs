@@ -2,11 +2,12 @@
 
 use hashbrown::HashTable;
 
+use crate::chunks::Chunks;
 use crate::expression::source::Source;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::lanes::LanePlace;
-use crate::predicates::{growth, table_growth};
+use crate::predicates::table_growth;
 
 /// The place of a subscription in [`Subscriptions`].
 pub(crate) type Slot = u32;
@@ -37,9 +38,9 @@ pub(crate) struct Subscription {
 /// The table of subscriptions. A slot that is given back is used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
-    slots: Vec<Option<Subscription>>,
+    slots: Chunks<Option<Subscription>>,
     /// The ids of all slots, of the given back ones as well.
-    ids: Vec<u64>,
+    ids: Chunks<u64>,
     free: Vec<Slot>,
     by_id: HashTable<Slot>,
     /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
@@ -48,7 +49,13 @@ pub(crate) struct Subscriptions {
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Subscriptions { slots: Vec::new(), ids: Vec::new(), free: Vec::new(), by_id: HashTable::new(), ascending: true }
+        Subscriptions {
+            slots: Chunks::default(),
+            ids: Chunks::default(),
+            free: Vec::new(),
+            by_id: HashTable::new(),
+            ascending: true,
+        }
     }
 }
 
@@ -129,6 +136,6 @@ impl Subscriptions {
 
     /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
     pub fn growth(&self, more: usize) -> usize {
-        growth(&self.slots, more) + growth(&self.ids, more) + table_growth(&self.by_id, more)
+        self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
     }
 }

@@ -4,14 +4,18 @@ use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::expression::source::Source;
 use crate::library::Library;
+use crate::predicate::Test;
 use crate::schema::AttributeId;
 use crate::statistics::Statistics;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
 const CONTEXT: usize = 64;
 
-/// The share of events above which a gate is not worth its place: a look at the expression itself costs no more.
-const WORTHWHILE: f32 = 0.5;
+/// The expected number of an expression's entries that an event comes upon, above which a look at the expression itself
+/// costs no more.
+const WORTHWHILE: f32 = 2.0;
+/// The same for an expression over booleans alone, which can run in a lane, where a look costs less.
+const WORTHWHILE_BOOLEAN: f32 = 0.5;
 
 /// An entry has 16 bits to note its literal. Larger expressions are looked at by every search.
 const MAX_NODES: usize = 1 << 16;
@@ -24,6 +28,8 @@ const PROVEN: usize = 8;
 pub(crate) struct Analysis {
     pub normal: Normal,
     gates: Vec<Option<Gate>>,
+    /// Whether all attributes are booleans.
+    is_boolean: bool,
 }
 
 impl Analysis {
@@ -37,9 +43,12 @@ impl Analysis {
 
     pub fn new(normal: Normal, library: &Library) -> Self {
         let mut gates: Vec<Option<Gate>> = vec![None; normal.capacity()];
+        let mut is_boolean = true;
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                gates[index as usize] = Gate::of(literal, &library.predicate(literal.predicate), &library.schema);
+                let predicate = library.predicate(literal.predicate);
+                is_boolean &= predicate.test == Test::True;
+                gates[index as usize] = Gate::of(literal, &predicate, &library.schema);
             }
         }
         for index in normal.top_down() {
@@ -47,7 +56,7 @@ impl Analysis {
                 narrow_siblings(&mut gates, normal.children(index));
             }
         }
-        Analysis { normal, gates }
+        Analysis { normal, gates, is_boolean }
     }
 
     /// The gate of the literal at `index`.
@@ -93,7 +102,8 @@ impl Analysis {
                 NormalNode::Or => below.sum(),
             };
         }
-        if costs[self.normal.root() as usize] >= WORTHWHILE || self.normal.capacity() > MAX_NODES {
+        let worthwhile = if self.is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        if costs[self.normal.root() as usize] >= worthwhile || self.normal.capacity() > MAX_NODES {
             return None;
         }
         let mut access = Vec::new();

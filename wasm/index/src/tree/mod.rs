@@ -26,6 +26,7 @@ use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
 
+use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
 use crate::hash::State;
@@ -78,7 +79,7 @@ enum Position {
 /// The tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
+    nodes: Chunks<Node>,
     free_nodes: Vec<NodeId>,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
@@ -92,8 +93,10 @@ pub(crate) struct Tree {
 
 impl Default for Tree {
     fn default() -> Self {
+        let mut nodes = Chunks::default();
+        nodes.push(Node::new(Position::Root));
         Tree {
-            nodes: vec![Node::new(Position::Root)],
+            nodes,
             free_nodes: Vec::new(),
             levels: Vec::new(),
             free_levels: Vec::new(),
@@ -378,6 +381,7 @@ impl Tree {
     ) {
         let (filter, is_proven) = self.filter(node, literal, analysis, library);
         let entries = &mut self.nodes[node as usize].entries;
+        make_room(entries);
         entries.push(Entry::new(slot, subscriptions.get(slot).program, literal, filter, is_proven));
         self.longest_list = self.longest_list.max(entries.len());
         self.entries += 1;
@@ -453,6 +457,13 @@ impl Tree {
         // Lists and tables double; a level's table has an eighth to spare and a byte of control for each value.
         let list = 2 * self.longest_list * size_of::<Entry>();
         let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
-        growth(&self.nodes, 1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
+        self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
+    }
+}
+
+/// Makes room for one more entry. Most leaf lists are short, and to double would leave a third of them empty.
+fn make_room(entries: &mut Vec<Entry>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact(1 + entries.len() / 4);
     }
 }

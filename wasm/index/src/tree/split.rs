@@ -3,7 +3,7 @@
 use super::analysis::Analysis;
 use super::gate::Demand;
 use super::level::Place;
-use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use super::{make_room, Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::AttributeId;
@@ -139,7 +139,9 @@ impl Tree {
 
     /// Puts an entry back that [`Tree::take_list`] took.
     fn keep(&mut self, node: NodeId, entry: Entry) {
-        self.nodes[node as usize].entries.push(entry);
+        let entries = &mut self.nodes[node as usize].entries;
+        make_room(entries);
+        entries.push(entry);
         self.entries += 1;
     }
 

@@ -1,0 +1,94 @@
+//! Long tables that grow without being copied: in linear memory, a table that doubles leaves its old place behind as a
+//! hole, and half of its new place empty.
+
+use std::ops::{Index, IndexMut};
+
+use crate::predicates::growth;
+
+/// Elements of a chunk.
+const CHUNK: usize = 1024;
+
+/// A table in chunks of equal size; the first one doubles until it has that size, since most tables stay short.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks<T> {
+    chunks: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Chunks { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Chunks<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn push(&mut self, element: T) {
+        if self.len == self.chunks.len() * CHUNK {
+            self.chunks.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(CHUNK) });
+        }
+        self.chunks[self.len / CHUNK].push(element);
+        self.len += 1;
+    }
+
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        self.len = 0;
+    }
+
+    pub fn get(&self, position: usize) -> Option<&T> {
+        self.chunks.get(position / CHUNK)?.get(position % CHUNK)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten()
+    }
+
+    /// Bytes that pushing `more` elements may allocate.
+    pub fn growth(&self, more: usize) -> usize {
+        let len = self.len + more;
+        if len <= CHUNK {
+            return self.chunks.first().map_or(2 * CHUNK * size_of::<T>(), |first| growth(first, more));
+        }
+        let chunks = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
+        growth(&self.chunks, chunks) + chunks * CHUNK * size_of::<T>()
+    }
+}
+
+impl<T> Index<usize> for Chunks<T> {
+    type Output = T;
+
+    fn index(&self, position: usize) -> &T {
+        &self.chunks[position / CHUNK][position % CHUNK]
+    }
+}
+
+impl<T> IndexMut<usize> for Chunks<T> {
+    fn index_mut(&mut self, position: usize) -> &mut T {
+        &mut self.chunks[position / CHUNK][position % CHUNK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_stay_where_they_were_put() {
+        let mut chunks = Chunks::default();
+        for i in 0..3 * CHUNK + 7 {
+            if i >= CHUNK {
+                assert_eq!(chunks.growth(1) > 0, i % CHUNK == 0, "{i}");
+            }
+            chunks.push(i);
+        }
+        chunks[CHUNK] = 5;
+        assert_eq!((chunks.len(), chunks[0], chunks[CHUNK], chunks[3 * CHUNK]), (3 * CHUNK + 7, 0, 5, 3 * CHUNK));
+        assert_eq!(chunks.get(chunks.len()), None);
+        assert_eq!(chunks.iter().count(), chunks.len());
+        assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
+    }
+}
