@@ -17,6 +17,7 @@ defmodule BeTree do
 
     * `BeTree.Domain` - the attributes: their types, options and bounds;
     * `BeTree.Event` - what an event may be: a map, a keyword list, a struct, a record, JSON;
+    * `publish/2` and `BeTree.Index` - searched by many processes at once;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that are run step by step;
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/3` and `BeTree.Explanation` - why a subscription matches, or does not;
@@ -46,20 +47,31 @@ defmodule BeTree do
   ## Handles, processes and errors
 
   A tree is a handle to one instance of the module. It changes in place, lives as long as something refers to it, and
-  runs one operation at a time. Any process may use it, one after the other.
+  runs one operation at a time. Any process may use it, one after the other. What is searched by many at once is
+  published (`publish/2`); whatever searches takes a tree or a published index.
 
   Input that is wrong (domains, ids, expressions, constants, events) is answered by `{:error, %BeTree.Error{}}`, with a
   kind and a message that says how to mend it; a call that failed changed nothing. Options that are unknown or wrong are
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Answer, Domain, Error, Event, Explanation, Fuel, Guest, Search, Stats, Subscription}
+  alias BeTree.{Answer, Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Subscription, Target}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
   defstruct @enforce_keys
 
   @typedoc "A handle; its fields are private."
-  @type t :: %__MODULE__{runtime: module, instance: BeTree.Runtime.instance(), fuel_per_reduction: pos_integer}
+  @type t :: %__MODULE__{
+          runtime: module,
+          instance: BeTree.Runtime.instance(),
+          fuel_per_reduction: pos_integer,
+          guest: Guest.t(),
+          domains: [Domain.t()],
+          memory: pos_integer
+        }
+
+  @typedoc "What can be searched."
+  @type target :: t | Index.t()
 
   @typedoc "What a subscription is known by: an unsigned 64-bit integer."
   @type id :: 0..0xFFFF_FFFF_FFFF_FFFF
@@ -120,7 +132,10 @@ defmodule BeTree do
          tree = %__MODULE__{
            runtime: guest.runtime,
            instance: instance,
-           fuel_per_reduction: options[:fuel_per_reduction]
+           fuel_per_reduction: options[:fuel_per_reduction],
+           guest: guest,
+           domains: domains,
+           memory: options[:memory]
          },
          :ok <- change(tree, "be_tree_schema", Domain.encode(domains)),
          do: {:ok, tree}
@@ -253,6 +268,49 @@ defmodule BeTree do
   def delete!(tree, id), do: bang(delete(tree, id))
 
   @doc """
+  Publishes what the tree holds now, as an immutable `BeTree.Index` that many processes search at once.
+
+  Copies the tree's memory on a dirty scheduler, about 2 GB a second, and compiles nothing. The tree is held meanwhile,
+  like by any change, and goes on as it was: what is changed in it later the index does not see.
+
+  ## Options
+
+    * `:replicas` - how many searches may run at once, up to 65,535; by default twice as many as there are schedulers
+      online. They are made when they are needed, and each may take as much memory as the tree (`new/2`);
+    * `:queue` - how many callers may wait for a replica, up to 65,535; 10,000 by default. The next one is refused as
+      `:overloaded`.
+
+  Errors by kind: `:out_of_memory`; `:trap` for a tree that is damaged; `:bad_module` for a guest that has state beside
+  its memory (`docs/abi.md`).
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> {:ok, index} = BeTree.publish(tree, replicas: 2)
+      iex> BeTree.insert!(tree, 2, "age >= 30")
+      iex> BeTree.search(index, %{age: 30})
+      {:ok, [1]}
+      iex> inspect(index) =~ "#BeTree.Index<1 expression, "
+      true
+  """
+  @spec publish(t, [Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
+  def publish(%__MODULE__{} = tree, options \\ []) do
+    limits = [memory: tree.memory] ++ Index.check(options)
+
+    with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance),
+         do: Index.new(tree.guest, tree.domains, snapshot, tree.fuel_per_reduction, limits)
+  end
+
+  @doc """
+  `publish/2` that answers the index and raises its errors.
+
+      iex> index = BeTree.publish!(BeTree.new!(age: :integer))
+      iex> BeTree.search!(index, %{age: 30})
+      []
+  """
+  @spec publish!(t, [Index.option()]) :: Index.t()
+  def publish!(tree, options \\ []), do: bang(publish(tree, options))
+
+  @doc """
   The ids of the subscriptions that `event` makes true, ascending.
 
   Runs on the calling process's own scheduler in slices, and yields to other processes between them (`BeTree.Search`).
@@ -265,7 +323,7 @@ defmodule BeTree do
     * `:stats` - with `true` the answer is `{:ok, ids, stats}`, the latter a `BeTree.Stats`.
 
   Errors by kind: `:missing_attribute` where the event lacks a required attribute, `:type` and `:out_of_bounds` for its
-  values, `:syntax` for JSON with the column, `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap`.
+  values, `:syntax` for JSON with the column, `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap`, `:overloaded`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}, {3, "age > 20 and country = 'CA'"}])
@@ -281,22 +339,22 @@ defmodule BeTree do
       iex> error.kind
       :out_of_fuel
   """
-  @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
+  @spec search(target, Event.t(), [Search.option() | {:stats, boolean}]) ::
           {:ok, [id]} | {:ok, [id], Stats.t()} | {:error, Error.t()}
-  def search(tree, event, options \\ [])
+  def search(target, event, options \\ [])
 
-  def search(tree, event, []) do
-    with {:done, ids, _stats} <- Search.run(tree, event), do: {:ok, ids}
+  def search(target, event, []) do
+    with {:done, ids, _stats} <- Search.run(target, event), do: {:ok, ids}
   end
 
-  def search(tree, event, options) do
+  def search(target, event, options) do
     {stats?, options} = Keyword.pop(options, :stats, false)
 
     unless is_boolean(stats?) do
       raise ArgumentError, "the option :stats takes true or false, got: #{inspect(stats?)}"
     end
 
-    with {:done, ids, stats} <- Search.run(tree, event, options) do
+    with {:done, ids, stats} <- Search.run(target, event, options) do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
     end
   end
@@ -309,8 +367,8 @@ defmodule BeTree do
       iex> BeTree.search!(tree, %{age: 30})
       [1]
   """
-  @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [id] | {[id], Stats.t()}
-  def search!(tree, event, options \\ []), do: bang(search(tree, event, options))
+  @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) :: [id] | {[id], Stats.t()}
+  def search!(target, event, options \\ []), do: bang(search(target, event, options))
 
   @doc """
   One list of ids for each of `events`, in order.
@@ -326,11 +384,11 @@ defmodule BeTree do
       iex> {error.kind, error.position}
       {:missing_attribute, 1}
   """
-  @spec search_many(t, Enumerable.t(), [Search.option()]) :: {:ok, [[id]]} | {:error, Error.t()}
-  def search_many(tree, events, options \\ []) do
+  @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [[id]]} | {:error, Error.t()}
+  def search_many(target, events, options \\ []) do
     events
     |> Enum.reduce_while({[], 0}, fn event, {found, position} ->
-      case Search.run(tree, event, options) do
+      case Search.run(target, event, options) do
         {:done, ids, _stats} -> {:cont, {[ids | found], position + 1}}
         {:error, error} -> {:halt, {:error, %{error | position: position}}}
       end
@@ -348,8 +406,8 @@ defmodule BeTree do
       iex> BeTree.search_many!(tree, [%{age: 1}, %{age: 2}])
       [[], []]
   """
-  @spec search_many!(t, Enumerable.t(), [Search.option()]) :: [[id]]
-  def search_many!(tree, events, options \\ []), do: bang(search_many(tree, events, options))
+  @spec search_many!(target, Enumerable.t(), [Search.option()]) :: [[id]]
+  def search_many!(target, events, options \\ []), do: bang(search_many(target, events, options))
 
   @doc """
   Why the subscription `id` matches `event`, or does not.
@@ -368,13 +426,15 @@ defmodule BeTree do
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)>
   """
-  @spec explain(t, Event.t(), id) :: {:ok, Explanation.t()} | {:error, Error.t()}
-  def explain(%__MODULE__{} = tree, event, id) do
+  @spec explain(target, Event.t(), id) :: {:ok, Explanation.t()} | {:error, Error.t()}
+  def explain(target, event, id) do
+    %{runtime: runtime, instance: instance} = Target.resolve(target)
+
     with :ok <- Subscription.check_id(id),
          {:ok, format, bytes} <- Event.encode(event) do
       arguments = [format, byte_size(bytes), signed(id)]
 
-      case Guest.call(tree.runtime, tree.instance, "be_tree_explain", arguments, bytes) do
+      case Guest.call(runtime, instance, "be_tree_explain", arguments, bytes) do
         {:ok, answer} -> Explanation.decode(answer, id)
         {:error, error} -> {:error, %{error | text: Event.text(event)}}
       end
@@ -389,14 +449,15 @@ defmodule BeTree do
       iex> to_string(BeTree.explain!(tree, %{age: 30}, 3))
       "match\\n└─ age >= 21: true (age is 30)"
   """
-  @spec explain!(t, Event.t(), id) :: Explanation.t()
-  def explain!(tree, event, id), do: bang(explain(tree, event, id))
+  @spec explain!(target, Event.t(), id) :: Explanation.t()
+  def explain!(target, event, id), do: bang(explain(target, event, id))
 
   @doc """
   Counts and sizes: `:expressions`, and of what the index made of them `:predicates` and `:strings` (distinct ones),
   `:nodes`, `:entries`, `:ungated` (entries that every search visits), `:depth`, `:code_bytes`, `:memory_bytes`.
 
-  Runs on a dirty scheduler, about 15 microseconds.
+  Runs on a dirty scheduler, about 15 microseconds. Of a published index they are those of the moment when it was
+  published, and cost nothing.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -404,9 +465,15 @@ defmodule BeTree do
       iex> bytes < 10_000_000
       true
   """
-  @spec info(t) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
-  def info(%__MODULE__{} = tree) do
-    with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil), do: Answer.info(answer)
+  @spec info(target) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
+  def info(target) do
+    case Target.resolve(target) do
+      %Index{info: info} ->
+        {:ok, info}
+
+      tree ->
+        with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil), do: Answer.info(answer)
+    end
   end
 
   @doc """
@@ -415,8 +482,8 @@ defmodule BeTree do
       iex> BeTree.info!(BeTree.new!(age: :integer)).expressions
       0
   """
-  @spec info!(t) :: %{atom => non_neg_integer}
-  def info!(tree), do: bang(info(tree))
+  @spec info!(target) :: %{atom => non_neg_integer}
+  def info!(target), do: bang(info(target))
 
   defp change(tree, function, input) do
     nothing(Guest.call(tree.runtime, tree.instance, function, [byte_size(input)], input))

@@ -129,6 +129,14 @@ defmodule BeTree.Guest do
   end
 
   @doc false
+  # An instance of replicas that begin as `snapshot`, with `memory` bytes at most each.
+  @spec replicate(t, BeTree.Runtime.snapshot(), memory: pos_integer, replicas: pos_integer, queue: non_neg_integer) ::
+          {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def replicate(%__MODULE__{runtime: runtime, compiled: compiled}, snapshot, options) do
+    runtime.replicate(compiled, snapshot, [inbox: "be_tree_inbox", outbox: "be_tree_outbox"] ++ options)
+  end
+
+  @doc false
   # Any operation but a search: on a dirty scheduler, to its end, and its answer.
   @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil) ::
           {:ok, binary} | {:error, Error.t()}

@@ -20,16 +20,18 @@ defmodule BeTree.Iterator do
   of the tree by itself.
   """
 
-  alias BeTree.{Error, Event, Search, Stats}
+  alias BeTree.{Error, Event, Search, Stats, Target}
 
   @enforce_keys [:state]
   defstruct @enforce_keys
 
   @typedoc "An iterator; its fields are private. Each is good for one step, which answers the next one."
-  @opaque t :: %__MODULE__{state: {:new, BeTree.t(), Event.t(), [Search.option()]} | {:yielded, Search.t()} | Stats.t()}
+  @opaque t :: %__MODULE__{
+            state: {:new, BeTree.target(), Event.t(), [Search.option()]} | {:yielded, Search.t()} | Stats.t()
+          }
 
   @doc """
-  An iterator over the ids of the subscriptions in `tree` that `event` makes true. Nothing runs before the first step.
+  An iterator over the ids of the subscriptions in a tree or an index that `event` makes true. Nothing runs before the first step.
 
   Takes the options of `BeTree.Search`; one that is unknown or wrong raises an `ArgumentError`.
 
@@ -37,10 +39,10 @@ defmodule BeTree.Iterator do
       iex> BeTree.Iterator.new(tree, %{age: 30}, slice: 100_000)
       #BeTree.Iterator<not started>
   """
-  @spec new(BeTree.t(), Event.t(), [Search.option()]) :: t
-  def new(%BeTree{} = tree, event, options \\ []) do
+  @spec new(BeTree.target(), Event.t(), [Search.option()]) :: t
+  def new(target, event, options \\ []) do
     Search.check(options)
-    %__MODULE__{state: {:new, tree, event, options}}
+    %__MODULE__{state: {:new, Target.resolve(target), event, options}}
   end
 
   @doc """
@@ -60,7 +62,7 @@ defmodule BeTree.Iterator do
       :missing_attribute
   """
   @spec next(t) :: {:ok, [BeTree.id()], t} | {:done, Stats.t()} | {:error, Error.t()}
-  def next(%__MODULE__{state: {:new, tree, event, options}}), do: step(Search.start(tree, event, options))
+  def next(%__MODULE__{state: {:new, target, event, options}}), do: step(Search.start(target, event, options))
   def next(%__MODULE__{state: {:yielded, search}}), do: step(Search.resume(search))
   def next(%__MODULE__{state: %Stats{} = stats}), do: {:done, stats}
 
@@ -93,9 +95,9 @@ defmodule BeTree.Iterator do
       iex> Enum.zip(stream, ~w(a b c))
       [{1, "a"}, {2, "b"}, {3, "c"}]
   """
-  @spec stream(BeTree.t(), Event.t(), [Search.option()]) :: Enumerable.t()
-  def stream(tree, event, options \\ []) do
-    iterator = new(tree, event, options)
+  @spec stream(BeTree.target(), Event.t(), [Search.option()]) :: Enumerable.t()
+  def stream(target, event, options \\ []) do
+    iterator = new(target, event, options)
     Stream.resource(fn -> iterator end, &advance/1, &cancel/1)
   end
 

@@ -1,8 +1,8 @@
 defmodule BeTree.Native do
   @moduledoc false
   # The stubs of the NIF, wasm/host. Only BeTree.Runtime.Wasmtime calls them and knows what they answer: what fails is
-  # {:error, kind, message}, and what another call holds up is :busy. A ticket is nil, or what queue/2 answered once its
-  # message has come.
+  # {:error, kind, message}, what another call holds up is :busy, and what has to wait for fill/2 is :vacant. A ticket is
+  # nil, what queue/2 answered once its message has come, or what fill/2 answered.
 
   # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0 and loaded?/0
   # can be called before; what the others take comes from compile/3.
@@ -41,6 +41,24 @@ defmodule BeTree.Native do
   @doc "`{:ok, instance}`; on a dirty scheduler."
   def instantiate(_module, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
 
+  @doc "`{:ok, snapshot}`, a copy of an instance's state; on a dirty scheduler."
+  def snapshot(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, snapshot}` of a binary, a memory; on a dirty scheduler."
+  def snapshot_of(_memory), do: :erlang.nif_error(:not_loaded)
+
+  @doc "The bytes of a snapshot's memory."
+  def snapshot_length(_snapshot), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, binary}`; on a dirty scheduler."
+  def snapshot_read(_snapshot, _address, _length), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, instance}` that runs up to `replicas` calls at a time, for which `queue` may wait. Makes no replica yet."
+  def pool(_module, _snapshot, _memory, _inbox, _outbox, _replicas, _queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{:ok, ticket}` for a replica that it made, or `:busy` where one has become free instead; on a dirty scheduler."
+  def fill(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
+
   @doc "`{:done, results, output, fuel}`, or `{:yield, suspended, fuel_so_far}`, after one slice."
   def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
 
@@ -53,8 +71,14 @@ defmodule BeTree.Native do
   @doc "`:ok`"
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
 
-  @doc "A ticket. `{reference, :ready}` is sent when its turn has come, which lasts until it is used or forgotten."
+  @doc """
+  `{:ok, ticket}`. `{reference, :ready}` is sent when its turn has come, which lasts until it is used, withdrawn or
+  forgotten.
+  """
   def queue(_instance, _reference), do: :erlang.nif_error(:not_loaded)
+
+  @doc "`:ok`; the ticket is no longer good."
+  def withdraw(_ticket), do: :erlang.nif_error(:not_loaded)
 
   @doc "`{:ok, binary}`; on a dirty scheduler."
   def read(_instance, _ticket, _address, _length), do: :erlang.nif_error(:not_loaded)
@@ -62,7 +86,7 @@ defmodule BeTree.Native do
   @doc "`:ok`; on a dirty scheduler."
   def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{bytes, limit, :free | :running | :suspended | :broken, waiting}`"
+  @doc "`{bytes, limit, :free | :running | :suspended | :broken, waiting, machines}`"
   def info(_instance), do: :erlang.nif_error(:not_loaded)
 
   @doc "`{modules, instances, suspended_calls}` that are alive."

@@ -11,13 +11,19 @@ defmodule BeTree.Runtime do
   the *inbox*, `(length: i32) -> i32`, answers the address of a buffer of at least that length, and the *outbox*,
   `() -> i32`, the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
 
-  Instances, compiled modules and suspended calls are opaque, and live as long as something refers to them.
+  A *snapshot* is the state of an instance as it stood at one moment: the bytes of its memory, and its exported mutable
+  globals. `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose
+  state begins as the snapshot's: it runs as many calls at a time as it has replicas, and is used like any instance.
+  What calls write to a replica's memory stays in it and is not to be relied upon: the next call may meet another replica.
+
+  Instances, compiled modules, snapshots and suspended calls are opaque, and live as long as something refers to them.
   """
 
   alias BeTree.Error
 
   @type compiled :: term
   @type instance :: term
+  @type snapshot :: term
   @type suspended :: term
 
   @typedoc "The type of a value; `:reference` and `:v128` exist, but no such value can be passed."
@@ -32,7 +38,7 @@ defmodule BeTree.Runtime do
           | {:tag}
 
   @typedoc """
-  How a call is made; all keys are there.
+  How a call is made; all keys but `:timeout` are there.
 
     * `:input` - bytes for the inbox, or `nil`;
     * `:output` - what of the outbox is answered: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
@@ -40,14 +46,16 @@ defmodule BeTree.Runtime do
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
-      on a dirty scheduler, whatever the slice, and a process that is killed meanwhile does not cut it short.
+      on a dirty scheduler, whatever the slice, and a process that is killed meanwhile does not cut it short;
+    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out.
   """
   @type request :: %{
-          input: binary | nil,
-          output: :none | :binary | :u64s,
-          fuel: pos_integer | :infinity,
-          slice: pos_integer | :infinity,
-          scheduler: :normal | :dirty
+          required(:input) => binary | nil,
+          required(:output) => :none | :binary | :u64s,
+          required(:fuel) => pos_integer | :infinity,
+          required(:slice) => pos_integer | :infinity,
+          required(:scheduler) => :normal | :dirty,
+          optional(:timeout) => timeout
         }
 
   @typedoc """
@@ -83,13 +91,52 @@ defmodule BeTree.Runtime do
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
+  Takes a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
+  the memory is copied. The instance goes on as it was.
+
+  Errors by kind: `:bad_module` where the module has state that a snapshot does not carry (`docs/abi.md`, Replicas);
+  `:out_of_memory`; `:overloaded` where the calling process itself holds the instance by a suspended call.
+  """
+  @callback snapshot(instance) :: {:ok, snapshot} | {:error, Error.t()}
+
+  @doc """
+  A snapshot whose memory is `memory`, of a whole number of the module's pages, and whose globals are those that the
+  module begins with. Errors by kind: `:out_of_memory`.
+  """
+  @callback snapshot_of(memory :: binary) :: {:ok, snapshot} | {:error, Error.t()}
+
+  @doc "How many bytes of memory a snapshot has."
+  @callback snapshot_length(snapshot) :: non_neg_integer
+
+  @doc "Reads `length` bytes of a snapshot's memory. Errors by kind: `:bad_module` for what lies outside of it."
+  @callback snapshot_read(snapshot, address :: non_neg_integer, length :: non_neg_integer) ::
+              {:ok, binary} | {:error, Error.t()}
+
+  @doc """
+  Makes an instance of up to `:replicas` replicas. They are made when they are needed, and compile nothing. Callers past
+  that wait for their turn, in order; past `:queue` callers who wait, one is refused as `:overloaded`. A replica that is
+  lost is made again. `:memory` bounds each replica's memories and tables, the snapshot's memory included.
+
+  Errors by kind: `:bad_module` where the module cannot be replicated. What is wrong with the snapshot a first call tells:
+  `:bad_module` where it is not of this module, `:out_of_memory` where it exceeds the limit.
+  """
+  @callback replicate(compiled, snapshot, [
+              {:memory, pos_integer}
+              | {:replicas, pos_integer}
+              | {:queue, non_neg_integer}
+              | {:inbox, String.t() | nil}
+              | {:outbox, String.t() | nil}
+            ]) :: {:ok, instance} | {:error, Error.t()}
+
+  @doc """
   Calls an export, and answers its single integer result as the status (0 if it has no result). Waits while other calls
   hold the instance.
 
   Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory`, where the module stopped after more memory was refused;
   `:bad_module` for an export that is missing, has a type that cannot be passed, or points outside of its memory;
-  `:type` for arguments that do not fit; `:overloaded` where the calling process itself holds the instance by a suspended
-  call. After an error the instance can be called again, with its memory as it was left.
+  `:type` for arguments that do not fit; `:overloaded` where the calling process itself holds the instance by suspended
+  call, or where too many wait for a replica already; `:timeout`. After an error the instance can be called again, with
+  its memory as it was left, or with a new replica.
   """
   @callback call(instance, export :: String.t(), arguments :: [integer | float], request) :: outcome
 
@@ -102,7 +149,10 @@ defmodule BeTree.Runtime do
   @doc "Gives a suspended call up: its instance is free soon after."
   @callback cancel(suspended) :: :ok
 
-  @doc "At least `:memory`, how many bytes the memories and tables of an instance take now."
+  @doc """
+  At least `:memory`, how many bytes the memories and tables of an instance take now; of replicas, what they share once
+  and what each grew beyond it.
+  """
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
 
   @doc """

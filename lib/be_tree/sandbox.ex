@@ -158,7 +158,8 @@ defmodule BeTree.Sandbox do
     * `:fuel` - the whole budget, an amount or `:infinity` (the default);
     * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, about 100 microseconds. `:infinity` never
       yields: a long call then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default), looked at between slices.
+    * `:timeout` - in milliseconds, or `:infinity` (the default); it ends the wait for a turn, and is looked at between
+      slices.
 
   Integers are given signed or unsigned, floats as floats or integers.
 
@@ -188,7 +189,8 @@ defmodule BeTree.Sandbox do
   @spec start(t, String.t(), [integer | float], [call_option]) :: answer
   def start(%__MODULE__{} = sandbox, export, arguments, options \\ []) when is_binary(export) do
     options = check(options)
-    request = %{input: nil, output: :none, fuel: options.fuel, slice: options.slice, scheduler: :normal}
+    %{fuel: fuel, slice: slice, timeout: timeout} = options
+    request = %{input: nil, output: :none, fuel: fuel, slice: slice, scheduler: :normal, timeout: timeout}
     slices = Slices.new(Wasmtime, &Wasmtime.continue/1, sandbox.fuel_per_reduction, options)
 
     sandbox.instance

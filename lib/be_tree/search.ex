@@ -28,18 +28,18 @@ defmodule BeTree.Search do
       a search that ends a few units beyond it is let through;
     * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 30 to 100 microseconds. `:infinity`
       never yields: a long search then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default). It is looked at between slices; past it the search is
-      cancelled, and the answer is an error of kind `:timeout`;
+    * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
+      slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;
     * `:ids` - a list of ids: only these subscriptions are looked at.
 
   A tree holds one search at a time: others wait until it is done or cancelled, and the process that holds it is refused
-  as `:overloaded`. Any process may resume a search, from what its last step answered. One that nobody refers to any
+  as `:overloaded`. A published index holds as many as it has replicas (`BeTree.Index`). Any process may resume a search, from what its last step answered. One that nobody refers to any
   more is cancelled.
   """
 
   require BeTree.Telemetry
 
-  alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Telemetry}
+  alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Target, Telemetry}
 
   @enforce_keys [:slices, :text, :span]
   defstruct @enforce_keys
@@ -62,7 +62,7 @@ defmodule BeTree.Search do
   Starts a search and runs its first slice.
 
   Errors by kind: `:missing_attribute`, `:type`, `:out_of_bounds` and `:syntax` for the event or the ids,
-  `:out_of_fuel`, `:out_of_memory`, `:trap`. An option that is unknown or wrong raises an `ArgumentError`.
+  `:out_of_fuel`, `:out_of_memory`, `:trap`, `:overloaded`, and `:timeout` for the wait. An option that is unknown or wrong raises an `ArgumentError`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -70,14 +70,15 @@ defmodule BeTree.Search do
       iex> stats.slices
       1
   """
-  @spec start(BeTree.t(), Event.t(), [option]) :: answer
-  def start(%BeTree{} = tree, event, options \\ []) do
+  @spec start(BeTree.target(), Event.t(), [option]) :: answer
+  def start(target, event, options \\ []) do
     options = check(options)
+    target = Target.resolve(target)
 
     search = %__MODULE__{
-      slices: Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, options),
+      slices: Slices.new(target.runtime, &target.runtime.resume/1, target.fuel_per_reduction, options),
       text: Event.text(event),
-      span: Telemetry.start(tree)
+      span: Telemetry.start(target)
     }
 
     with {:ok, format, bytes} <- Event.encode(event),
@@ -87,11 +88,12 @@ defmodule BeTree.Search do
         output: :u64s,
         fuel: options.fuel,
         slice: options.slice,
-        scheduler: :normal
+        scheduler: :normal,
+        timeout: options.timeout
       }
 
-      tree.instance
-      |> tree.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length], request)
+      target.instance
+      |> target.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length], request)
       |> Slices.settle(search.slices)
       |> answer(search)
     end
@@ -101,7 +103,7 @@ defmodule BeTree.Search do
   @doc """
   Runs the next slice of a search that yielded.
 
-  Errors by kind: those of `start/3`, `:timeout`, and `:not_found` where the search is done or was cancelled.
+  Errors by kind: those of `start/3`, `:timeout` for the search, and `:not_found` where the search is done or was cancelled.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:ok, 100} = BeTree.insert_all(tree, for(id <- 1..100, do: {id, "age > \#{id} or age < -\#{id}"}))
@@ -138,8 +140,8 @@ defmodule BeTree.Search do
       iex> ids
       [1]
   """
-  @spec run(BeTree.t(), Event.t(), [option]) :: {:done, [BeTree.id()], Stats.t()} | {:error, Error.t()}
-  def run(tree, event, options \\ []), do: finish(start(tree, event, options))
+  @spec run(BeTree.target(), Event.t(), [option]) :: {:done, [BeTree.id()], Stats.t()} | {:error, Error.t()}
+  def run(target, event, options \\ []), do: finish(start(target, event, options))
 
   defp finish({:yield, search}), do: finish(resume(search))
   defp finish(ended), do: ended

@@ -31,7 +31,7 @@ defmodule BeTree.Telemetry do
 
   | key | what it is |
   | --- | --- |
-  | `tree` | the handle that was searched, a `t:BeTree.t/0` |
+  | `tree` | the handle that was searched, a `t:BeTree.target/0` |
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
   | `error` | the whole `BeTree.Error` |
 

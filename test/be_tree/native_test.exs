@@ -55,7 +55,7 @@ defmodule BeTree.NativeTest do
     test "calls at once where the instance is free, and keeps the turn", %{module: module} do
       instance = instance(module)
       reference = make_ref()
-      ticket = Native.queue(instance, reference)
+      {:ok, ticket} = Native.queue(instance, reference)
       assert_receive {^reference, :ready}
       assert call(instance, nil, "three") == :busy
       assert {:done, [3], nil, _fuel} = call(instance, ticket, "three")
@@ -71,14 +71,14 @@ defmodule BeTree.NativeTest do
       {waiter, monitor} =
         spawn_monitor(fn ->
           reference = make_ref()
-          ticket = Native.queue(instance, reference)
+          {:ok, ticket} = Native.queue(instance, reference)
           receive(do: ({^reference, :ready} -> send(parent, :called)))
           receive(do: (:never -> call(instance, ticket, "three")))
         end)
 
       assert_receive :called
       reference = make_ref()
-      ticket = Native.queue(instance, reference)
+      {:ok, ticket} = Native.queue(instance, reference)
       refute_receive {^reference, :ready}, 50
       Process.exit(waiter, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^waiter, :killed}
@@ -162,7 +162,7 @@ defmodule BeTree.NativeTest do
     defp waited(instance, export) do
       with :busy <- call(instance, nil, export) do
         reference = make_ref()
-        ticket = Native.queue(instance, reference)
+        {:ok, ticket} = Native.queue(instance, reference)
         receive(do: ({^reference, :ready} -> call(instance, ticket, export)))
       end
     end

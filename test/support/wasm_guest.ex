@@ -8,10 +8,15 @@ defmodule BeTree.Test.WasmGuest do
   @outbox 8
   @answer 16
   @inbox 64
+  @info 32_768
 
   # Visited 1, evaluated 2, and the one id.
   @id 7
   @numbers <<1::little-64, 2::little-64, @id::little-64>>
+
+  @counts ~w(expressions predicates strings nodes entries ungated depth code_bytes memory_bytes)a
+          |> Enum.map(&{&1, 0})
+          |> :erlang.term_to_binary(minor_version: 2)
 
   # The body's function is called, so that it may call itself.
   @body 0
@@ -21,13 +26,15 @@ defmodule BeTree.Test.WasmGuest do
 
   @doc """
   A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
-  `ids/0`: with `when_json: true` only for events in JSON; others are answered at once.
+  `ids/0`: with `when_json: true` only for events in JSON; others are answered at once. `parts:` are more of the module,
+  as `BeTree.WasmModule.assemble/1` takes them. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
-    options = Keyword.validate!(options, when_json: false, locals: [])
+    options = Keyword.validate!(options, when_json: false, locals: [], parts: [])
+    {globals, parts} = Keyword.pop(options[:parts], :globals, [])
     is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)
 
-    BeTree.WasmModule.assemble(
+    [
       functions: [
         function(nil, [], [], body, options[:locals]),
         function("be_tree_abi", [], [:i32], i32_const(1)),
@@ -44,12 +51,18 @@ defmodule BeTree.Test.WasmGuest do
         ]),
         function("be_tree_resume", [], [:i32], i32_const(0)),
         function("be_tree_explain", [:i32, :i32, :i64], [:i32], i32_const(0)),
-        function("be_tree_info", [], [:i32], i32_const(0))
+        function("be_tree_info", [], [:i32], [
+          [i32_const(@outbox), i32_const(@info), i32_store()],
+          [i32_const(@outbox), i32_const(byte_size(@counts)), i32_store(4)],
+          i32_const(0)
+        ])
       ],
       memory: {1, nil},
-      globals: [{"__stack_pointer", :i32, :mutable, 0}],
-      data: [{@answer, @numbers}]
-    )
+      globals: [{"__stack_pointer", :i32, :mutable, 0} | globals],
+      data: [{@answer, @numbers}, {@info, @counts}]
+    ]
+    |> Keyword.merge(parts)
+    |> BeTree.WasmModule.assemble()
   end
 
   @doc "Counts `count` down and does nothing else."

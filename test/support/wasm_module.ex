@@ -7,8 +7,8 @@ defmodule BeTree.WasmModule do
   import Bitwise
 
   @doc """
-  A module, of `functions:` (see `function/5`), `memory:` `{minimum, maximum}` in pages, exported as `memory`,
-  `globals:` `[{export, type, :mutable | :constant, value}]`, `data:` `[{address, bytes}]`, `imports:`
+  A module, of `functions:` (see `function/5`), `memory:` `{minimum, maximum}` in pages, or several, the first of which
+  is exported as `memory`, `globals:` `[{export, type, :mutable | :constant, value}]`, not exported under `nil`, `data:` `[{address, bytes}]`, `imports:`
   `[{module, name}]` of functions that take and answer nothing, `table:` a number of elements, and `start:` the index
   of a function. Imports come before functions in the count of indexes.
   """
@@ -53,6 +53,8 @@ defmodule BeTree.WasmModule do
   def local_tee(index), do: [0x22, u(index)]
   def global_get(index), do: [0x23, u(index)]
   def global_set(index), do: [0x24, u(index)]
+  def table_set, do: [0x26, 0]
+  def null_function, do: [0xD0, 0x70]
   def i32_load(offset \\ 0), do: [0x28, 2, u(offset)]
   def i64_load(offset \\ 0), do: [0x29, 3, u(offset)]
   def i32_load8_u(offset \\ 0), do: [0x2D, 0, u(offset)]
@@ -90,7 +92,10 @@ defmodule BeTree.WasmModule do
     globals = Keyword.get(parts, :globals, [])
 
     memory ++
-      for({{export, _type, _mutability, _value}, index} <- Enum.with_index(globals), do: [name(export), 3, u(index)]) ++
+      for(
+        {{export, _type, _mutability, _value}, index} when export != nil <- Enum.with_index(globals),
+        do: [name(export), 3, u(index)]
+      ) ++
       for {%{export: export}, index} when export != nil <- Enum.with_index(functions, imported),
           do: [name(export), 0, u(index)]
   end

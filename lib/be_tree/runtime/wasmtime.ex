@@ -8,6 +8,10 @@ defmodule BeTree.Runtime.Wasmtime do
 
   A call that is cancelled, or whose process dies, leaves its instance usable: memory stands as the last instruction left
   it, and `__stack_pointer` is put back.
+
+  A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share
+  the pages that they do not write; elsewhere each has a copy of its own. A replica is made when it is first needed, on
+  a dirty scheduler; one that trapped, or stopped for want of memory, is thrown away, and made anew when it is needed.
   """
 
   @behaviour BeTree.Runtime
@@ -53,8 +57,27 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   def instantiate(compiled, options) do
     options = Keyword.validate!(options, [:memory, inbox: nil, outbox: nil])
-    memory = min(Keyword.fetch!(options, :memory), @most)
+    memory = bounded(Keyword.fetch!(options, :memory))
     answer(Native.instantiate(compiled, memory, options[:inbox], options[:outbox]))
+  end
+
+  @impl Runtime
+  def snapshot(instance), do: in_turn(instance, :infinity, &Native.snapshot(instance, &1))
+
+  @impl Runtime
+  def snapshot_of(memory), do: answer(Native.snapshot_of(memory))
+
+  @impl Runtime
+  defdelegate snapshot_length(snapshot), to: Native
+
+  @impl Runtime
+  def snapshot_read(snapshot, address, length), do: answer(Native.snapshot_read(snapshot, address, length))
+
+  @impl Runtime
+  def replicate(compiled, snapshot, options) do
+    options = Keyword.validate!(options, [:memory, :replicas, :queue, inbox: nil, outbox: nil])
+    [memory, replicas, queue] = for key <- [:memory, :replicas, :queue], do: bounded(Keyword.fetch!(options, key))
+    answer(Native.pool(compiled, snapshot, memory, options[:inbox], options[:outbox], replicas, queue))
   end
 
   @impl Runtime
@@ -68,8 +91,8 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def info(instance) do
-    {memory, limit, state, waiting} = Native.info(instance)
-    %{memory: memory, limit: limit, state: state, waiting: waiting}
+    {memory, limit, state, waiting, machines} = Native.info(instance)
+    %{memory: memory, limit: limit, state: state, waiting: waiting, machines: machines}
   end
 
   @doc """
@@ -84,8 +107,17 @@ defmodule BeTree.Runtime.Wasmtime do
           | {:error, Error.t()}
   def invoke(instance, export, arguments, request) do
     case run(instance, nil, export, arguments, request) do
-      :busy -> answer(in_turn(instance, &run(instance, &1, export, arguments, request)))
-      answer -> answer(answer)
+      held when held in [:busy, :vacant] ->
+        in_turn(
+          held,
+          nil,
+          instance,
+          Map.get(request, :timeout, :infinity),
+          &run(instance, &1, export, arguments, request)
+        )
+
+      answer ->
+        answer(answer)
     end
   end
 
@@ -99,42 +131,74 @@ defmodule BeTree.Runtime.Wasmtime do
   @doc "Reads `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
   def read(instance, address, length) do
-    with :busy <- Native.read(instance, nil, address, length) do
-      in_turn(instance, &Native.read(instance, &1, address, length))
-    end
-    |> answer()
+    in_turn(instance, :infinity, &Native.read(instance, &1, address, length))
   end
 
   @doc "Writes to an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec write(Runtime.instance(), non_neg_integer, binary) :: :ok | {:error, Error.t()}
   def write(instance, address, bytes) do
-    with :busy <- Native.write(instance, nil, address, bytes) do
-      in_turn(instance, &Native.write(instance, &1, address, bytes))
-    end
-    |> answer()
+    in_turn(instance, :infinity, &Native.write(instance, &1, address, bytes))
   end
 
   defp run(instance, ticket, export, arguments, %{scheduler: :normal} = request) do
     %{input: input, output: output, fuel: fuel, slice: slice} = request
-    Native.call(instance, ticket, export, arguments, input, output, fuel(fuel), fuel(slice))
+    Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice))
   end
 
   defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request) do
     %{input: input, output: output, fuel: fuel} = request
-    Native.call_dirty(instance, ticket, export, arguments, input, output, fuel(fuel))
+    Native.call_dirty(instance, ticket, export, arguments, input, output, bounded(fuel))
   end
 
-  defp fuel(fuel) when is_integer(fuel) and fuel > @most, do: @most
-  defp fuel(fuel), do: fuel
+  # An amount as the host takes it, a u64 or :infinity.
+  defp bounded(amount) when is_integer(amount) and amount > @most, do: @most
+  defp bounded(amount), do: amount
+
+  # Does the work, which takes a ticket, now or when its turn has come.
+  defp in_turn(instance, timeout, work), do: enter(instance, nil, timeout, work)
+
+  defp in_turn(:busy, _ticket, instance, timeout, work), do: wait(instance, timeout, work)
+  defp in_turn(:vacant, ticket, instance, timeout, work), do: fill(instance, ticket, timeout, work)
+  defp in_turn(answer, _ticket, _instance, _timeout, _work), do: answer(answer)
 
   # The reference is made here, so that the receive need not look at the messages that were there before.
-  defp in_turn(instance, work) do
+  defp wait(instance, timeout, work) do
     reference = make_ref()
-    ticket = Native.queue(instance, reference)
+
+    with {:ok, ticket} <- Native.queue(instance, reference) do
+      receive do
+        {^reference, :ready} -> enter(instance, ticket, timeout, work)
+      after
+        timeout -> give_up(reference, ticket, timeout)
+      end
+    else
+      error -> answer(error)
+    end
+  end
+
+  # Whose turn has come waits no more, but may have to make a replica.
+  defp enter(instance, ticket, timeout, work), do: in_turn(work.(ticket), ticket, instance, timeout, work)
+
+  defp fill(instance, ticket, timeout, work) do
+    case Native.fill(instance, ticket) do
+      # A turn is for any replica: another may have taken this one, and left a place where one is to be made.
+      {:ok, ticket} -> enter(instance, ticket, timeout, work)
+      # Another process was quicker, or has let go of a replica.
+      :busy -> enter(instance, ticket, timeout, work)
+      error -> answer(error)
+    end
+  end
+
+  defp give_up(reference, ticket, timeout) do
+    Native.withdraw(ticket)
 
     receive do
-      {^reference, :ready} -> work.(ticket)
+      {^reference, :ready} -> :ok
+    after
+      0 -> :ok
     end
+
+    error(:timeout, "the call passed its timeout of #{timeout} ms while it waited for its turn")
   end
 
   defp answer({:error, kind, message}), do: error(kind, message)

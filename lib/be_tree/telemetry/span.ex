@@ -11,7 +11,7 @@ defmodule BeTree.Telemetry.Span do
   @type t :: %__MODULE__{sink: module, started: integer, metadata: map}
 
   # Tells the sink that a search of `tree` starts.
-  @spec start(module, BeTree.t()) :: t
+  @spec start(module, BeTree.target()) :: t
   def start(sink, tree) do
     started = System.monotonic_time()
     metadata = %{tree: tree, telemetry_span_context: make_ref()}

@@ -526,6 +526,180 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
+  describe "a snapshot" do
+    # Adds to a counter in memory and to one in a global, and answers the sum; fills a page; grows by pages.
+    defp counters(globals) do
+      functions = [
+        function("count", [], [:i64], [
+          [i32_const(0), i32_const(0), i64_load(), i64_const(1), i64_add(), i64_store()],
+          [global_get(1), i64_const(1_000), i64_add(), global_set(1)],
+          [i32_const(0), i64_load(), global_get(1), i64_add()]
+        ]),
+        function("grow", [:i32], [:i32], [local_get(0), memory_grow()]),
+        function("trap", [], [], [i32_const(0), i64_const(77), i64_store(), unreachable()]),
+        function("outbox", [], [:i32], i32_const(16)),
+        function("spin", [], [], loop(branch(0)))
+      ]
+
+      [functions: functions, memory: {2, 100}, globals: globals, data: [{65_536, "data"}]]
+    end
+
+    @counters [{"__stack_pointer", :i32, :mutable, 9}, {"counter", :i64, :mutable, 0}]
+
+    defp replicas(compiled, snapshot, options \\ []) do
+      options = Keyword.merge([memory: @memory, replicas: 2, queue: 10], options)
+      {:ok, instance} = Wasmtime.replicate(compiled, snapshot, options)
+      instance
+    end
+
+    setup do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(counters(@counters)))
+      {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
+      %{compiled: compiled, instance: instance}
+    end
+
+    defp count(instance, arguments \\ []) do
+      {:done, [count], nil, _fuel} = Wasmtime.invoke(instance, "count", arguments, @request)
+      count
+    end
+
+    test "carries memory and globals, as they stood", %{compiled: compiled, instance: instance} do
+      for _ <- 1..3, do: count(instance)
+      assert {:done, 2, nil, _fuel} = call(instance, "grow", [3])
+      :ok = Wasmtime.write(instance, 5 * 65_536 - 3, "end")
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      assert count(instance) == 4_004
+      assert Wasmtime.snapshot_length(snapshot) == 5 * 65_536
+
+      replicas = replicas(compiled, snapshot)
+      assert %{memory: 327_680, machines: 0, state: :free} = Wasmtime.info(replicas)
+      assert count(replicas) == 4_004
+      assert {:ok, "end"} = Wasmtime.read(replicas, 5 * 65_536 - 3, 3)
+      assert {:ok, "data"} = Wasmtime.read(replicas, 65_536, 4)
+      assert {:ok, <<0::size(8000)>>} = Wasmtime.read(replicas, 200_000, 1_000)
+      assert {:done, 5, nil, _fuel} = call(replicas, "grow", [1])
+      assert %{memory: 393_216, machines: 1} = Wasmtime.info(replicas)
+      # A snapshot of a replica, as of any instance.
+      {:ok, second} = Wasmtime.snapshot(replicas)
+      assert count(replicas) == 5_005
+      assert compiled |> replicas(second) |> count() == 5_005
+      assert count(instance) == 5_005
+    end
+
+    test "begins each replica anew, which sees nothing of another", %{compiled: compiled, instance: instance} do
+      count(instance)
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      replicas = replicas(compiled, snapshot)
+      {:yield, suspended, _fuel} = call(replicas, "spin", [], slice: 1_000)
+      for number <- 2..10, do: assert(count(replicas) == number * 1_001)
+      :ok = Wasmtime.cancel(suspended)
+      eventually(fn -> Wasmtime.info(replicas).machines == 2 and Wasmtime.info(replicas).state == :free end)
+      assert {:error, %Error{kind: :trap}} = call(replicas, "trap")
+      assert %{machines: 1} = Wasmtime.info(replicas)
+      {:yield, other, _fuel} = call(replicas, "spin", [], slice: 1_000)
+      assert count(replicas) in [2_002, 11_011]
+      :ok = Wasmtime.cancel(other)
+      assert compiled |> replicas(snapshot) |> count() == 2_002
+    end
+
+    test "can be read, and made of bytes", %{compiled: compiled, instance: instance} do
+      for _ <- 1..3, do: count(instance)
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      {:ok, memory} = Wasmtime.snapshot_read(snapshot, 0, 131_072)
+      assert <<3::little-64, _::binary-size(65_528), "data", _::binary>> = memory
+      assert {:ok, "data"} = Wasmtime.snapshot_read(snapshot, 65_536, 4)
+      assert {:ok, ""} = Wasmtime.snapshot_read(snapshot, 131_072, 0)
+      assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 131_071, 2)
+      assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 1 <<< 63, 1 <<< 63)
+
+      # Bytes have no globals: those begin as the module says.
+      {:ok, snapshot} = Wasmtime.snapshot_of(memory)
+      assert compiled |> replicas(snapshot) |> count() == 1_004
+    end
+
+    test "that is not of the module, or too large, is an error of the call", %{compiled: compiled} do
+      for {pages, limit, kind} <- [
+            {1, @memory, :bad_module},
+            {2.5, @memory, :bad_module},
+            {3, 2 * 65_536, :out_of_memory},
+            {101, 200 * 65_536, :out_of_memory}
+          ] do
+        {:ok, snapshot} = Wasmtime.snapshot_of(:binary.copy(<<1>>, trunc(pages * 65_536)))
+        replicas = replicas(compiled, snapshot, memory: limit)
+        for _ <- 1..3, do: assert({:error, %Error{kind: ^kind}} = call(replicas, "count"))
+        assert %{machines: 0, state: :free, waiting: 0} = Wasmtime.info(replicas)
+      end
+
+      {:ok, other} = Wasmtime.load(WasmModule.assemble(memory: {1, nil}, globals: [{"other", :i32, :mutable, 0}]))
+      {:ok, instance} = Wasmtime.instantiate(other, memory: @memory)
+      call(instance, "none")
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(memory: {1, nil}))
+      assert {:error, %Error{kind: :bad_module, message: message}} = call(replicas(compiled, snapshot), "count")
+      assert message =~ "no mutable global other"
+    end
+
+    test "of a module without a memory has only globals" do
+      functions = [
+        function("next", [], [:i32], [global_get(0), i32_const(1), i32_add(), global_set(0), global_get(0)])
+      ]
+
+      wasm = WasmModule.assemble(functions: functions, globals: [{"number", :i32, :mutable, 5}])
+      {:ok, compiled} = Wasmtime.load(wasm)
+      {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
+      assert {:done, 6, nil, _fuel} = call(instance, "next")
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      assert Wasmtime.snapshot_length(snapshot) == 0
+      assert {:done, 7, nil, _fuel} = call(replicas(compiled, snapshot), "next")
+    end
+
+    test "replaces what a start function and data segments wrote, and keeps the outbox" do
+      functions = [
+        function(nil, [], [], [i32_const(0), i32_const(5), i32_store(), i32_const(1), memory_grow(), drop()]),
+        function("load", [], [:i32], [i32_const(0), i32_load()]),
+        function("set", [:i32], [], [i32_const(0), local_get(0), i32_store()]),
+        # The outbox lies where the memory says.
+        function("outbox", [], [:i32], [i32_const(8), i32_load()]),
+        function("answer", [], [:i32], [
+          [i32_const(100), i32_const(65_536), i32_store(), i32_const(104), i32_const(4), i32_store(), i32_const(0)]
+        ])
+      ]
+
+      data = [{8, <<100::little-32>>}, {65_536, "late"}]
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(functions: functions, memory: {2, nil}, start: 0, data: data))
+      {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory, outbox: "outbox")
+      assert {:done, 5, nil, _fuel} = call(instance, "load")
+      {:done, 0, nil, _fuel} = call(instance, "set", [6])
+      :ok = Wasmtime.write(instance, 65_536, "4321")
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      replicas = replicas(compiled, snapshot, outbox: "outbox")
+      assert {:done, 6, nil, _fuel} = call(replicas, "load")
+      assert {:done, 0, "4321", _fuel} = call(replicas, "answer", [], output: :binary)
+    end
+
+    test "is refused where it would not be whole" do
+      {:ok, compiled} = Wasmtime.load(WasmModule.assemble(counters([hd(@counters), {nil, :i64, :mutable, 0}])))
+      {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
+      assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.snapshot(instance)
+      assert message =~ "its mutable global number 1 is not exported"
+      assert count(instance) == 1_001
+      {:ok, snapshot} = Wasmtime.snapshot_of(<<0::size(1_048_576)>>)
+
+      assert {:error, %Error{kind: :bad_module}} =
+               Wasmtime.replicate(compiled, snapshot, memory: @memory, replicas: 1, queue: 0)
+    end
+
+    test "waits for its turn", %{compiled: compiled, instance: instance} do
+      {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
+      assert {:error, %Error{kind: :overloaded}} = Wasmtime.snapshot(instance)
+      waiting = Task.async(fn -> Wasmtime.snapshot(instance) end)
+      eventually(fn -> Wasmtime.info(instance).waiting == 1 end)
+      :ok = Wasmtime.cancel(suspended)
+      assert {:ok, snapshot} = Task.await(waiting)
+      assert compiled |> replicas(snapshot) |> count() == 1_001
+    end
+  end
+
   describe "many callers" do
     setup do
       # Answers how often it was called before.

@@ -14,14 +14,14 @@ use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use rustler::Resource;
 
 use crate::census::{self, Counted};
 use crate::failure::{Failure, Kind};
-use crate::instance::{Lent, Shared};
+use crate::instance::{Home, Lent};
 use crate::machine::Order;
 use crate::reaper;
 use crate::terms::Output;
@@ -31,7 +31,7 @@ pub type Ended = (Lent, Result<u64, Failure>);
 
 pub struct Call {
     future: Pin<Box<dyn Future<Output = Ended> + Send>>,
-    shared: Arc<Shared>,
+    home: Home,
     output: Output,
     fuel: u64,
     slice: u64,
@@ -48,10 +48,10 @@ pub enum Slice {
 
 impl Call {
     pub fn new(lent: Lent, order: Order, output: Output) -> Self {
-        let shared = lent.shared().clone();
-        shared.metered.store(false, Ordering::Relaxed);
+        let home = lent.home();
+        home.metered().store(false, Ordering::Relaxed);
         let (fuel, slice) = (order.fuel, order.slice.unwrap_or(0));
-        Self { future: Box::pin(run(lent, order)), shared, output, fuel, slice, used: 0 }
+        Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0 }
     }
 
     /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended is not run again.
@@ -60,7 +60,7 @@ impl Call {
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context))) {
             Ok(Poll::Ready(ended)) => Slice::Ended(ended),
             Ok(Poll::Pending) => {
-                if self.shared.metered.load(Ordering::Relaxed) {
+                if self.home.metered().load(Ordering::Relaxed) {
                     self.used = self.used.saturating_add(self.slice).min(self.fuel);
                 }
                 Slice::Yielded
@@ -80,8 +80,8 @@ impl Call {
         }
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub fn home(&self) -> &Home {
+        &self.home
     }
 
     pub fn output(&self) -> Output {
@@ -96,8 +96,8 @@ impl Call {
 }
 
 async fn run(mut lent: Lent, order: Order) -> Ended {
-    let shared = lent.shared().clone();
-    let outcome = lent.machine().run(order, &shared.metered).await;
+    let home = lent.home();
+    let outcome = lent.machine().run(order, home.metered()).await;
     (lent, outcome)
 }
 
@@ -167,7 +167,7 @@ impl Suspended {
 /// Has a call's fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
 /// that held the call included.
 fn abandon(call: Call) {
-    call.shared().gate.resume();
+    call.home().resume();
     reaper::later(move || drop(call));
 }
 

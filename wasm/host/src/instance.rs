@@ -1,4 +1,7 @@
-//! An instance as a resource, its machine behind a gate, and the tickets of those who wait for it.
+//! An instance as a resource, its machines behind a gate, and the tickets of those who wait for them.
+//!
+//! What Elixir calls an instance has one machine of its own, or it is a pool: replicas of one snapshot, which are made
+//! when they are needed, and made again where one is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::Arc;
@@ -12,6 +15,7 @@ use crate::gate::{Gate, Refusal, Turn};
 use crate::machine::{Machine, Setup};
 use crate::module::Compiled;
 use crate::reaper::{self, Reaped};
+use crate::snapshot::Snapshot;
 use crate::terms::atoms;
 
 pub struct Instance(pub Arc<Shared>);
@@ -21,11 +25,14 @@ impl Resource for Instance {}
 
 pub struct Shared {
     pub gate: Gate<Reaped<Box<Machine>>, Waiter, LocalPid>,
-    /// Bytes of memories and tables.
+    /// Bytes of memories and tables. Of replicas, those beyond the snapshot, which is counted once.
     pub charged: Arc<AtomicUsize>,
-    pub limit: usize,
-    /// Whether the call that runs now has begun to use the fuel that counts.
-    pub metered: AtomicBool,
+    pub setup: Setup,
+    /// For each place of the gate, whether the call that runs there has begun to use the fuel that counts.
+    metered: Box<[AtomicBool]>,
+    module: Arc<Compiled>,
+    /// What the replicas of a pool begin with.
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 /// Where a machine on loan is used, which decides who tells the next in the queue.
@@ -37,44 +44,69 @@ pub enum Scheduler {
     Dirty,
 }
 
-/// Why the machine cannot be had now.
+/// Why no machine can be had now.
 pub enum Denied {
     /// The caller has to queue.
     Busy,
+    /// The caller has to make a replica, on a dirty scheduler.
+    Vacant,
     Failed(Failure),
 }
 
 impl Shared {
-    pub fn new(module: &Compiled, setup: &Setup) -> Result<Arc<Self>, Failure> {
+    pub fn new(module: Arc<Compiled>, setup: Setup) -> Result<Arc<Self>, Failure> {
         let charged = Arc::new(AtomicUsize::new(0));
-        let machine = Machine::new(module, setup, charged.clone())?;
-        Ok(Arc::new(Self {
-            gate: Gate::new(Reaped::new(Box::new(machine))),
-            charged,
-            limit: setup.memory,
-            metered: AtomicBool::new(false),
-        }))
+        let machine = Machine::new(&module, &setup, charged.clone())?;
+        let gate = Gate::single(Reaped::new(Box::new(machine)));
+        Ok(Arc::new(Self { gate, charged, setup, metered: flags(1), module, snapshot: None }))
     }
 
-    /// Takes the machine, if it is free and nobody is before the caller.
+    /// A pool of up to `replicas`, for which at most `queue` callers wait. Makes none yet.
+    pub fn pool(
+        module: Arc<Compiled>,
+        snapshot: Arc<Snapshot>,
+        setup: Setup,
+        replicas: usize,
+        queue: usize,
+    ) -> Result<Arc<Self>, Failure> {
+        module.carried()?;
+        let charged = Arc::new(AtomicUsize::new(snapshot.length()));
+        let gate = Gate::vacant(replicas, queue);
+        Ok(Arc::new(Self { gate, charged, setup, metered: flags(replicas), module, snapshot: Some(snapshot) }))
+    }
+
+    /// Takes a machine, if one is free and nobody is before the caller.
     pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
-        match self.gate.enter(ticket.map(|ticket| ticket.turn)) {
-            Ok(machine) => Ok(Lent { machine: Some(machine), shared: self.clone(), scheduler }),
-            Err(Refusal::Busy) => Err(Denied::Busy),
-            Err(Refusal::Suspended(holder)) if holder == env.pid() => Err(Denied::Failed(Failure::new(
-                Kind::Overloaded,
-                "this process holds a suspended call of this instance; resume it to its end or cancel it first",
-            ))),
-            Err(Refusal::Suspended(_)) => Err(Denied::Busy),
-            Err(Refusal::Broken(why)) => Err(Denied::Failed(Failure::new(Kind::Trap, why))),
-        }
+        let (place, machine) = self.gate.enter(ticket.map(|ticket| ticket.turn), env.pid())?;
+        Ok(Lent { machine: Some(machine), place, shared: self.clone(), scheduler })
     }
 
-    /// Joins the queue of those who wait for the machine.
-    pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Ticket {
-        let turn = self.gate.join(Waiter::new(env, reference));
+    /// Makes the replica of a vacant place, and answers a ticket whose turn has come. Takes some ten microseconds, and as
+    /// long as the module's start function: not for a normal scheduler.
+    pub fn fill(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>) -> Result<Ticket, Denied> {
+        let place = self.gate.claim(ticket.map(|ticket| ticket.turn), env.pid())?.ok_or(Denied::Busy)?;
+        let vacancy = Vacancy { shared: self, place };
+        let machine = self.replica().map_err(Denied::Failed)?;
+        let turn = vacancy.fill(machine);
+        Ok(Ticket { turn, shared: self.clone() })
+    }
+
+    fn replica(&self) -> Result<Machine, Failure> {
+        let snapshot = self.snapshot.as_ref().expect("only the places of a pool are vacant");
+        Machine::replica(&self.module, &self.setup, snapshot, self.charged.clone())
+    }
+
+    /// Joins the queue of those who wait for a machine.
+    pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
+        let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
+            let replicas = match self.metered.len() {
+                1 => "the 1 replica is".to_owned(),
+                count => format!("all {count} replicas are"),
+            };
+            Failure::new(Kind::Overloaded, format!("{replicas} in use, and as many callers wait as may"))
+        })?;
         self.gate.advance(|waiter| waiter.wake(Some(env)));
-        Ticket { turn, shared: self.clone() }
+        Ok(Ticket { turn, shared: self.clone() })
     }
 
     fn advance_later(self: &Arc<Self>) {
@@ -83,31 +115,117 @@ impl Shared {
     }
 }
 
-/// A machine on loan. It goes back through `leave`; where it is dropped instead, its call was cut short.
+fn flags(count: usize) -> Box<[AtomicBool]> {
+    (0..count).map(|_| AtomicBool::new(false)).collect()
+}
+
+/// A place whose replica is being made. Where that fails, the place is as vacant as before.
+struct Vacancy<'a> {
+    shared: &'a Arc<Shared>,
+    place: usize,
+}
+
+impl Vacancy<'_> {
+    fn fill(self, machine: Machine) -> Turn {
+        let turn = self.shared.gate.fill(self.place, Reaped::new(Box::new(machine)));
+        std::mem::forget(self);
+        turn
+    }
+}
+
+impl Drop for Vacancy<'_> {
+    fn drop(&mut self) {
+        if self.shared.gate.vacate(self.place) {
+            self.shared.advance_later();
+        }
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::Busy,
+            Refusal::Vacant => Self::Vacant,
+            Refusal::Held => Self::Failed(Failure::new(
+                Kind::Overloaded,
+                "this process holds a suspended call of this instance; resume it to its end or cancel it first",
+            )),
+            Refusal::Broken(why) => Self::Failed(Failure::new(Kind::Trap, why)),
+        }
+    }
+}
+
+/// A machine on loan. It goes back through `leave` or `end`; where it is dropped instead, its call was cut short.
 pub struct Lent {
     machine: Option<Reaped<Box<Machine>>>,
+    place: usize,
     shared: Arc<Shared>,
     scheduler: Scheduler,
 }
 
-impl Lent {
-    pub fn machine(&mut self) -> &mut Machine {
-        self.machine.as_mut().expect("taken only by leave and drop")
+/// Where a machine on loan came from: what outlives the loan.
+#[derive(Clone)]
+pub struct Home {
+    shared: Arc<Shared>,
+    place: usize,
+}
+
+impl Home {
+    pub fn metered(&self) -> &AtomicBool {
+        &self.shared.metered[self.place]
     }
 
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// The machine's call is suspended, and `holder` has it.
+    pub fn suspend(&self, holder: LocalPid) {
+        self.shared.gate.suspend(self.place, holder);
+    }
+
+    /// The machine's call goes on, or is about to be unwound.
+    pub fn resume(&self) {
+        self.shared.gate.resume(self.place);
+    }
+}
+
+impl Lent {
+    pub fn machine(&mut self) -> &mut Machine {
+        self.machine.as_mut().expect("taken only by leave, lose and drop")
+    }
+
+    pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let shared = self.shared.clone();
+        self.machine().snapshot(shared.module.carried()?)
+    }
+
+    pub fn home(&self) -> Home {
+        Home { shared: self.shared.clone(), place: self.place }
     }
 
     /// Gives the machine back after a call that ended.
     pub fn leave(mut self, env: Env) {
         if let Some(machine) = self.machine.take() {
-            let awaited = self.shared.gate.leave(machine);
-            match self.scheduler {
-                Scheduler::Normal if awaited => self.shared.gate.advance(|waiter| waiter.wake(Some(env))),
-                Scheduler::Dirty if awaited => self.shared.advance_later(),
-                _ => {}
-            }
+            let awaited = self.shared.gate.leave(self.place, machine);
+            self.advance(env, awaited);
+        }
+    }
+
+    /// Gives the machine back after a call that failed. A replica that stopped itself is not to be trusted with what its
+    /// memory has become, and may have grown: it makes way for a new one.
+    pub fn fail(mut self, env: Env, failure: &Failure) {
+        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory);
+        if stopped && self.shared.snapshot.is_some() {
+            drop(self.machine.take());
+            let awaited = self.shared.gate.vacate(self.place);
+            self.advance(env, awaited);
+        } else {
+            self.leave(env);
+        }
+    }
+
+    fn advance(&self, env: Env, awaited: bool) {
+        match self.scheduler {
+            Scheduler::Normal if awaited => self.shared.gate.advance(|waiter| waiter.wake(Some(env))),
+            Scheduler::Dirty if awaited => self.shared.advance_later(),
+            _ => {}
         }
     }
 }
@@ -115,12 +233,15 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(mut machine) = self.machine.take() else { return };
-        if thread::panicking() {
-            self.shared.gate.condemn("a call of this instance failed inside of the host; make a new instance");
-            drop(machine);
-        } else {
+        if !thread::panicking() {
             machine.restore_stack_pointer();
-            self.shared.gate.leave(machine);
+            self.shared.gate.leave(self.place, machine);
+        } else if self.shared.snapshot.is_some() {
+            drop(machine);
+            self.shared.gate.vacate(self.place);
+        } else {
+            drop(machine);
+            self.shared.gate.condemn("a call of this instance failed inside of the host; make a new instance");
         }
         self.shared.advance_later();
     }
@@ -162,10 +283,17 @@ pub struct Ticket {
 #[rustler::resource_impl]
 impl Resource for Ticket {}
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if self.shared.gate.forfeit(self.turn) {
+impl Ticket {
+    /// Gives the turn up, whether it has come or not.
+    pub fn withdraw(&self) {
+        if self.shared.gate.withdraw(self.turn) {
             self.shared.advance_later();
         }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }

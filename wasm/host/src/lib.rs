@@ -1,7 +1,9 @@
 //! Any WebAssembly module, run in slices of fuel inside the BEAM.
 //!
 //! A *module* is compiled once, on a thread of its own. An *instance* is a store with a memory of its own; it runs one
-//! call at a time, and callers wait their turn in order (`gate`). A *call* runs on a fiber; where the fuel of a slice
+//! call at a time, and callers wait their turn in order (`gate`). A *snapshot* is the memory of an instance as it stood
+//! at one moment, and a *pool* a set of replicas of it, instances that begin with that memory and share what none of them
+//! writes (`frozen`); it runs as many calls at a time, and is otherwise used like an instance. A *call* runs on a fiber; where the fuel of a slice
 //! is exhausted the fiber is left where it stands, and the call becomes a term that can be resumed from any scheduler
 //! or cancelled (`call`). What must be taken apart, unwound or freed is handed to one thread, so that no scheduler and
 //! no destructor ever does it (`reaper`).
@@ -12,10 +14,12 @@
 
 mod cache;
 mod call;
+mod carried;
 mod census;
 mod engine;
 mod export;
 mod failure;
+mod frozen;
 mod gate;
 mod instance;
 mod limits;
@@ -23,6 +27,7 @@ mod machine;
 mod module;
 mod nifs;
 mod reaper;
+mod snapshot;
 mod terms;
 
 rustler::init!("Elixir.BeTree.Native", load = load);

@@ -9,17 +9,25 @@ use wasmtime::{ResourceLimiter, Result};
 const MEMORIES: usize = 16;
 const TABLES: usize = 64;
 
-/// One budget for all memories and tables of an instance.
+/// One budget for all memories and tables of a machine.
 pub struct Limits {
     bytes: usize,
-    /// Read by `info` while a call has the store.
+    taken: usize,
+    /// What of `taken` is in `charged`.
+    own: usize,
+    /// What the machines of an instance take, read by `info` while calls have them.
     charged: Arc<AtomicUsize>,
     refused: bool,
 }
 
 impl Limits {
     pub fn new(bytes: usize, charged: Arc<AtomicUsize>) -> Self {
-        Self { bytes, charged, refused: false }
+        Self { bytes, taken: 0, own: 0, charged, refused: false }
+    }
+
+    /// What was taken until now is shared with others, and counted once for all of them.
+    pub fn share(&mut self) {
+        self.charged.fetch_sub(std::mem::take(&mut self.own), Ordering::Relaxed);
     }
 
     /// Whether a growth was refused since `forget_refusal`.
@@ -34,14 +42,22 @@ impl Limits {
     /// Charges `more` bytes if the budget has them. What the operating system then refuses stays charged: wasmtime
     /// does not tell which of its failures came after a charge.
     fn charge(&mut self, more: usize, fits_type: bool) -> bool {
-        let total = self.charged.load(Ordering::Relaxed).saturating_add(more);
+        let total = self.taken.saturating_add(more);
         let granted = fits_type && total <= self.bytes;
         if granted {
-            self.charged.store(total, Ordering::Relaxed);
+            self.taken = total;
+            self.own += more;
+            self.charged.fetch_add(more, Ordering::Relaxed);
         } else {
             self.refused = true;
         }
         granted
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        self.share();
     }
 }
 

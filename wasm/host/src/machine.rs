@@ -14,16 +14,17 @@ use crate::export::Export;
 use crate::failure::{Failure, Kind};
 use crate::limits::Limits;
 use crate::module::{signature, Compiled};
+use crate::snapshot::Snapshot;
 
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
-/// What an instance is made with.
-pub struct Setup<'a> {
+/// What a machine is made with.
+pub struct Setup {
     /// The most bytes that its memories and tables may take.
     pub memory: usize,
-    pub inbox: Option<&'a str>,
-    pub outbox: Option<&'a str>,
+    pub inbox: Option<String>,
+    pub outbox: Option<String>,
 }
 
 pub struct Machine {
@@ -59,6 +60,26 @@ impl Machine {
     /// Instantiates, runs the start function to its end, and finds the exports of the convention. Takes a millisecond
     /// or so where the module has much data or a long start function: not for a normal scheduler.
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?;
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    /// The same, with the state that `snapshot` holds. What the module's data segments and start function wrote is
+    /// overwritten.
+    pub fn replica(
+        module: &Compiled,
+        setup: &Setup,
+        snapshot: &Snapshot,
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
+        machine.store.data_mut().share();
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    fn instantiate(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let module = module.module();
         if let Some(import) = module.imports().next() {
             let message = format!(
@@ -74,21 +95,100 @@ impl Machine {
         let instance = finish(Instance::new_async(&mut store, module, &[]))
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
         let memory = instance.get_memory(&mut store, "memory");
-        let inbox = setup.inbox.map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
-        let outbox = setup.outbox.map(|name| find_outbox(&instance, &mut store, memory, name)).transpose()?;
+        let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
         let stack_pointer = find_stack_pointer(&instance, &mut store);
         Ok(Self {
             store,
             instance,
             memory,
             inbox,
-            outbox,
+            outbox: None,
             stack_pointer,
             exports: Vec::new(),
             params: Vec::new(),
             results: Vec::new(),
             _counted: Counted::new(&census::INSTANCES),
         })
+    }
+
+    /// Puts a snapshot in the place of the state, before anything but the start function has run.
+    fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
+        self.grow_to(snapshot.length())?;
+        if let Some(memory) = self.memory {
+            let start = memory.data_ptr(&self.store);
+            // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to
+            // them: the store is ours alone, and none of its code is running.
+            //
+            // Of wasmtime 48 this takes the following. A memory that is not shared is allocated on demand (`MmapMemory`:
+            // the engine has neither a pooling allocator nor a memory creator): a private mapping of its own, reserved
+            // whole, of which the memory's bytes are made readable and writable as it grows. Over the beginning wasmtime
+            // itself maps a file, privately, that holds the data segments (`MemoryImageSlot`), so it takes no bytes for
+            // anonymous ones. Growing changes the protection of what lies behind the bytes that there are, or, for a
+            // memory of more than is reserved, copies them to another mapping. Dropping unmaps the whole reservation,
+            // whatever is mapped there. Nothing is ever reset or handed on to another memory: that is the pooling
+            // allocator's way.
+            match unsafe { snapshot.memory().map_over(start) } {
+                Ok(true) => {}
+                Ok(false) => {
+                    let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
+                    copied.map_err(|error| host_failure(&error))?;
+                }
+                Err(error) => {
+                    // Neither used nor unmapped again.
+                    std::mem::forget(self);
+                    return Err(host_failure(&error));
+                }
+            }
+        }
+        for (name, value) in snapshot.globals() {
+            let global = self.instance.get_global(&mut self.store, name);
+            global.and_then(|global| global.set(&mut self.store, *value).ok()).ok_or_else(|| {
+                Failure::bad_module(format!("the module has no mutable global {name} as the snapshot has"))
+            })?;
+        }
+        Ok(self)
+    }
+
+    fn grow_to(&mut self, length: usize) -> Result<(), Failure> {
+        let size = self.data().len();
+        let grown = match (length.checked_sub(size), self.memory) {
+            (Some(0), _) => return Ok(()),
+            (Some(more), Some(memory)) => {
+                let page = memory.page_size(&self.store) as usize;
+                more.is_multiple_of(page).then(|| memory.grow(&mut self.store, (more / page) as u64))
+            }
+            _ => None,
+        };
+        match grown {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(_)) => Err(Failure::new(
+                Kind::OutOfMemory,
+                format!(
+                    "the memory of the snapshot, {length} bytes, is more than the limit or than the module may have"
+                ),
+            )),
+            None => Err(Failure::bad_module(format!(
+                "a snapshot of {length} bytes is not of this module, whose memory starts with {size}"
+            ))),
+        }
+    }
+
+    /// The state as it stands; `globals` are those to be carried beside the memory. Copies the memory, about 2 GB a
+    /// second.
+    pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
+        let mut carried = Vec::with_capacity(globals.len());
+        for name in globals {
+            if let Some(global) = self.instance.get_global(&mut self.store, name) {
+                carried.push((name.clone(), global.get(&mut self.store)));
+            }
+        }
+        Snapshot::new(self.data(), carried)
+    }
+
+    fn open_outbox(&mut self, setup: &Setup) -> Result<(), Failure> {
+        let Self { store, instance, memory, .. } = self;
+        self.outbox = setup.outbox.as_ref().map(|name| find_outbox(instance, store, *memory, name)).transpose()?;
+        Ok(())
     }
 
     /// Finds the export, reads the arguments, and puts the input where it belongs, as far as no wasm has to run.
@@ -288,6 +388,10 @@ fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {
     } else {
         Failure::new(Kind::OutOfMemory, format!("the host could not instantiate the module: {error:#}"))
     }
+}
+
+fn host_failure(error: &std::io::Error) -> Failure {
+    Failure::new(Kind::OutOfMemory, format!("the host could not give a replica its memory: {error}"))
 }
 
 fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {

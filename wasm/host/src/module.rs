@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustler::{Encoder, Env, Resource, Term};
 use wasmtime::{ExternType, FuncType, Mutability, ValType};
 
+use crate::carried;
 use crate::census::{self, Counted};
 use crate::engine;
 use crate::failure::Failure;
@@ -18,6 +19,8 @@ impl Resource for Module {}
 
 pub struct Compiled {
     module: Reaped<wasmtime::Module>,
+    /// The globals that a snapshot carries, or why there can be no snapshot.
+    carried: Result<Vec<String>, String>,
     _counted: Counted,
 }
 
@@ -27,7 +30,15 @@ impl Compiled {
         let engine = engine::get().map_err(Failure::bad_module)?;
         let module = wasmtime::Module::from_binary(engine, bytes)
             .map_err(|error| Failure::bad_module(format!("not a WebAssembly module that can run here: {error:#}")))?;
-        Ok(Self { module: Reaped::new(module), _counted: Counted::new(&census::MODULES) })
+        let carried = carried::globals(bytes);
+        Ok(Self { module: Reaped::new(module), carried, _counted: Counted::new(&census::MODULES) })
+    }
+
+    /// The names of the globals that a snapshot carries, if the module can be replicated.
+    pub fn carried(&self) -> Result<&[String], Failure> {
+        self.carried.as_deref().map_err(|why| {
+            Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
+        })
     }
 
     pub fn module(&self) -> &wasmtime::Module {

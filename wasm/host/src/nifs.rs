@@ -1,6 +1,7 @@
 //! The functions that `BeTree.Native` declares. What each takes and answers is told there.
 
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
@@ -13,6 +14,7 @@ use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::machine::{Machine, Setup};
 use crate::module::Module;
+use crate::snapshot::{Held, Snapshot};
 use crate::terms::{self, atoms, Fuel, Output};
 
 #[rustler::nif(name = "loaded?")]
@@ -44,12 +46,66 @@ fn instantiate<'a>(
     env: Env<'a>,
     module: &Module,
     memory: usize,
-    inbox: Option<&str>,
-    outbox: Option<&str>,
+    inbox: Option<String>,
+    outbox: Option<String>,
 ) -> Term<'a> {
-    match Shared::new(&module.0, &Setup { memory, inbox, outbox }) {
+    made(env, Shared::new(module.0.clone(), Setup { memory, inbox, outbox }))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
+    with_machine(env, instance, ticket, |lent| held(env, lent.snapshot()?))
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn snapshot_of<'a>(env: Env<'a>, memory: Binary<'a>) -> Term<'a> {
+    let outcome = Snapshot::new(&memory, Vec::new()).and_then(|snapshot| held(env, snapshot));
+    outcome.unwrap_or_else(|failure| terms::error(env, &failure))
+}
+
+fn held(env: Env, snapshot: Snapshot) -> Result<Term, Failure> {
+    Ok((atoms::ok(), ResourceArc::new(Held(Arc::new(snapshot)))).encode(env))
+}
+
+#[rustler::nif]
+fn snapshot_length(snapshot: &Held) -> usize {
+    snapshot.0.length()
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn snapshot_read<'a>(env: Env<'a>, snapshot: &Held, address: usize, length: usize) -> Term<'a> {
+    let outcome = snapshot.0.read(address, length).map(|bytes| (atoms::ok(), terms::binary(env, &bytes)).encode(env));
+    outcome.unwrap_or_else(|failure| terms::error(env, &failure))
+}
+
+#[rustler::nif]
+#[allow(clippy::too_many_arguments)]
+fn pool<'a>(
+    env: Env<'a>,
+    module: &Module,
+    snapshot: &Held,
+    memory: usize,
+    inbox: Option<String>,
+    outbox: Option<String>,
+    replicas: usize,
+    queue: usize,
+) -> Term<'a> {
+    let setup = Setup { memory, inbox, outbox };
+    made(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
+}
+
+fn made(env: Env, shared: Result<Arc<Shared>, Failure>) -> Term {
+    match shared {
         Ok(shared) => (atoms::ok(), ResourceArc::new(Instance(shared))).encode(env),
         Err(failure) => terms::error(env, &failure),
+    }
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn fill<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
+    match instance.0.fill(env, ticket) {
+        Ok(ticket) => (atoms::ok(), ResourceArc::new(ticket)).encode(env),
+        Err(denied) => deny(env, denied),
     }
 }
 
@@ -69,7 +125,7 @@ fn call<'a>(
     match begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice) {
         Ok(mut call) => match call.run_slice() {
             Slice::Yielded => {
-                call.shared().gate.suspend(env.pid());
+                call.home().suspend(env.pid());
                 let used = call.used();
                 (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
             }
@@ -131,11 +187,11 @@ fn resume<'a>(env: Env<'a>, suspended: ResourceArc<Suspended>) -> Term<'a> {
         Ok(call) => call,
         Err(failure) => return terms::error(env, &failure),
     };
-    call.shared().gate.resume();
+    call.home().resume();
     let output = call.output();
     match call.run_slice() {
         Slice::Yielded => {
-            call.shared().gate.suspend(env.pid());
+            call.home().suspend(env.pid());
             let used = call.used();
             match suspended.put_back(call) {
                 Ok(()) => (atoms::r#yield(), suspended, used).encode(env),
@@ -160,8 +216,17 @@ fn cancel(suspended: &Suspended) -> Atom {
 }
 
 #[rustler::nif]
-fn queue<'a>(env: Env<'a>, instance: &Instance, reference: Term<'a>) -> ResourceArc<Ticket> {
-    ResourceArc::new(instance.0.queue(env, reference))
+fn queue<'a>(env: Env<'a>, instance: &Instance, reference: Term<'a>) -> Term<'a> {
+    match instance.0.queue(env, reference) {
+        Ok(ticket) => (atoms::ok(), ResourceArc::new(ticket)).encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
+}
+
+#[rustler::nif]
+fn withdraw(ticket: &Ticket) -> Atom {
+    ticket.withdraw();
+    atoms::ok()
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -187,7 +252,7 @@ fn write<'a>(
 }
 
 #[rustler::nif]
-fn info(instance: &Instance) -> (usize, usize, Atom, usize) {
+fn info(instance: &Instance) -> (usize, usize, Atom, usize, usize) {
     let shared = &instance.0;
     let standing = match shared.gate.standing() {
         Standing::Free => atoms::free(),
@@ -195,7 +260,8 @@ fn info(instance: &Instance) -> (usize, usize, Atom, usize) {
         Standing::Suspended => atoms::suspended(),
         Standing::Broken => atoms::broken(),
     };
-    (shared.charged.load(Ordering::Relaxed), shared.limit, standing, shared.gate.waiting())
+    let charged = shared.charged.load(Ordering::Relaxed);
+    (charged, shared.setup.memory, standing, shared.gate.waiting(), shared.gate.made())
 }
 
 #[rustler::nif]
@@ -227,15 +293,23 @@ fn with_machine<'a>(
 fn deny(env: Env, denied: Denied) -> Term {
     match denied {
         Denied::Busy => atoms::busy().encode(env),
+        Denied::Vacant => atoms::vacant().encode(env),
         Denied::Failed(failure) => terms::error(env, &failure),
     }
 }
 
 /// `{:done, results, output, fuel}` or an error; the machine goes home.
 fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
-    let answer = outcome.and_then(|fuel| done(env, lent.machine(), output, fuel));
-    lent.leave(env);
-    answer.unwrap_or_else(|failure| terms::error(env, &failure))
+    match outcome.and_then(|fuel| done(env, lent.machine(), output, fuel)) {
+        Ok(answer) => {
+            lent.leave(env);
+            answer
+        }
+        Err(failure) => {
+            lent.fail(env, &failure);
+            terms::error(env, &failure)
+        }
+    }
 }
 
 fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Result<Term<'a>, Failure> {

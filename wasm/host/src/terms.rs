@@ -9,7 +9,7 @@ use crate::failure::{Failure, Kind};
 
 pub mod atoms {
     rustler::atoms! {
-        ok, error, done, r#yield = "yield", busy, ready,
+        ok, error, done, r#yield = "yield", busy, vacant, ready,
         infinity, none, binary, u64s,
         function, global, memory, table, tag, constant, mutable,
         i32, i64, f32, f64, v128, reference,

@@ -9,6 +9,9 @@ use gate::{Gate, Refusal, Standing};
 
 type TestGate = Gate<&'static str, u32, u32>;
 
+/// A caller that holds nothing.
+const ME: u32 = 99;
+
 fn told(gate: &TestGate, dead: &[u32]) -> Vec<u32> {
     let told = RefCell::new(Vec::new());
     gate.advance(|waiter| {
@@ -20,76 +23,218 @@ fn told(gate: &TestGate, dead: &[u32]) -> Vec<u32> {
 
 #[test]
 fn lends_to_one_at_a_time() {
-    let gate = TestGate::new("machine");
-    let machine = gate.enter(None).unwrap();
-    assert!(matches!(gate.enter(None), Err(Refusal::Busy)));
-    assert!(!gate.leave(machine));
-    assert!(gate.enter(None).is_ok());
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    assert!(!gate.leave(0, machine));
+    assert!(gate.enter(None, ME).is_ok());
 }
 
 #[test]
 fn calls_waiters_in_order_and_lets_nobody_overtake() {
-    let gate = TestGate::new("machine");
-    let machine = gate.enter(None).unwrap();
-    let first = gate.join(1);
-    let second = gate.join(2);
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    let first = gate.join(1).unwrap();
+    let second = gate.join(2).unwrap();
     assert_eq!(told(&gate, &[]), []);
     assert_eq!(gate.waiting(), 2);
-    assert!(gate.leave(machine));
+    assert!(gate.leave(0, machine));
     assert_eq!(told(&gate, &[]), [1]);
     assert_eq!(gate.waiting(), 1);
-    assert!(matches!(gate.enter(None), Err(Refusal::Busy)));
-    assert!(matches!(gate.enter(Some(second)), Err(Refusal::Busy)));
-    let machine = gate.enter(Some(first)).unwrap();
-    assert!(gate.leave(machine));
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    assert!(matches!(gate.enter(Some(second), ME), Err(Refusal::Busy)));
+    let (_, machine) = gate.enter(Some(first), ME).unwrap();
+    assert!(gate.leave(0, machine));
     assert_eq!(told(&gate, &[]), [2]);
-    assert!(gate.enter(Some(second)).is_ok());
+    assert!(gate.enter(Some(second), ME).is_ok());
 }
 
 #[test]
 fn passes_over_the_dead() {
-    let gate = TestGate::new("machine");
-    let machine = gate.enter(None).unwrap();
-    gate.join(1);
-    let second = gate.join(2);
-    let third = gate.join(3);
-    gate.leave(machine);
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    gate.join(1).unwrap();
+    let second = gate.join(2).unwrap();
+    let third = gate.join(3).unwrap();
+    gate.leave(0, machine);
     assert_eq!(told(&gate, &[1]), [1, 2]);
-    assert!(gate.forfeit(second));
-    assert!(!gate.forfeit(second));
+    assert!(gate.withdraw(second));
+    assert!(!gate.withdraw(second));
     assert_eq!(told(&gate, &[]), [3]);
-    assert!(gate.enter(Some(third)).is_ok());
+    assert!(gate.enter(Some(third), ME).is_ok());
 }
 
 #[test]
 fn a_waiter_who_joins_a_free_gate_is_called_at_once() {
-    let gate = TestGate::new("machine");
-    let turn = gate.join(1);
+    let gate = TestGate::single("machine");
+    let turn = gate.join(1).unwrap();
     assert_eq!(told(&gate, &[]), [1]);
-    assert!(gate.enter(Some(turn)).is_ok());
+    assert!(gate.enter(Some(turn), ME).is_ok());
 }
 
 #[test]
-fn names_the_holder_of_a_suspended_call() {
-    let gate = TestGate::new("machine");
-    let machine = gate.enter(None).unwrap();
-    gate.suspend(7);
+fn refuses_the_holder_of_a_suspended_call() {
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    gate.suspend(0, 7);
     assert_eq!(gate.standing(), Standing::Suspended);
-    assert!(matches!(gate.enter(None), Err(Refusal::Suspended(7))));
-    gate.resume();
-    assert!(matches!(gate.enter(None), Err(Refusal::Busy)));
-    gate.leave(machine);
+    assert!(matches!(gate.enter(None, 7), Err(Refusal::Held)));
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    gate.resume(0);
+    assert!(matches!(gate.enter(None, 7), Err(Refusal::Busy)));
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    gate.leave(0, machine);
     assert_eq!(gate.standing(), Standing::Free);
 }
 
 #[test]
 fn a_broken_gate_tells_all_who_wait() {
-    let gate = TestGate::new("machine");
-    gate.enter(None).unwrap();
-    let turn = gate.join(1);
-    gate.join(2);
+    let gate = TestGate::single("machine");
+    gate.enter(None, ME).unwrap();
+    let turn = gate.join(1).unwrap();
+    gate.join(2).unwrap();
     gate.condemn("why");
     assert_eq!(told(&gate, &[1]), [1, 2]);
-    assert!(matches!(gate.enter(Some(turn)), Err(Refusal::Broken(why)) if why == "why"));
-    assert!(matches!(gate.enter(None), Err(Refusal::Broken(_))));
+    assert!(matches!(gate.enter(Some(turn), ME), Err(Refusal::Broken(why)) if why == "why"));
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Broken(_))));
+}
+
+#[test]
+fn who_comes_while_others_wait_does_not_overtake_them() {
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    let first = gate.join(1).unwrap();
+    assert!(gate.leave(0, machine));
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    assert_eq!(told(&gate, &[]), [1]);
+    assert!(gate.enter(Some(first), ME).is_ok());
+}
+
+#[test]
+fn who_withdraws_no_longer_waits() {
+    let gate = TestGate::single("machine");
+    let (_, machine) = gate.enter(None, ME).unwrap();
+    let first = gate.join(1).unwrap();
+    let second = gate.join(2).unwrap();
+    let third = gate.join(3).unwrap();
+    assert!(!gate.withdraw(second));
+    assert!(!gate.withdraw(second));
+    assert_eq!(gate.waiting(), 2);
+    gate.leave(0, machine);
+    assert_eq!(told(&gate, &[]), [1]);
+    assert!(gate.withdraw(first));
+    assert_eq!(told(&gate, &[]), [3]);
+    let (_, machine) = gate.enter(Some(third), ME).unwrap();
+    assert!(!gate.leave(0, machine));
+    assert!(gate.enter(None, ME).is_ok());
+}
+
+/// Makes the value of the vacant place that a caller comes upon.
+fn make(gate: &TestGate, value: &'static str) -> (usize, &'static str) {
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Vacant)));
+    let place = gate.claim(None, ME).unwrap().unwrap();
+    let turn = gate.fill(place, value);
+    gate.enter(Some(turn), ME).unwrap()
+}
+
+#[test]
+fn makes_a_value_only_where_none_is_free_and_lends_the_last_one_used() {
+    let gate = TestGate::vacant(3, 10);
+    let (first, a) = make(&gate, "a");
+    assert!(!gate.leave(first, a));
+    let (first, a) = gate.enter(None, ME).unwrap();
+    let (second, b) = make(&gate, "b");
+    assert_eq!((gate.made(), gate.standing()), (2, Standing::Free));
+    gate.leave(second, b);
+    gate.leave(first, a);
+    let (_, value) = gate.enter(None, ME).unwrap();
+    assert_eq!(value, "a");
+}
+
+#[test]
+fn a_value_that_was_made_is_kept_for_its_maker() {
+    let gate = TestGate::vacant(1, 10);
+    let place = gate.claim(None, ME).unwrap().unwrap();
+    let waiting = gate.join(1).unwrap();
+    let turn = gate.fill(place, "a");
+    assert_eq!(told(&gate, &[]), []);
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    let (place, value) = gate.enter(Some(turn), ME).unwrap();
+    assert!(gate.leave(place, value));
+    assert_eq!(told(&gate, &[]), [1]);
+    assert!(gate.enter(Some(waiting), ME).is_ok());
+}
+
+#[test]
+fn a_value_that_could_not_be_made_or_was_lost_is_made_by_the_next() {
+    let gate = TestGate::vacant(1, 10);
+    let place = gate.claim(None, ME).unwrap().unwrap();
+    let waiting = gate.join(1).unwrap();
+    assert!(gate.vacate(place));
+    assert_eq!(told(&gate, &[]), [1]);
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Busy)));
+    assert!(matches!(gate.enter(Some(waiting), ME), Err(Refusal::Vacant)));
+    let place = gate.claim(Some(waiting), ME).unwrap().unwrap();
+    let turn = gate.fill(place, "a");
+    let (place, _lost) = gate.enter(Some(turn), ME).unwrap();
+    assert!(!gate.vacate(place));
+    assert_eq!(gate.made(), 0);
+    make(&gate, "b");
+}
+
+#[test]
+fn who_finds_a_value_after_all_makes_none() {
+    let gate = TestGate::vacant(2, 10);
+    let (place, value) = make(&gate, "a");
+    assert!(matches!(gate.enter(None, ME), Err(Refusal::Vacant)));
+    gate.leave(place, value);
+    assert_eq!(gate.claim(None, ME), Ok(None));
+    assert!(gate.enter(None, ME).is_ok());
+}
+
+#[test]
+fn a_full_queue_takes_nobody() {
+    let gate = TestGate::vacant(1, 2);
+    let (place, value) = make(&gate, "a");
+    gate.join(1).unwrap();
+    let second = gate.join(2).unwrap();
+    assert_eq!(gate.join(3), None);
+    gate.withdraw(second);
+    gate.join(3).unwrap();
+    gate.leave(place, value);
+    assert_eq!(told(&gate, &[]), [1]);
+
+    // Who would not have to wait is not refused, although nobody may.
+    let gate = TestGate::vacant(1, 0);
+    let turn = gate.join(1).unwrap();
+    assert_eq!(gate.join(2), None);
+    assert_eq!(told(&gate, &[]), [1]);
+    assert!(matches!(gate.enter(Some(turn), ME), Err(Refusal::Vacant)));
+}
+
+#[test]
+fn calls_as_many_as_there_are_values() {
+    let gate = TestGate::vacant(2, 10);
+    let (a, b) = (make(&gate, "a"), make(&gate, "b"));
+    let turns = [1, 2, 3].map(|waiter| gate.join(waiter).unwrap());
+    gate.leave(a.0, a.1);
+    gate.leave(b.0, b.1);
+    assert_eq!(told(&gate, &[]), [1, 2]);
+    let second = gate.enter(Some(turns[1]), ME).unwrap();
+    assert!(matches!(gate.enter(Some(turns[2]), ME), Err(Refusal::Busy)));
+    gate.leave(second.0, second.1);
+    assert_eq!(told(&gate, &[]), [3]);
+    assert!(gate.enter(Some(turns[0]), ME).is_ok());
+    assert!(gate.enter(Some(turns[2]), ME).is_ok());
+}
+
+#[test]
+fn only_who_holds_all_values_is_refused() {
+    let gate = TestGate::vacant(2, 10);
+    let (a, b) = (make(&gate, "a"), make(&gate, "b"));
+    gate.suspend(a.0, 7);
+    gate.suspend(b.0, 8);
+    assert!(matches!(gate.enter(None, 7), Err(Refusal::Busy)));
+    gate.suspend(b.0, 7);
+    assert!(matches!(gate.enter(None, 7), Err(Refusal::Held)));
 }

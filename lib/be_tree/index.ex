@@ -1,0 +1,104 @@
+defmodule BeTree.Index do
+  @moduledoc """
+  A published index: what a tree held at one moment, searched by any number of processes at once.
+
+      iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
+      iex> {:ok, 2} = BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}])
+      iex> {:ok, index} = BeTree.publish(tree)
+      iex> :ok = BeTree.delete(tree, 1)
+      iex> BeTree.search(index, %{age: 30, country: "CA"})
+      {:ok, [1, 2]}
+      iex> BeTree.search(tree, %{age: 30, country: "CA"})
+      {:ok, [2]}
+      iex> BeTree.info!(index).expressions
+      2
+
+  Whatever searches takes a tree or an index: `BeTree.search/3` and `BeTree.search_many/3`, `BeTree.explain/3`,
+  `BeTree.info/1`, `BeTree.Search`, `BeTree.Iterator`. An index cannot be changed, and lives as long as something refers
+  to it.
+
+  ## Replicas
+
+  A tree runs one search at a time, an index as many as it has *replicas*: instances of the compiled module whose memory
+  begins as a copy of the tree's. `BeTree.publish/2` makes that copy and compiles nothing. On Linux the replicas map the
+  copy and share whatever they do not write, so that another one takes the memory of what a search writes, and not that
+  of an index; elsewhere each has the whole of it.
+
+  A replica is made when all others are in use, on a dirty scheduler, up to the option `:replicas` of `BeTree.publish/2`.
+  That one is warm is more useful than that there are many: a search takes the replica that was used last. It is held
+  for as long as a search runs, yields included, so where every search ends within its slice no more replicas are used
+  than there are schedulers.
+
+  Who finds all replicas in use waits, in order, until its `:timeout` at the latest, and where `:queue` others wait
+  already is refused as `:overloaded` at once. A search that is cancelled, ran out of its budget or lost its process
+  gives its replica back as it is; a replica that trapped, or stopped for want of memory, is thrown away, and made anew
+  from the copy when it is needed.
+  """
+
+  alias BeTree.{Answer, Domain, Error, Guest}
+
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :snapshot, :info]
+  defstruct @enforce_keys
+
+  @typedoc "A handle; its fields are private."
+  @type t :: %__MODULE__{
+          runtime: module,
+          instance: BeTree.Runtime.instance(),
+          fuel_per_reduction: pos_integer,
+          guest: Guest.t(),
+          domains: [Domain.t()],
+          snapshot: BeTree.Runtime.snapshot(),
+          info: %{atom => non_neg_integer}
+        }
+
+  @typedoc "See `BeTree.publish/2`."
+  @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
+
+  # So many waiting callers take a few megabytes, and at 100 microseconds a search wait half a second on two schedulers.
+  @queue 10_000
+
+  @doc false
+  # The options with their defaults, or an ArgumentError.
+  @spec check([option]) :: [option]
+  def check(options) do
+    options = Keyword.validate!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
+    check(:replicas, options[:replicas], 1)
+    check(:queue, options[:queue], 0)
+    options
+  end
+
+  defp check(_key, count, least) when is_integer(count) and count in least..0xFFFF, do: :ok
+
+  defp check(key, other, least) do
+    raise ArgumentError,
+          "the option #{inspect(key)} takes an integer from #{least} to 65535, got: #{inspect(other)}"
+  end
+
+  @doc false
+  # The index whose memory `snapshot` holds: of a guest, and a list of domains. `limits` are the checked options, and the
+  # `:memory` that each replica may take. One replica is made here, and tells the counts.
+  @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
+  def new(%Guest{runtime: runtime} = guest, domains, snapshot, fuel_per_reduction, limits) do
+    with {:ok, instance} <- Guest.replicate(guest, snapshot, limits),
+         {:ok, answer} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, info} <- Answer.info(answer) do
+      {:ok,
+       %__MODULE__{
+         runtime: runtime,
+         instance: instance,
+         fuel_per_reduction: fuel_per_reduction,
+         guest: guest,
+         domains: domains,
+         snapshot: snapshot,
+         info: info
+       }}
+    end
+  end
+
+  defimpl Inspect do
+    def inspect(%{info: %{expressions: expressions, memory_bytes: bytes}}, _options) do
+      count = if expressions == 1, do: "1 expression", else: "#{expressions} expressions"
+      "#BeTree.Index<#{count}, #{:erlang.float_to_binary(bytes / 1_000_000, decimals: 1)} MB>"
+    end
+  end
+end

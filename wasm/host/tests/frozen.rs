@@ -1,0 +1,99 @@
+//! Frozen memory by itself: the library can only be linked into the BEAM.
+
+#[path = "../src/frozen.rs"]
+mod frozen;
+
+use frozen::Frozen;
+
+const PAGE: usize = 65_536;
+
+/// Bytes of four pages, of which the second and what follows the third's first byte are zeros.
+fn bytes() -> Vec<u8> {
+    let mut bytes = vec![0; 4 * PAGE];
+    for (index, byte) in bytes[..PAGE].iter_mut().enumerate() {
+        *byte = (index % 251) as u8;
+    }
+    bytes[2 * PAGE] = 7;
+    bytes[4 * PAGE - 1] = 9;
+    bytes
+}
+
+fn read(frozen: &Frozen, offset: usize, length: usize) -> Vec<u8> {
+    let mut target = vec![1; length];
+    frozen.read(offset, &mut target).unwrap();
+    target
+}
+
+#[test]
+fn holds_what_it_was_made_of() {
+    let bytes = bytes();
+    for length in [0, 1, 4095, 4096, 4097, PAGE, PAGE + 4096, bytes.len()] {
+        let frozen = Frozen::new(&bytes[..length]).unwrap();
+        assert_eq!(frozen.length(), length);
+        assert_eq!(read(&frozen, 0, length), &bytes[..length]);
+        assert!(frozen.read(0, &mut vec![0; length + 1]).is_err());
+    }
+    assert_eq!(read(&Frozen::new(&bytes).unwrap(), 2 * PAGE - 1, 3), [0, 7, 0]);
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+
+    use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+
+    /// Some bytes of memory, each of them 3.
+    fn memory(length: usize) -> *mut u8 {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses a place that is free, for bytes that are valid as they are.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }.unwrap();
+        slice(start.cast(), length).fill(3);
+        start.cast()
+    }
+
+    fn slice<'a>(start: *mut u8, length: usize) -> &'a mut [u8] {
+        // SAFETY: called with memory of that length, and no two slices of one memory are alive at a time.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+
+    fn free(start: *mut u8, length: usize) {
+        // SAFETY: nothing refers to the memory any more.
+        unsafe { munmap(start.cast(), length) }.unwrap();
+    }
+
+    #[test]
+    fn is_mapped_over_many_memories_that_do_not_see_one_another() {
+        let bytes = bytes();
+        let frozen = Frozen::new(&bytes).unwrap();
+        let memories = [memory(5 * PAGE), memory(5 * PAGE)];
+        for start in memories {
+            // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
+            assert!(unsafe { frozen.map_over(start) }.unwrap());
+        }
+        slice(memories[0], 5 * PAGE)[..2 * PAGE].fill(5);
+        assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
+        assert_eq!(slice(memories[0], 5 * PAGE)[2 * PAGE..4 * PAGE], bytes[2 * PAGE..]);
+        assert_eq!(slice(memories[0], 5 * PAGE)[4 * PAGE..], [3; PAGE]);
+        assert_eq!(read(&frozen, 0, bytes.len()), bytes);
+        // A mapping outlives what it maps.
+        drop(frozen);
+        assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
+        for start in memories {
+            free(start, 5 * PAGE);
+        }
+    }
+
+    #[test]
+    fn is_not_mapped_where_pages_do_not_fit() {
+        let start = memory(4 * PAGE);
+        let whole = Frozen::new(&bytes()[..2 * PAGE]).unwrap();
+        let part = Frozen::new(&bytes()[..PAGE + 100]).unwrap();
+        // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
+        unsafe {
+            assert!(!whole.map_over(start.add(8)).unwrap());
+            assert!(!part.map_over(start).unwrap());
+        }
+        assert_eq!(slice(start, 4 * PAGE), [3; 4 * PAGE]);
+        free(start, 4 * PAGE);
+    }
+}
