@@ -220,6 +220,31 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "pages", []) == [10]
     end
 
+    test "grows its memory or a table over and over pays for what the host does, and others get their turns" do
+      functions = [
+        function("grow_memory", [:i32], [], count_down(0, [i32_const(1), memory_grow(), drop()])),
+        function("grow_table", [:i32], [], count_down(0, [ref_null(), i32_const(1), table_grow(), drop()])),
+        function("nothing", [:i32], [], count_down(0, [])),
+        function("spin", [], [], loop([i32_const(1), memory_grow(), drop(), branch(0)]))
+      ]
+
+      # Most growths are refused: that takes the host its time too.
+      new = fn -> sandbox([functions: functions, memory: {1, nil}, table: 1], memory: 100 * @page) end
+      {:ok, [], %{fuel: idle}} = Sandbox.call(new.(), "nothing", [5_000])
+
+      for export <- ["grow_memory", "grow_table"], slice <- [10_000, :infinity] do
+        {:ok, [], %{fuel: fuel, slices: slices}} = Sandbox.call(new.(), export, [5_000], slice: slice)
+        assert fuel - idle >= 5_000 * 255
+        if slice == 10_000, do: assert(slices >= 5_000 * 255 / 11_000)
+      end
+
+      growing = for _ <- 1..(2 * System.schedulers_online()), do: new.()
+      callers = for sandbox <- growing, do: spawn(fn -> Sandbox.call(sandbox, "spin", []) end)
+      for _ <- 1..50, do: Process.sleep(1)
+      for caller <- callers, do: Process.exit(caller, :kill)
+      for sandbox <- growing, do: assert(Sandbox.call!(sandbox, "nothing", [1]) == [])
+    end
+
     test "traps is an error that names the trap, and can be called again" do
       sandbox =
         sandbox(

@@ -63,6 +63,8 @@ defmodule BeTree.WasmModule do
   def memory_size, do: [0x3F, 0]
   def memory_grow, do: [0x40, 0]
   def memory_fill, do: [0xFC, 0x0B, 0]
+  def table_grow, do: [0xFC, 0x0F, 0]
+  def ref_null, do: [0xD0, 0x70]
   def i32_const(value), do: [0x41, s(value)]
   def i64_const(value), do: [0x42, s(value)]
   def f32_const(value), do: [0x43, <<value::little-float-32>>]
