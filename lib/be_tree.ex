@@ -56,6 +56,7 @@ defmodule BeTree do
   """
 
   alias BeTree.{Answer, Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Subscription, Target}
+  alias BeTree.Subscription.Batch
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
   defstruct @enforce_keys
@@ -217,10 +218,10 @@ defmodule BeTree do
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(%__MODULE__{} = tree, subscriptions) do
-    with {:ok, subscriptions} <- Subscription.new_all(subscriptions) do
-      case change(tree, "be_tree_insert", Subscription.encode(subscriptions)) do
-        :ok -> {:ok, length(subscriptions)}
-        {:error, error} -> {:error, Subscription.blame(error, subscriptions)}
+    with {:ok, batch} <- Batch.new(subscriptions) do
+      case change(tree, "be_tree_insert", batch.input) do
+        :ok -> {:ok, batch.count}
+        {:error, error} -> {:error, Batch.blame(error, batch)}
       end
     end
   end

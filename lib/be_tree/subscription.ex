@@ -2,7 +2,7 @@ defmodule BeTree.Subscription do
   @moduledoc false
   # A subscription, an expression under an id, on its way into the sandbox: checked as far as the host can.
 
-  alias BeTree.{Answer, Error}
+  alias BeTree.Error
 
   @ids 0..0xFFFF_FFFF_FFFF_FFFF
   @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
@@ -21,26 +21,12 @@ defmodule BeTree.Subscription do
          do: {:ok, {id, expression, constants}}
   end
 
-  @doc "Many, in order. An error has the position of the first that is wrong."
-  @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
-  def new_all(subscriptions) do
-    subscriptions
-    |> Enum.reduce_while({[], 0}, fn subscription, {checked, position} ->
-      case new(subscription) do
-        {:ok, wire} -> {:cont, {[wire | checked], position + 1}}
-        {:error, error} -> {:halt, {:error, %{error | position: position}}}
-      end
-    end)
-    |> case do
-      {:error, error} -> {:error, error}
-      {checked, _count} -> {:ok, Enum.reverse(checked)}
-    end
-  end
+  @doc "One as `BeTree.insert_all/2` takes it."
+  @spec new(term) :: {:ok, wire} | {:error, Error.t()}
+  def new({id, expression}), do: new(id, expression, [])
+  def new({id, expression, options}) when is_list(options), do: new(id, expression, options)
 
-  defp new({id, expression}), do: new(id, expression, [])
-  defp new({id, expression, options}) when is_list(options), do: new(id, expression, options)
-
-  defp new(other) do
+  def new(other) do
     refuse(:type, "a subscription is {id, expression} or {id, expression, options}, got: #{inspect(other)}")
   end
 
@@ -88,23 +74,9 @@ defmodule BeTree.Subscription do
     refuse(:type, "a constant is {name, integer} with an atom or a string for a name, got: #{inspect(other)}")
   end
 
-  @doc "The inbox of be_tree_insert."
+  @doc "The inbox of be_tree_insert for a few; many are a `BeTree.Subscription.Batch`."
   @spec encode([wire]) :: binary
   def encode(subscriptions), do: :erlang.term_to_binary(subscriptions, minor_version: 2)
-
-  @doc "The guest's refusal of one of `subscriptions`, with the text and the id of the one that it is about."
-  @spec blame(Error.t(), [wire]) :: Error.t()
-  def blame(%Error{position: nil} = error, _subscriptions), do: error
-
-  def blame(%Error{position: position} = error, subscriptions) do
-    case Enum.fetch(subscriptions, position) do
-      {:ok, {id, expression, _constants}} ->
-        %{error | text: expression, message: "subscription #{id}: #{error.message}"}
-
-      :error ->
-        Answer.bad("that subscription #{position} of #{length(subscriptions)} is wrong")
-    end
-  end
 
   defp refuse(kind, message, attribute \\ nil) do
     {:error, %Error{kind: kind, message: message, attribute: attribute}}
