@@ -442,6 +442,22 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: functions, memory: {1, nil})}
     end
 
+    test "that is cancelled while the inbox is opened leaves it open" do
+      functions = [
+        function("inbox", [:i32], [:i32], [count_down(1, nop()), mark(), i32_const(1024)], [:i32]),
+        function("run", [], [:i32], i32_const(0))
+      ]
+
+      long = [i32_const(9_999), local_set(1) | hd(functions).body]
+      functions = [%{hd(functions) | body: long} | tl(functions)]
+      instance = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
+      {:yield, suspended, 0} = call(instance, "run", [], input: "x", slice: 1_000)
+      :ok = Wasmtime.cancel(suspended)
+      assert Task.await(Task.async(fn -> Wasmtime.read(instance, 8, 1) end)) == {:ok, <<1>>}
+    end
+
+    defp mark, do: [i32_const(8), i32_const(1), i32_store()]
+
     test "goes on in another process, on whatever scheduler", %{instance: instance} do
       outcome = call(instance, "count", [50_000], slice: 10_000)
 

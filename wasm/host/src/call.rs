@@ -69,6 +69,16 @@ impl Call {
         }
     }
 
+    /// Has the module make room for the input, where that is under way: cut off there, its allocator would be left in the
+    /// middle of what it does, with the instance to be called again.
+    fn finish_inbox(&mut self) {
+        while !self.shared.metered.load(Ordering::Relaxed) {
+            if !matches!(self.run_slice(), Slice::Yielded) {
+                return;
+            }
+        }
+    }
+
     /// Runs all slices.
     pub fn run_to_end(&mut self) -> Result<Ended, Failure> {
         loop {
@@ -166,9 +176,9 @@ impl Suspended {
 
 /// Has a call's fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
 /// that held the call included.
-fn abandon(call: Call) {
+fn abandon(mut call: Call) {
     call.home().resume();
-    reaper::later(move || drop(call));
+    reaper::later(move || call.finish_inbox());
 }
 
 fn ended() -> Failure {
