@@ -3,11 +3,12 @@
 //! It is one instance of one index. Whoever calls it calls one export at a time.
 
 mod answer;
+mod memory;
 mod request;
 mod state;
 
 use be_tree_index::event::Format;
-use state::{with_state, State};
+use state::{with_state, Request, State};
 
 /// The version of the ABI.
 const VERSION: i32 = 1;
@@ -24,7 +25,7 @@ pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
     with_state(|state| state.inbox(length as usize).map_or(0, |address| address as usize as u32))
 }
 
-/// The address of two `u32`: where the last answer lies, and its length in bytes.
+/// The address of three `u32`: where the last answer lies, its length in bytes, and how far a search has come.
 #[no_mangle]
 pub extern "C" fn be_tree_outbox() -> u32 {
     with_state(|state| state.outbox() as usize as u32)
@@ -52,13 +53,13 @@ pub extern "C" fn be_tree_delete(id: u64) -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    with_state(|state| state.read(|state| state.search(Format::from_code(format), event as usize, only)))
+    with_state(|state| state.search(Request { format, event: event as usize, only }))
 }
 
 /// Goes on with a search that a trap stopped.
 #[no_mangle]
 pub extern "C" fn be_tree_resume() -> i32 {
-    with_state(|state| state.read(State::resume))
+    with_state(State::resume)
 }
 
 /// Explains the subscription `id` for the event in the inbox.

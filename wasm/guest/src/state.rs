@@ -1,6 +1,7 @@
 //! What an instance holds, and its operations on it.
 
 use std::cell::UnsafeCell;
+use std::sync::atomic::{compiler_fence, Ordering};
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
@@ -8,25 +9,48 @@ use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
 use be_tree_index::search::Search;
 
-use crate::answer;
-use crate::request;
+use crate::{answer, memory, request};
 
 /// The size of the inbox at first.
 const INBOX: usize = 4096;
-/// Events up to this size are decoded without an allocation: nearly all.
-const EVENT: usize = 16 * 1024;
 
 /// An index, one search of it, and the two buffers by which they are reached.
 #[derive(Default)]
 pub(crate) struct State {
     index: Option<Index>,
     search: Search,
-    searching: bool,
+    /// What the search that is under way was asked for.
+    request: Request,
     /// Whether a change began that did not end: a trap cut it off.
     changing: bool,
     inbox: Vec<u8>,
     answer: Vec<u8>,
-    outbox: [u32; 2],
+    /// Why a search was refused, in the memory of searches.
+    refusal: Vec<u8>,
+    outbox: Outbox,
+}
+
+/// What the host reads.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Outbox {
+    address: u32,
+    length: u32,
+    /// [`NOTHING`] where no search is under way, [`NOTED`] once it is known what was asked for, another number after
+    /// each step.
+    progress: u32,
+}
+
+const NOTHING: u32 = 0;
+const NOTED: u32 = 1;
+
+/// What a search is asked for: the event's format, the bytes of the event in the inbox and, behind them, those of the
+/// ids to which it is limited, if it is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Request {
+    pub format: i32,
+    pub event: usize,
+    pub only: Option<usize>,
 }
 
 /// An error and, of an insertion of many, the position of the one concerned.
@@ -50,8 +74,9 @@ unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance(UnsafeCell::new(None));
 
-/// Lends the instance's state to `operation`.
+/// Lends the instance's state to `operation`, which allocates on the heap unless it says otherwise.
 pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
+    memory::of_all_else();
     // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call
     // that a trap cut off left a borrow that nothing uses any more.
     let state = unsafe { &mut *INSTANCE.0.get() };
@@ -69,14 +94,14 @@ impl State {
     }
 
     /// Where the address and the length of the last answer stand.
-    pub fn outbox(&self) -> *const u32 {
-        self.outbox.as_ptr()
+    pub fn outbox(&self) -> *const Outbox {
+        &raw const self.outbox
     }
 
     /// Runs an operation that changes the index, and notes if it does not come back.
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.read(|state| {
-            state.searching = false;
+            state.outbox.progress = NOTHING;
             state.changing = true;
             let outcome = operation(state);
             state.changing = false;
@@ -87,23 +112,21 @@ impl State {
     /// Runs an operation and answers its status; what it refused goes to the outbox.
     pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.answer.clear();
-        self.outbox = [0, 0];
+        self.outbox.clear();
         let outcome = if self.changing { Err(damaged().into()) } else { operation(self) };
-        match outcome {
-            Ok(()) => 0,
-            Err(refusal) => {
-                answer::error(&refusal, &mut self.answer);
-                self.send_answer();
-                1
-            }
+        if let Err(refusal) = &outcome {
+            answer::error(refusal, &mut self.answer);
+            self.outbox.send(&self.answer);
         }
+        i32::from(outcome.is_err())
     }
 
     pub fn schema(&mut self, length: usize) -> Outcome {
         let index = Index::new(request::schema(message(&self.inbox, length)?)?);
         let mut search = Search::default();
         search.reserve(&index)?;
-        search.reserve_event(&index, EVENT)?;
+        search.reserve_event(&index)?;
+        self.search.abandon();
         self.search = search;
         self.index = Some(index);
         Ok(())
@@ -128,47 +151,103 @@ impl State {
         Ok(self.index.as_mut().ok_or_else(no_schema)?.delete(id)?)
     }
 
-    pub fn search(&mut self, format: Option<Format>, event: usize, only: Option<usize>) -> Outcome {
-        let State { index, search, inbox, searching, .. } = self;
-        *searching = false;
-        let index = index.as_ref().ok_or_else(no_schema)?;
-        let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
-        let (event, ids) = whole.split_at(event);
-        let ids = ids.chunks_exact(8).map(|id| u64::from_le_bytes(id.try_into().expect("a chunk of 8 bytes")));
-        search.open(index, format.ok_or_else(no_format)?, event, only.map(|_| ids))?;
-        *searching = true;
-        self.resume()
+    /// Notes the request, then searches. It may be cut off anywhere; from when the request is noted, `resume` goes on.
+    pub fn search(&mut self, request: Request) -> i32 {
+        self.outbox.progress = NOTHING;
+        in_order();
+        self.request = request;
+        in_order();
+        self.outbox.progress = NOTED;
+        in_order();
+        self.go_on()
     }
 
-    pub fn resume(&mut self) -> Outcome {
-        if !self.searching {
-            return Err(Error::new(Kind::NotFound, "there is no search to go on with; start one").into());
+    /// Goes on with a search that was cut off.
+    pub fn resume(&mut self) -> i32 {
+        if self.outbox.progress == NOTHING {
+            memory::of_search(true);
+            self.refuse(Error::new(Kind::NotFound, "there is no search to go on with; start one"));
+            return 1;
         }
-        let index = self.index.as_ref().ok_or_else(no_schema)?;
-        let found = self.search.run(index).packed();
-        self.outbox = [found.as_ptr() as usize as u32, size_of_val(found) as u32];
-        self.searching = false;
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> i32 {
+        memory::of_search(self.outbox.progress == NOTED);
+        self.outbox.clear();
+        let status = match self.advance() {
+            Ok(()) => 0,
+            Err(error) => {
+                self.refuse(error);
+                1
+            }
+        };
+        // Behind this nothing may be cut off: it is the last that is done.
+        in_order();
+        self.outbox.progress = NOTHING;
+        status
+    }
+
+    /// Opens the search, if that is still to be done, and runs it to its end.
+    fn advance(&mut self) -> Result<(), Error> {
+        if self.changing {
+            return Err(damaged());
+        }
+        let State { index, search, request, inbox, outbox, .. } = self;
+        let index = index.as_ref().ok_or_else(no_schema)?;
+        if outbox.progress == NOTED {
+            let Request { format, event, only } = *request;
+            let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
+            let (event, ids) = whole.split_at(event);
+            let ids = ids.chunks_exact(8).map(|id| u64::from_le_bytes(id.try_into().expect("a chunk of 8 bytes")));
+            search.open(index, Format::from_code(format).ok_or_else(no_format)?, event, only.map(|_| ids))?;
+            outbox.progress = NOTED + 1;
+        }
+        while !search.step(index) {
+            outbox.progress = outbox.progress.wrapping_add(1).max(NOTED + 1);
+        }
+        outbox.send(search.found().packed());
         Ok(())
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.refusal = Vec::new();
+        answer::error(&error.into(), &mut self.refusal);
+        self.outbox.send(&self.refusal);
     }
 
     pub fn explain(&mut self, format: Option<Format>, event: usize, id: u64) -> Outcome {
         let State { index, inbox, answer, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         explain(index, format.ok_or_else(no_format)?, message(inbox, event)?, id, answer)?;
-        self.send_answer();
+        self.outbox.send(&self.answer);
         Ok(())
     }
 
     pub fn info(&mut self) -> Outcome {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
         answer::info(&index.info(), &mut self.answer);
-        self.send_answer();
+        self.outbox.send(&self.answer);
         Ok(())
     }
+}
 
-    fn send_answer(&mut self) {
-        self.outbox = [self.answer.as_ptr() as usize as u32, self.answer.len() as u32];
+impl Outbox {
+    fn clear(&mut self) {
+        self.address = 0;
+        self.length = 0;
     }
+
+    /// Points to an answer.
+    fn send<T>(&mut self, answer: &[T]) {
+        self.address = answer.as_ptr() as usize as u32;
+        self.length = size_of_val(answer) as u32;
+    }
+}
+
+/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
+fn in_order() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// The first `length` bytes of the inbox.

@@ -72,7 +72,7 @@ impl Call {
     /// Has the module make room for the input, where that is under way: cut off there, its allocator would be left in the
     /// middle of what it does, with the instance to be called again.
     fn finish_inbox(&mut self) {
-        while !self.shared.metered.load(Ordering::Relaxed) {
+        while !self.home.metered().load(Ordering::Relaxed) {
             if !matches!(self.run_slice(), Slice::Yielded) {
                 return;
             }

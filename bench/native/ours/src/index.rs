@@ -23,6 +23,7 @@ impl<'a> Native<'a> {
         }
         let mut search = Search::default();
         search.reserve(&index).map_err(|error| error.message)?;
+        search.reserve_event(&index).map_err(|error| error.message)?;
         Ok(Native { index, search, events, ids: Vec::new() })
     }
 }

@@ -121,7 +121,8 @@ impl Event {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
         reserve(&mut self.values, schema.len())?;
         if has(&[Type::String, Type::StringList, Type::FrequencyCaps]) {
-            reserve(&mut self.bytes, bytes)?;
+            // The name of an atom may be in Latin-1, and double.
+            reserve(&mut self.bytes, 2 * bytes)?;
         }
         // The fewest bytes that an element takes in any format: an integer 1, a string 2, a segment 4, a cap 8.
         if has(&[Type::IntegerList]) {

@@ -3,7 +3,7 @@
 //! A word has 32 bits and the number of the search that they are of, and counts as empty in any other. So a set is
 //! emptied at no cost, whatever an earlier search left in it, and setting a bit twice is the same as once.
 
-use super::grow;
+use super::{grow, in_order};
 use crate::error::Error;
 use crate::subscriptions::Slot;
 
@@ -29,6 +29,7 @@ impl SlotSet {
         if self.search == u32::MAX {
             self.words.fill(0);
             self.summary.fill(0);
+            in_order();
             self.search = 0;
         }
         self.search += 1;

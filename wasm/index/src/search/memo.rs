@@ -1,6 +1,6 @@
 //! The predicates that were evaluated for the present event, with their values.
 
-use super::grow;
+use super::{grow, in_order};
 use crate::error::Error;
 use crate::evaluate;
 use crate::event::Event;
@@ -36,11 +36,13 @@ impl Memo {
         Ok(())
     }
 
-    /// Begins a new event.
+    /// Begins a new event. Cut off and begun again, it may forget more than it has to, but never less.
     pub fn begin(&mut self) {
         let part = self.values.len() / PARTS;
         self.values[self.forgotten * part..][..part].fill(0);
+        in_order();
         self.forgotten = (self.forgotten + 1) % PARTS;
+        in_order();
         self.event = self.event % EVENTS + 1;
     }
 

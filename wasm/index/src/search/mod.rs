@@ -3,7 +3,8 @@
 //! A search can be stopped anywhere and go on. It works in steps. A step reads the [`Progress`] that was last
 //! committed, works on a copy of it, and commits the copy by a single store ([`Checkpoint`]). What a step writes
 //! elsewhere is either beyond what the committed progress covers (lists), or the same whenever it is written again
-//! (bits of the matches, remembered predicates). So a step that is cut off anywhere is simply done again.
+//! (bits of the matches, remembered predicates). So a step that is cut off anywhere is simply done again, and so is the
+//! decoding of the event, from its start. Neither enlarges a table that outlives the search ([`spill`]).
 //!
 //! 1. **Walk.** From the root, nodes are taken off a list in turn; each adds the nodes that the event's values lead to.
 //! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates, or true
@@ -19,10 +20,14 @@
 mod matches;
 pub(crate) mod memo;
 mod sort;
+mod spill;
+
+use std::sync::atomic::{compiler_fence, Ordering};
 
 use matches::SlotSet;
 use memo::Memo;
 use sort::Sort;
+use spill::Spill;
 
 use crate::error::Error;
 use crate::event::{decode, Event, Format, Value};
@@ -40,11 +45,14 @@ use crate::tree::{Entry, NodeId, ROOT};
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
 
+/// Events up to so many bytes are decoded into tables that are kept: nearly all.
+const EVENT: usize = 16 * 1024;
+
 /// What a search works with: the event, and tables that are used again and again, so that it allocates nothing
 /// once they have grown to the size of the index.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
-    event: Event,
+    event: Spill<Event>,
     /// What filters know of the event.
     probes: Vec<Probe>,
     /// The nodes to visit, in the order in which they were found.
@@ -52,7 +60,7 @@ pub struct Search {
     /// For each node the place in `nodes` where it was last put.
     found_at: Vec<u32>,
     /// The programs that are to be run.
-    candidates: Vec<ProgramId>,
+    candidates: Spill<Vec<ProgramId>>,
     /// The expressions of a leaf list that are true without a look at their programs.
     proven: Vec<Slot>,
     memo: Memo,
@@ -122,10 +130,15 @@ impl Checkpoint {
     fn commit(&mut self, progress: Progress) {
         let other = (self.current & 1) ^ 1;
         self.places[other] = progress;
-        // The compiler may not move the store below before the one above.
-        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        in_order();
         self.current = other;
+        in_order();
     }
+}
+
+/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
+fn in_order() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// How many words stand before the ids of what a search found.
@@ -158,7 +171,7 @@ impl<'a> Found<'a> {
 }
 
 impl Search {
-    /// Makes room for anything a search of `index` may need. To be called after the index changed, outside of a search.
+    /// Makes room for whatever nearly every search of `index` needs. To be called after the index changed, outside of a search.
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
@@ -168,7 +181,7 @@ impl Search {
         grow(&mut self.probes, attributes + 1)?;
         grow(&mut self.nodes, nodes)?;
         grow(&mut self.found_at, nodes)?;
-        grow(&mut self.candidates, STEP as usize)?;
+        grow(self.candidates.kept(), STEP as usize)?;
         grow(&mut self.proven, STEP as usize)?;
         grow(&mut self.ids, HEADER + slots)?;
         self.memo.reserve(index.library().predicates.capacity())?;
@@ -179,14 +192,22 @@ impl Search {
         Ok(())
     }
 
-    /// Makes room for events of up to `bytes` bytes.
+    /// Makes room for nearly every event. To be called once, for a new index.
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
-    pub fn reserve_event(&mut self, index: &Index, bytes: usize) -> Result<(), Error> {
-        self.event.reserve(index.schema(), bytes)
+    pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
+        self.event.kept().reserve(index.schema(), EVENT)
+    }
+
+    /// Leaves what a search allocated that may have been cut off anywhere to whoever takes back all such memory at once.
+    /// To be called before a search is dropped where allocating for searches is not like allocating for all else.
+    pub fn abandon(&mut self) {
+        self.event.abandon();
+        self.candidates.abandon();
     }
 
     /// Starts a search for the event in `bytes`: among all subscriptions or, with `only`, among those with these ids.
+    /// Where it is cut off, it is to be called again.
     ///
     /// Errors: what is wrong with the event.
     pub fn open(
@@ -194,9 +215,10 @@ impl Search {
         index: &Index,
         format: Format,
         bytes: &[u8],
-        only: Option<impl Iterator<Item = u64>>,
+        only: Option<impl ExactSizeIterator<Item = u64>>,
     ) -> Result<(), Error> {
-        decode(format, bytes, index.schema(), index.strings(), &mut self.event)?;
+        let event = self.event.choose(bytes.len() > EVENT);
+        decode(format, bytes, index.schema(), index.strings(), event)?;
         filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
         self.matches.begin();
@@ -206,6 +228,7 @@ impl Search {
         let mut progress = Progress::default();
         match only {
             None => {
+                self.candidates.choose(false);
                 self.nodes[0] = ROOT;
                 progress.among_all = true;
                 progress.nodes = 1;
@@ -221,7 +244,14 @@ impl Search {
     }
 
     /// Makes candidates of the subscriptions with these ids; the dense ones are evaluated at once.
-    fn select(&mut self, index: &Index, ids: impl Iterator<Item = u64>, progress: &mut Progress) -> Result<(), Error> {
+    fn select(
+        &mut self,
+        index: &Index,
+        ids: impl ExactSizeIterator<Item = u64>,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        let count = ids.len();
+        grow(self.candidates.choose(count > STEP as usize), count)?;
         let subscriptions = index.subscriptions();
         for slot in ids.filter_map(|id| subscriptions.find(id)) {
             progress.visited += 1;
@@ -233,9 +263,7 @@ impl Search {
                 }
                 continue;
             }
-            let candidates = progress.candidates as usize;
-            grow(&mut self.candidates, candidates + 1)?;
-            self.candidates[candidates] = subscription.program;
+            self.candidates[progress.candidates as usize] = subscription.program;
             progress.candidates += 1;
         }
         Ok(())
@@ -244,6 +272,11 @@ impl Search {
     /// Runs the search to its end, from wherever it stands.
     pub fn run(&mut self, index: &Index) -> Found<'_> {
         while !self.step(index) {}
+        self.found()
+    }
+
+    /// What a search found that is done.
+    pub fn found(&mut self) -> Found<'_> {
         let progress = self.checkpoint.load();
         let list = &mut self.ids[..HEADER + progress.ids as usize];
         list[0] = progress.visited;
@@ -554,10 +587,10 @@ mod tests {
         index
     }
 
-    const EVENT: &[u8] = br#"{"a": 33, "b": false, "l": [1, 2, 3, 33, 299, 650], "s": "hello"}"#;
+    const EVENT_BYTES: &[u8] = br#"{"a": 33, "b": false, "l": [1, 2, 3, 33, 299, 650], "s": "hello"}"#;
 
     fn open(search: &mut Search, index: &Index) {
-        search.open(index, Format::Json, EVENT, None::<std::iter::Empty<u64>>).unwrap();
+        search.open(index, Format::Json, EVENT_BYTES, None::<std::iter::Empty<u64>>).unwrap();
     }
 
     #[test]
@@ -588,19 +621,33 @@ mod tests {
     }
 
     #[test]
-    fn a_search_allocates_nothing_once_room_is_made() {
+    fn a_search_enlarges_nothing_that_outlives_it() {
         let index = index();
         let mut search = Search::default();
         search.reserve(&index).unwrap();
-        open(&mut search, &index);
-        search.run(&index);
-        let room = |search: &Search| {
-            let lists = [search.nodes.capacity(), search.found_at.capacity(), search.candidates.capacity()];
-            (lists, search.ids.capacity(), search.probes.capacity(), search.event.values.capacity())
+        search.reserve_event(&index).unwrap();
+        let room = |search: &mut Search| {
+            let lists = [search.nodes.capacity(), search.found_at.capacity(), search.candidates.kept().capacity()];
+            let event = search.event.kept();
+            let event = [event.values.capacity(), event.bytes.capacity(), event.integers.capacity()];
+            (lists, event, search.ids.capacity(), search.probes.capacity())
         };
-        let before = room(&search);
+        let before = room(&mut search);
         open(&mut search, &index);
-        search.run(&index);
-        assert_eq!(room(&search), before);
+        let expected = search.run(&index).ids().to_vec();
+        assert_eq!(room(&mut search), before);
+        // More elements than there is room for, of which only those of the event above are in any expression.
+        let unknown: String = (0..EVENT).map(|i| format!("{}, ", 1_000_000 + i)).collect();
+        let large = String::from_utf8(EVENT_BYTES.to_vec()).unwrap().replace("[1,", &format!("[{unknown}1,"));
+        search.open(&index, Format::Json, large.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        assert_eq!(search.run(&index).ids(), expected);
+        assert_eq!(room(&mut search), before);
+        // More ids than there is room for.
+        let ids = expected.iter().copied().cycle().take(3 * STEP as usize).collect::<Vec<_>>();
+        search.open(&index, Format::Json, EVENT_BYTES, Some(ids.into_iter())).unwrap();
+        assert_eq!(search.run(&index).ids(), expected);
+        assert_eq!(room(&mut search), before);
+        open(&mut search, &index);
+        assert_eq!(search.run(&index).ids(), expected);
     }
 }

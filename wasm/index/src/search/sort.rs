@@ -1,7 +1,7 @@
 //! Sorting in steps, each of which can be cut off and done again: runs are sorted and merged from one list into
 //! another, and only a finished pass changes which is which.
 
-use super::grow;
+use super::{grow, in_order};
 use crate::error::Error;
 
 /// How many ids a run has at first, and how many a merging step moves.
@@ -68,8 +68,9 @@ impl Sort {
     fn commit(&mut self, progress: Progress) {
         let other = (self.current & 1) ^ 1;
         self.checkpoint[other] = progress;
-        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        in_order();
         self.current = other;
+        in_order();
     }
 }
 

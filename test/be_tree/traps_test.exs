@@ -1,0 +1,128 @@
+defmodule BeTree.TrapsTest do
+  # A search that traps wherever it can is resumed as docs/abi.md says. A budget that runs out is such a trap: the
+  # instance stays as the last instruction left it, but for the stack pointer, which the host puts back.
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Event, Runtime.Wasmtime}
+
+  @request %{input: nil, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :normal}
+  @domains [
+    a: :integer,
+    b: {:boolean, optional: true},
+    s: {:string, optional: true},
+    l: {:integer_list, optional: true},
+    t: {:string_list, optional: true}
+  ]
+
+  # Ids that do not ascend, so that they are sorted; expressions of every kind of home.
+  defp tree do
+    expressions = fn i ->
+      ["a > #{i}", "b", "not b", "s = 'x#{i}' or contains(s, 'ell')", "l one of (#{i}, 3)", "not (a > #{i} and b)"]
+    end
+
+    tree = BeTree.new!(@domains)
+    BeTree.insert_all!(tree, for(i <- 1..40, do: {rem(i * 7919, 1000), Enum.at(expressions.(i), rem(i, 6))}))
+    tree
+  end
+
+  @events [
+    terms: %{a: 33, b: true, s: "hello", l: [3, 2, 1]},
+    escapes: {:json, ~S({"a": 3, "s": "h\u0065llo\n", "t": ["\t\"", "x"], "unknown": [[[{"q": [1]}]]]})},
+    latin_1: %{a: 1, s: :héllo},
+    refused: %{b: true},
+    mistyped: {:json, ~S({"a": "x"})},
+    malformed: {:json, ~S({"a": "x\n)}
+  ]
+
+  for {name, event} <- @events, ids <- [nil, [910, 1, 838, 919]] do
+    @tag event: event, ids: ids
+    test "#{name}, among #{if ids, do: "some", else: "all"}: at every unit of fuel", %{event: event, ids: ids} do
+      check(event, ids, &(1..&1))
+    end
+  end
+
+  # Beyond the room that searches find.
+  @large %{a: 3, l: for(i <- 1..4_000, do: i * 1_000_003), t: for(i <- 1..1_000, do: "s#{i}")}
+
+  test "a large event: at a hundred places" do
+    check(@large, nil, &(1..&1//div(&1, 100)))
+  end
+
+  test "a large event among many ids: at a hundred places" do
+    check(@large, for(i <- 1..3_000, do: rem(i, 1_100)), &(1..&1//div(&1, 100)))
+  end
+
+  defp check(event, ids, places) do
+    tree = tree()
+    {:ok, format, bytes} = Event.encode(event)
+    packed = for id <- ids || [], into: "", do: <<id::little-64>>
+
+    search = %{
+      instance: tree.instance,
+      outbox: outbox(tree.instance),
+      arguments: [format, byte_size(bytes), if(ids, do: byte_size(packed), else: -1)],
+      input: bytes <> packed
+    }
+
+    # The first makes what later ones find.
+    {:done, _status, _found, _fuel} = start(search, :infinity)
+    {:done, status, found, fuel} = start(search, :infinity)
+    memory = Wasmtime.info(tree.instance).memory
+
+    for first <- places.(fuel) do
+      assert {first, finish(search, first, :infinity)} == {first, {status, found}}
+      assert {first, finish(search, first, first)} == {first, {status, found}}
+    end
+
+    # What it was cut off in the middle of left nothing behind, and nothing torn.
+    assert {:done, ^status, ^found, ^fuel} = start(search, :infinity)
+    assert Wasmtime.info(tree.instance).memory == memory
+    BeTree.insert_all!(tree, for(i <- 1..500, do: {2_000 + i, "a > #{i} or contains(s, '#{i}')"}))
+    for i <- 1..500, do: BeTree.delete!(tree, 2_000 + i)
+    {:done, ^status, later, _fuel} = start(search, :infinity)
+    assert without_counts(status, later) == without_counts(status, found)
+  end
+
+  # Changes may leave other entries to visit.
+  defp without_counts(0, <<_visited::64, _evaluated::64, ids::binary>>), do: ids
+  defp without_counts(1, refusal), do: refusal
+
+  # Runs a search whose first run has `first` fuel, and each later one `later`; what makes no progress gets twice as much.
+  defp finish(search, first, later), do: go_on(start(search, first), search, later, 0)
+
+  defp go_on({:done, status, found, _fuel}, _search, _later, _before), do: {status, found}
+
+  defp go_on({:error, %{kind: :out_of_fuel}}, search, later, before) do
+    progress = progress(search)
+    later = if progress == before and later != :infinity, do: 2 * later, else: later
+    next = if progress == 0, do: start(search, later), else: call(search.instance, "be_tree_resume", [], fuel: later)
+    go_on(next, search, later, progress)
+  end
+
+  defp start(search, fuel),
+    do: call(search.instance, "be_tree_search", search.arguments, input: search.input, fuel: fuel)
+
+  defp progress(search) do
+    {:ok, <<progress::little-32>>} = Wasmtime.read(search.instance, search.outbox + 8, 4)
+    progress
+  end
+
+  defp outbox(instance) do
+    {:done, address, nil, _fuel} = call(instance, "be_tree_outbox", [], output: :none)
+    address
+  end
+
+  defp call(instance, export, arguments, changes) do
+    Wasmtime.call(instance, export, arguments, Map.merge(@request, Map.new(changes)))
+  end
+
+  test "there is nothing to go on with before a search and after it" do
+    tree = tree()
+
+    for _ <- 1..2 do
+      assert {:done, 1, refusal, _fuel} = call(tree.instance, "be_tree_resume", [], [])
+      assert BeTree.Answer.refusal(refusal).kind == :not_found
+      assert {:ok, [_ | _]} = BeTree.search(tree, %{a: 33})
+    end
+  end
+end

@@ -1,0 +1,246 @@
+//! Memory for searches, apart from the heap.
+//!
+//! A search may be cut off at any instruction, within the allocator too, which would leave the heap half changed. So a
+//! search does not touch it: what it allocates lies in chunks of memory of their own, one behind the other. Nothing is
+//! freed there, and the next search begins at the first chunk again. What outlives a search is never enlarged by one.
+
+/// Has what follows allocate memory of searches: as the next search, or going on with the last one.
+pub(crate) fn of_search(is_next: bool) {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.enter(is_next);
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = is_next;
+}
+
+/// Has what follows allocate on the heap.
+pub(crate) fn of_all_else() {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.leave();
+}
+
+#[cfg(target_arch = "wasm32")]
+mod chunks {
+    use core::arch::wasm32::{memory_grow, memory_size, unreachable};
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+    use std::mem::size_of;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{compiler_fence, Ordering};
+
+    const PAGE: usize = 64 * 1024;
+    /// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
+    const FIRST: usize = 32 * 1024;
+
+    /// The head of a chunk. Each chunk lies at a higher address than those before it.
+    #[repr(C, align(16))]
+    struct Chunk {
+        end: Cell<usize>,
+        /// The address of the next chunk, or 0.
+        next: Cell<usize>,
+    }
+
+    #[repr(C)]
+    struct First {
+        head: Chunk,
+        rest: Cell<[u8; FIRST]>,
+    }
+
+    /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
+    pub(super) struct Memory {
+        is_searching: Cell<bool>,
+        /// The chunk that is being filled, and the first address in it that is free.
+        chunk: Cell<usize>,
+        free: Cell<usize>,
+        /// The size of memory, in pages, before it grew by a chunk that may not be noted yet; 0 where all are.
+        grown_from: Cell<usize>,
+        first: First,
+    }
+
+    // SAFETY: the module is compiled for wasm32 without threads.
+    unsafe impl Sync for Memory {}
+
+    #[global_allocator]
+    pub(super) static MEMORY: Memory = Memory {
+        is_searching: Cell::new(false),
+        chunk: Cell::new(0),
+        free: Cell::new(0),
+        grown_from: Cell::new(0),
+        first: First { head: Chunk { end: Cell::new(0), next: Cell::new(0) }, rest: Cell::new([0; FIRST]) },
+    };
+
+    impl Memory {
+        pub fn enter(&self, is_next: bool) {
+            self.note_growth();
+            if is_next {
+                let first = &self.first.head;
+                first.end.set(self.first() + size_of::<First>());
+                self.move_to(self.first());
+            }
+            self.is_searching.set(true);
+        }
+
+        pub fn leave(&self) {
+            self.note_growth();
+            self.is_searching.set(false);
+        }
+
+        fn first(&self) -> usize {
+            &raw const self.first as usize
+        }
+
+        /// Begins to fill the chunk at `address`. In between the two stores what is free lies behind the end of the
+        /// chunk, so that nothing is taken from it.
+        fn move_to(&self, address: usize) {
+            self.free.set(address + size_of::<Chunk>());
+            in_order();
+            self.chunk.set(address);
+        }
+
+        fn take(&self, layout: Layout) -> *mut u8 {
+            loop {
+                let chunk = chunk(self.chunk.get());
+                let start = self.free.get().next_multiple_of(layout.align());
+                // Both lie in one memory of 4 GiB at most, but a layout may be as large as half of it.
+                match start.checked_add(layout.size()) {
+                    Some(end) if end <= chunk.end.get() => {
+                        self.free.set(end);
+                        return start as *mut u8;
+                    }
+                    None => return null_mut(),
+                    Some(_) => {}
+                }
+                if chunk.next.get() == 0 && !self.grow(layout) {
+                    return null_mut();
+                }
+                self.move_to(chunk.next.get());
+            }
+        }
+
+        /// Appends a chunk with room for `layout`, twice as large as the last one at the least, and tells whether memory
+        /// allowed it.
+        fn grow(&self, layout: Layout) -> bool {
+            let last = self.last();
+            let twice = 2 * (chunk(last).end.get() - last);
+            let bytes = (size_of::<Chunk>() + layout.align()).saturating_add(layout.size());
+            self.grown_from.set(memory_size(0));
+            in_order();
+            let has_grown = memory_grow(0, bytes.max(twice).div_ceil(PAGE)) != usize::MAX
+                || memory_grow(0, bytes.div_ceil(PAGE)) != usize::MAX;
+            self.note_growth();
+            has_grown
+        }
+
+        /// Appends the chunk that memory has grown by, if there is one that was not appended.
+        fn note_growth(&self) {
+            let grown_from = self.grown_from.get();
+            if grown_from == 0 {
+                return;
+            }
+            let (start, end) = (grown_from * PAGE, memory_size(0) * PAGE);
+            let last = self.last();
+            if start < end && start != last {
+                let new = chunk(start);
+                new.end.set(end);
+                new.next.set(0);
+                in_order();
+                chunk(last).next.set(start);
+            }
+            in_order();
+            self.grown_from.set(0);
+        }
+
+        fn last(&self) -> usize {
+            let mut last = self.first();
+            while chunk(last).next.get() != 0 {
+                last = chunk(last).next.get();
+            }
+            last
+        }
+
+        fn has(&self, pointer: *mut u8) -> bool {
+            let mut at = self.first();
+            while at != 0 {
+                if (at..chunk(at).end.get()).contains(&(pointer as usize)) {
+                    return true;
+                }
+                at = chunk(at).next.get();
+            }
+            false
+        }
+    }
+
+    /// The head of the chunk at `address`.
+    fn chunk(address: usize) -> &'static Chunk {
+        // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are
+        // there for good. Any bytes are a head.
+        unsafe { &*(address as *const Chunk) }
+    }
+
+    /// Has the compiler do all stores above before those below, as a search may be cut off here.
+    fn in_order() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    // SAFETY: on the heap it is the allocator it stands before. In a search every block is fresh memory of a chunk, aligned,
+    // and behind all blocks before it; no chunk is written by anything else, and none is given out again until the next
+    // search begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::refusal`).
+    unsafe impl GlobalAlloc for Memory {
+        #[inline]
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            if self.is_searching.get() {
+                return self.take(layout);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc(layout) }
+        }
+
+        #[inline]
+        unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+            if self.is_searching.get() {
+                let block = self.take(layout);
+                if !block.is_null() {
+                    // SAFETY: a block of this size.
+                    unsafe { block.write_bytes(0, layout.size()) };
+                }
+                return block;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc_zeroed(layout) }
+        }
+
+        #[inline]
+        unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+            // A search may drop what an earlier one that was cut off left half written.
+            if !self.is_searching.get() && !self.has(pointer) {
+                // SAFETY: the caller's promise, and the block is none of a search's.
+                unsafe { System.dealloc(pointer, layout) }
+            }
+        }
+
+        unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+            let is_searching = self.is_searching.get();
+            let has = self.has(pointer);
+            match (is_searching, has) {
+                // SAFETY: the caller's promise, and the block is none of a search's.
+                (false, false) => return unsafe { System.realloc(pointer, layout, size) },
+                // A search that enlarges what outlives it could tear it apart.
+                (true, false) => unreachable(),
+                _ => {}
+            }
+            let is_last = is_searching && pointer as usize + layout.size() == self.free.get();
+            let room = chunk(self.chunk.get()).end.get() - pointer as usize;
+            if is_last && size <= room {
+                self.free.set(pointer as usize + size);
+                return pointer;
+            }
+            // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as what is copied.
+            unsafe {
+                let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+                if !block.is_null() {
+                    block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
+                }
+                block
+            }
+        }
+    }
+}
