@@ -179,7 +179,8 @@ impl Search {
         let slots = index.subscriptions().capacity();
         let attributes = index.schema().len();
         grow(&mut self.probes, attributes + 1)?;
-        grow(&mut self.nodes, nodes)?;
+        // One more than there are: see `push_found`.
+        grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), STEP as usize)?;
         grow(&mut self.proven, STEP as usize)?;
@@ -529,13 +530,13 @@ fn push_found(
         lookups += 1;
         let Some(node) = node else { continue };
         // A list may lead to a node twice. What `found_at` says counts only where `nodes` agrees, so it needs no clearing.
+        // Nor may it decide about a branch, or a search would cost what earlier ones left there: what is known already is
+        // written behind the list, where the next node takes its place.
         let at = found_at[node as usize];
-        if (at < progress.nodes) & (nodes[at as usize] == node) {
-            continue;
-        }
+        let known = (at < progress.nodes) & (nodes[at as usize] == node);
         nodes[progress.nodes as usize] = node;
-        found_at[node as usize] = progress.nodes;
-        progress.nodes += 1;
+        found_at[node as usize] = if known { at } else { progress.nodes };
+        progress.nodes += u32::from(!known);
     }
     lookups
 }
