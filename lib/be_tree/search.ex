@@ -17,7 +17,7 @@ defmodule BeTree.Search do
   A slice runs on the calling process's scheduler and ends where its fuel is exhausted. Then the process is charged
   one reduction for each `fuel_per_reduction` fuel (`BeTree.Fuel`), so that the scheduler preempts it as it would for
   Erlang code of the same length. What does not fill a reduction is carried on to the next slice: all in all, a search
-  is charged its fuel, divided and rounded down.
+  is charged its fuel, divided and rounded up.
 
   Ids and fuel are the same whatever the slice.
 
@@ -26,7 +26,7 @@ defmodule BeTree.Search do
     * `:fuel` - the whole budget, an amount or `:infinity` (the default). Where it runs out, the answer is an error of
       kind `:out_of_fuel`: the search is gone, the tree unharmed. It is looked at once in each block of instructions, so
       a search that ends a few units beyond it is let through;
-    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 30 to 100 microseconds. `:infinity`
+    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 10 to 40 microseconds. `:infinity`
       never yields: a long search then holds its scheduler up;
     * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
       slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;

@@ -109,9 +109,11 @@ defmodule BeTree.Slices do
   def count(%__MODULE__{count: 1}), do: "1 slice"
   def count(%__MODULE__{count: count}), do: "#{count} slices"
 
-  # Charges for what burnt since the last charge. Both amounts are counted from the call's start and rounded down alike,
-  # so nothing is lost between slices.
-  defp charge(%{fuel: before, per_reduction: ratio}, fuel), do: bump(div(fuel, ratio) - div(before, ratio))
+  # Charges for what burnt since the last charge. Both amounts are counted from the call's start and rounded up alike, as
+  # BeTree.Fuel.to_reductions/2 does, so nothing is lost between slices, and nothing charged twice.
+  defp charge(%{fuel: before, per_reduction: ratio}, fuel) do
+    bump(div(fuel + ratio - 1, ratio) - div(before + ratio - 1, ratio))
+  end
 
   defp bump(reductions) when reductions > @step do
     :erlang.bump_reductions(@step)

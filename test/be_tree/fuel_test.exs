@@ -5,15 +5,15 @@ defmodule BeTree.FuelTest do
 
   doctest Fuel
 
-  test "a time slice of the BEAM is a millisecond of wasm at 5,000 fuel a microsecond" do
-    assert Fuel.from_reductions(4_000) == 1_000 * 5_000
+  test "a time slice of the BEAM is one default slice" do
+    assert Fuel.from_reductions(4_000) == Fuel.default_slice()
   end
 
   test "the application's environment sets the ratio, which a tree reads when it is made" do
     on_exit(fn -> Application.delete_env(:be_tree, :fuel_per_reduction) end)
     Application.put_env(:be_tree, :fuel_per_reduction, 10)
     assert Fuel.per_reduction() == 10
-    assert Fuel.to_reductions(99) == 9
+    assert Fuel.to_reductions(99) == 10
     tree = BeTree.new!(b: :boolean)
     assert tree.fuel_per_reduction == 10
     assert BeTree.new!([b: :boolean], fuel_per_reduction: 7).fuel_per_reduction == 7

@@ -20,7 +20,7 @@ defmodule BeTree.Fuel.Calibration do
       slice how many percent longer the same searches took, or `nil` where no search is that long;
     * `fuel_per_microsecond` - the mean of the workloads;
     * `nanoseconds_per_reduction` - in a loop of plain Elixir;
-    * `fuel_per_reduction` - what to configure: `BeTree.Fuel.ratio/1` of that rate.
+    * `fuel_per_reduction` - what to configure: `BeTree.Fuel.ratio/2` of those two.
   """
   @type t :: %__MODULE__{
           workloads: [{String.t(), workload}],
@@ -52,11 +52,13 @@ defmodule BeTree.Fuel.Calibration do
 
     rate = mean(for {_name, measured} <- workloads, do: measured.fuel_per_microsecond)
 
+    nanoseconds = median(for _ <- 1..@loops, do: reduction())
+
     %__MODULE__{
       workloads: workloads,
       fuel_per_microsecond: rate,
-      nanoseconds_per_reduction: median(for _ <- 1..@loops, do: reduction()),
-      fuel_per_reduction: Fuel.ratio(rate)
+      nanoseconds_per_reduction: nanoseconds,
+      fuel_per_reduction: Fuel.ratio(rate, nanoseconds)
     }
   end
 
