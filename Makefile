@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench bench.quick bench.steiner bench.w7 lint fmt fuzz clean
+.PHONY: help setup build demo test bench bench.quick bench.publish bench.steiner bench.w7 lint fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -30,12 +30,17 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
 	@echo "mix test"
 	@MIX_ENV=test mix test
+	@echo "cargo test: what of the host runs without the BEAM"
+	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
 
 bench: $(ready) ## Run the benchmarks, a quarter of an hour
 	@MIX_ENV=dev mix be_tree.bench
 
 bench.quick: $(ready) ## Run the small benchmarks, two minutes
 	@MIX_ENV=dev mix be_tree.bench --quick
+
+bench.publish: $(ready) ## Measure published indexes, two minutes
+	@MIX_ENV=dev mix run bench/publish.exs
 
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs

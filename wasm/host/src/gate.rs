@@ -118,7 +118,9 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
     /// Joins the queue, if it has room. The caller must then call `advance`.
     pub fn join(&self, waiter: W) -> Option<Turn> {
         let mut state = self.state();
-        if state.queue.len() >= state.room && !state.calls() {
+        // Those who are about to be called do not have to wait.
+        let called_next = state.open.len() - state.called.len();
+        if state.queue.len() >= state.room.saturating_add(called_next) {
             return None;
         }
         let turn = state.turn();
