@@ -3,10 +3,12 @@ defmodule BeTree.Bench.W7 do
   # W7, responsiveness: how late a process wakes that sleeps for a millisecond, beside processes that search, each a tree
   # of its own, and beside as many that run plain Elixir. Sleeping is late by itself: the VM's timers tick every
   # millisecond. The loads take turns, so that what else the machine does falls on all of them alike.
+  #
+  # With --quick the tree of a million expressions is left out, which takes minutes to build.
 
   import BeTree.Command, only: [grouped: 1]
 
-  alias BeTree.Fuel
+  alias BeTree.{Event, Fuel}
   alias BeTree.Workload.{W1, W3}
 
   @sleep 1
@@ -22,57 +24,80 @@ defmodule BeTree.Bench.W7 do
   @free 1_000_000_000_000
   @uncharged "unsliced, not charged"
 
+  @plain "plain Elixir"
   @inserted 100_000
+  @inserting "inserting #{grouped(@inserted)}"
+
+  @million 1_000_000
+  @events 1_000
+  @memory 4_000_000_000
 
   # The most that the sleeper may be late beside searches, in terms of what it is beside plain Elixir.
   @bar 1.2
   @processes 10
 
-  def run do
+  def run(arguments) do
+    quick = arguments == ["--quick"]
     schedulers = System.schedulers_online()
-    parameters = W1.defaults()
-    events = parameters |> W1.events() |> Enum.to_list() |> List.to_tuple()
-    subscriptions = parameters |> W1.expressions() |> Enum.with_index(&{&2 + 1, &1})
-    trees = for _ <- 1..max(@processes, 4 * schedulers), do: tree(W1, parameters, subscriptions)
-    more = W3.defaults() |> Map.put(:expressions, @inserted) |> W3.expressions() |> Enum.with_index(&{&2, &1})
-
-    IO.puts("W7: #{grouped(length(subscriptions))} expressions over #{parameters.attributes} attributes")
     IO.puts("#{schedulers} schedulers, #{Fuel.per_reduction()} fuel a reduction, load #{load_average()}")
     IO.puts("How late is a sleep of #{@sleep} ms, in microseconds:\n")
-
     table("beside", measure([{"nothing", []}]))
 
+    parameters = Map.put(W1.defaults(), :events, @events)
+    subscriptions = parameters |> W1.expressions() |> Enum.with_index(&{&2 + 1, &1})
+    trees = for _ <- 1..max(@processes, 4 * schedulers), do: tree(W1, parameters, subscriptions)
+    IO.puts("W1: #{grouped(length(subscriptions))} expressions over #{parameters.attributes} attributes\n")
+    share(:events, parameters |> W1.events() |> Enum.to_list() |> List.to_tuple())
+
+    share(
+      :subscriptions,
+      W3.defaults() |> Map.put(:expressions, @inserted) |> W3.expressions() |> Enum.with_index(&{&2, &1})
+    )
+
     for count <- Enum.uniq([1, schedulers, 4 * schedulers]), count != @processes do
-      table("beside #{count}", measure(loads(trees, count, events)))
+      table("beside #{count}", measure(loads(trees, count)))
     end
 
-    loads = loads(trees, @processes, events) ++ more_loads(trees, events, more)
-    results = measure(loads)
+    results = measure(loads(trees, @processes) ++ more_loads(trees))
     table("beside #{@processes}", results)
     bars(results)
+    unless quick, do: million()
   end
 
-  defp loads(trees, count, events) do
+  # One tree: as many as there are processes would not fit.
+  defp million do
+    parameters = Map.merge(W3.defaults(), %{expressions: @million, events: @events})
+    subscriptions = parameters |> W3.expressions() |> Stream.with_index() |> Stream.map(fn {text, id} -> {id, text} end)
+    tree = tree(W3, parameters, subscriptions)
+    share(:events, parameters |> W3.events() |> Enum.to_list() |> List.to_tuple())
+    IO.puts("\nW3: #{inspect(tree)}\n")
+    table("beside 1", measure(loads([tree], 1)))
+  end
+
+  defp loads(trees, count) do
     slices = [Fuel.default_slice(), 20_000, 100_000, 1_000_000, :infinity]
-    searches = for slice <- slices, do: {title(slice), searches(trees, count, events, slice)}
+    searches = for slice <- slices, do: {title(slice), searches(trees, count, slice)}
 
-    [{"plain Elixir", List.duplicate(&plain/1, count)} | searches] ++
-      [{@uncharged, trees |> at_ratio(@free) |> searches(count, events, :infinity)}]
+    [{@plain, plain(count)} | searches] ++
+      [
+        {@uncharged, trees |> at_ratio(@free) |> searches(count, :infinity)},
+        {"dirty schedulers", for(tree <- Enum.take(trees, count), do: &search_dirty(tree, 0, &1))}
+      ]
   end
 
-  # Smaller ratios, at which a search has the scheduler for a shorter time; and insertions beside the searches.
-  defp more_loads(trees, events, subscriptions) do
+  # Other ratios, at which a search has the scheduler for a longer or a shorter time; and insertions beside the searches
+  # and beside plain Elixir. The process that inserts comes first.
+  defp more_loads(trees) do
     ratios =
-      for {ratio, slice} <- [{500, Fuel.default_slice()}, {125, Fuel.default_slice()}, {25, 100_000}] do
-        {"#{title(slice)}, #{ratio} fuel a reduction", trees |> at_ratio(ratio) |> searches(@processes, events, slice)}
+      for {ratio, slice} <- [{1_250, 500_000}, {125, 500_000}, {25, 100_000}] do
+        {"#{title(slice)}, #{ratio} fuel a reduction", trees |> at_ratio(ratio) |> searches(@processes, slice)}
       end
-
-    slice = Fuel.default_slice()
 
     ratios ++
       [
-        {"#{title(slice)}, inserting #{grouped(@inserted)}",
-         [(&insert(subscriptions, &1)) | searches(trees, @processes, events, slice)]}
+        {"#{@plain}, #{@inserting}", [(&insert/1) | plain(@processes)]},
+        {"#{title(Fuel.default_slice())}, #{@inserting}",
+         [(&insert/1) | searches(trees, @processes, Fuel.default_slice())]}
       ]
   end
 
@@ -80,13 +105,17 @@ defmodule BeTree.Bench.W7 do
   defp title(slice), do: "slices of #{grouped(slice)}"
 
   defp tree(workload, parameters, subscriptions) do
-    tree = BeTree.new!(workload.domains(parameters))
+    tree = BeTree.new!(workload.domains(parameters), memory: @memory)
     BeTree.insert_all!(tree, subscriptions)
     tree
   end
 
   # The same trees: the ratio is a matter of the handle.
   defp at_ratio(trees, ratio), do: for(tree <- trees, do: %{tree | fuel_per_reduction: ratio})
+
+  # Where all processes see it and none has it on its heap: its garbage collector is not what is measured.
+  defp share(what, term), do: :persistent_term.put({__MODULE__, what}, term)
+  defp shared(what), do: :persistent_term.get({__MODULE__, what})
 
   defp load_average do
     case File.read("/proc/loadavg") do
@@ -96,8 +125,8 @@ defmodule BeTree.Bench.W7 do
   end
 
   # A load is functions, each of which runs in a process of its own until that is killed, and counts what it does.
-  defp searches(trees, count, events, slice) do
-    for tree <- Enum.take(trees, count), do: &search(tree, events, 0, [slice: slice], &1)
+  defp searches(trees, count, slice) do
+    for tree <- Enum.take(trees, count), do: &search(tree, shared(:events), 0, [slice: slice], &1)
   end
 
   defp search(tree, events, index, options, counter) do
@@ -106,15 +135,28 @@ defmodule BeTree.Bench.W7 do
     search(tree, events, rem(index + 1, tuple_size(events)), options, counter)
   end
 
-  defp plain(counter), do: plain(counter, 0)
-  defp plain(counter, number), do: plain(counter, rem(number * 31 + 7, 1_000_003))
-
-  defp insert(subscriptions, counter) do
-    tree(W3, W3.defaults(), subscriptions)
-    insert(subscriptions, counter)
+  # The same call on a dirty scheduler: what an ordinary native index does.
+  defp search_dirty(tree, index, counter) do
+    events = shared(:events)
+    {:ok, format, bytes} = Event.encode(elem(events, index))
+    request = %{input: bytes, output: :u64s, fuel: :infinity, slice: :infinity, scheduler: :dirty}
+    arguments = [format, byte_size(bytes), -1]
+    {:done, 0, _ids, _fuel} = tree.runtime.call(tree.instance, "be_tree_search", arguments, request)
+    :counters.add(counter, 1, 1)
+    search_dirty(tree, rem(index + 1, tuple_size(events)), counter)
   end
 
-  # `[{title, %{late: sorted nanoseconds, long: events of the system monitor, searches: a second}}]`
+  defp plain(count) when is_integer(count), do: List.duplicate(&loop(&1, 0), count)
+
+  defp loop(counter, number), do: loop(counter, rem(number * 31 + 7, 1_000_003))
+
+  defp insert(counter) do
+    tree(W3, W3.defaults(), shared(:subscriptions))
+    insert(counter)
+  end
+
+  # `[{title, %{late: sorted nanoseconds, long: events of the system monitor, first: those of the first process,
+  # searches: a second}}]`
   defp measure(loads) do
     turns = for _ <- 1..@turns, {title, load} <- loads, do: {title, turn(load)}
 
@@ -125,6 +167,7 @@ defmodule BeTree.Bench.W7 do
        %{
          late: own |> Enum.flat_map(& &1.late) |> Enum.sort() |> List.to_tuple(),
          long: own |> Enum.map(& &1.long) |> Enum.sum(),
+         first: own |> Enum.map(& &1.first) |> Enum.sum(),
          searches: own |> Enum.map(& &1.searches) |> Enum.sum() |> Kernel.*(1_000) |> div(@turns * @turn)
        }}
     end
@@ -139,7 +182,9 @@ defmodule BeTree.Bench.W7 do
     for {pid, _monitor} <- workers, do: Process.exit(pid, :kill)
     for {pid, monitor} <- workers, do: receive(do: ({:DOWN, ^monitor, :process, ^pid, :killed} -> :ok))
     :erlang.system_monitor(:undefined)
-    %{late: late, long: long_schedules(0), searches: searches}
+    pids = long_schedules([])
+    first = Enum.count(pids, &(workers != [] and &1 == workers |> hd() |> elem(0)))
+    %{late: late, long: length(pids), first: first, searches: searches}
   end
 
   defp sleep(deadline, late) do
@@ -150,11 +195,11 @@ defmodule BeTree.Bench.W7 do
     if woken < deadline, do: sleep(deadline, late), else: late
   end
 
-  defp long_schedules(count) do
+  defp long_schedules(pids) do
     receive do
-      {:monitor, _who, :long_schedule, _info} -> long_schedules(count + 1)
+      {:monitor, pid, :long_schedule, _info} -> long_schedules([pid | pids])
     after
-      0 -> count
+      0 -> pids
     end
   end
 
@@ -178,24 +223,36 @@ defmodule BeTree.Bench.W7 do
     [String.pad_trailing(title, 44), for(cell <- cells, do: String.pad_leading(cell, 11))]
   end
 
-  defp bars([{"plain Elixir", plain}, {title, sliced} | _] = results) do
+  defp bars([{@plain, plain}, {title, sliced} | _] = results) do
     {_title, unsliced} = List.keyfind!(results, @uncharged, 0)
-    {inserting_title, inserting} = List.last(results)
+    [{beside_title, beside}, {inserting_title, inserting}] = Enum.take(results, -2)
 
     for {name, share} <- Enum.take(@columns, 2) do
       ratio = at(sliced, share) / at(plain, share)
-      held = if ratio <= @bar, do: "holds", else: "DOES NOT HOLD"
-      IO.puts("#{title}: #{name} is #{decimal(ratio)} times that beside plain Elixir; bar: #{@bar}, #{held}")
+
+      IO.puts(
+        "#{title}: #{name} is #{decimal(ratio)} times that beside plain Elixir; bar: #{@bar}, #{held(ratio <= @bar)}"
+      )
+
       IO.puts("  and #{decimal(at(sliced, share) / at(unsliced, share))} times that beside searches that hold on")
     end
 
-    held = if inserting.long <= plain.long, do: "holds", else: "DOES NOT HOLD"
-    IO.puts("#{inserting_title}: #{inserting.long} long schedules; bar: #{plain.long} beside plain Elixir, #{held}")
+    IO.puts("#{title}: #{sliced.long} long schedules; bar: #{plain.long}, #{held(sliced.long <= plain.long)}")
+
+    # Whoever inserts is a thread of its own, and with it there are more of them than processors: they interrupt each
+    # other, beside plain Elixir as well.
+    IO.puts(
+      "#{inserting_title}: #{inserting.long} long schedules, #{inserting.first} of the process that inserts; " <>
+        "#{beside_title}: #{beside.long}; bar: #{beside.long}, #{held(inserting.long <= beside.long)}"
+    )
   end
+
+  defp held(true), do: "holds"
+  defp held(false), do: "DOES NOT HOLD"
 
   defp at(%{late: late}, share), do: elem(late, trunc(share * tuple_size(late)))
   defp microseconds(nanoseconds), do: grouped(div(nanoseconds, 1_000))
   defp decimal(number), do: :erlang.float_to_binary(number, decimals: 2)
 end
 
-BeTree.Bench.W7.run()
+BeTree.Bench.W7.run(System.argv())
