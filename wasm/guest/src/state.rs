@@ -14,6 +14,9 @@ use crate::{answer, memory, request};
 /// The size of the inbox at first.
 const INBOX: usize = 4096;
 
+/// A larger inbox is given back when it is next asked for a small one.
+const LARGE: usize = 1 << 20;
+
 /// An index, one search of it, and the two buffers by which they are reached.
 #[derive(Default)]
 pub(crate) struct State {
@@ -84,9 +87,14 @@ pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
 }
 
 impl State {
-    /// A buffer of at least `length` bytes, if memory allows. It moves only to grow.
+    /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back, with
+    /// nothing left in it.
     pub fn inbox(&mut self, length: usize) -> Option<*const u8> {
         let length = length.max(INBOX);
+        if self.inbox.len() > LARGE && length <= LARGE {
+            self.inbox.fill(0);
+            self.inbox = Vec::new();
+        }
         let more = length.saturating_sub(self.inbox.len());
         self.inbox.try_reserve(more).ok()?;
         self.inbox.resize(length.max(self.inbox.len()), 0);

@@ -26,6 +26,7 @@ mod limits;
 mod machine;
 mod module;
 mod nifs;
+mod pages;
 mod reaper;
 mod snapshot;
 mod terms;

@@ -14,8 +14,13 @@ use crate::export::Export;
 use crate::failure::{Failure, Kind};
 use crate::limits::Limits;
 use crate::module::{signature, Compiled};
+use crate::pages;
 use crate::snapshot::Snapshot;
 
+/// An inbox of more bytes is not taken to be there for the next input.
+const LARGE_INBOX: usize = 1 << 20;
+/// Up to so many bytes a memory stays where it is: what wasmtime reserves for each (`Config::memory_reservation`).
+const MAPPED: usize = 4 << 30;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
@@ -61,6 +66,9 @@ impl Machine {
     /// or so where the module has much data or a long start function: not for a normal scheduler.
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?;
+        if let Some(memory) = machine.memory {
+            pages::prefer_large(memory.data_ptr(&machine.store), setup.memory.min(MAPPED));
+        }
         machine.open_outbox(setup)?;
         Ok(machine)
     }
@@ -246,6 +254,7 @@ impl Machine {
             self.open_inbox(input.len()).await?;
             let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
             self.write(address, &input)?;
+            self.forget_large_inbox();
         }
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
@@ -280,6 +289,13 @@ impl Machine {
         inbox.address = address;
         inbox.capacity = length;
         Ok(())
+    }
+
+    /// Has the module asked again for the next input, so that it can give a large buffer back.
+    fn forget_large_inbox(&mut self) {
+        if let Some(inbox) = self.inbox.as_mut().filter(|inbox| inbox.capacity > LARGE_INBOX) {
+            inbox.capacity = 0;
+        }
     }
 
     pub fn results(&self) -> &[Val] {
