@@ -55,8 +55,7 @@ defmodule BeTree do
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Answer, Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Subscription, Target}
-  alias BeTree.Subscription.Batch
+  alias BeTree.{Answer, Batch, Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Subscription, Target}
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
   defstruct @enforce_keys
@@ -218,10 +217,10 @@ defmodule BeTree do
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(%__MODULE__{} = tree, subscriptions) do
-    with {:ok, batch} <- Batch.new(subscriptions) do
+    with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
       case change(tree, "be_tree_insert", batch.input) do
         :ok -> {:ok, batch.count}
-        {:error, error} -> {:error, Batch.blame(error, batch)}
+        {:error, error} -> {:error, Subscription.Batch.blame(error, batch)}
       end
     end
   end
@@ -320,7 +319,7 @@ defmodule BeTree do
 
   ## Options
 
-    * `:fuel`, `:slice`, `:timeout`, `:ids` - those of `BeTree.Search`;
+    * `:fuel`, `:slice`, `:timeout`, `:ids`, `:as` - those of `BeTree.Search`;
     * `:stats` - with `true` the answer is `{:ok, ids, stats}`, the latter a `BeTree.Stats`.
 
   Errors by kind: `:missing_attribute` where the event lacks a required attribute, `:type` and `:out_of_bounds` for its
@@ -341,7 +340,7 @@ defmodule BeTree do
       :out_of_fuel
   """
   @spec search(target, Event.t(), [Search.option() | {:stats, boolean}]) ::
-          {:ok, [id]} | {:ok, [id], Stats.t()} | {:error, Error.t()}
+          {:ok, Search.found()} | {:ok, Search.found(), Stats.t()} | {:error, Error.t()}
   def search(target, event, options \\ [])
 
   def search(target, event, []) do
@@ -368,14 +367,17 @@ defmodule BeTree do
       iex> BeTree.search!(tree, %{age: 30})
       [1]
   """
-  @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) :: [id] | {[id], Stats.t()}
+  @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) :: Search.found() | {Search.found(), Stats.t()}
   def search!(target, event, options \\ []), do: bang(search(target, event, options))
 
   @doc """
   One list of ids for each of `events`, in order.
 
-  Takes the options of `BeTree.Search`; each event has the whole budget and the whole timeout. The first event that
-  fails ends it: its error is the answer, with the event's `position`, from 0.
+  Events are searched up to 256 at a time: one call, one copy in, one copy out. Each costs less so than by itself, much
+  less where the index holds many dense boolean expressions, which are then evaluated for all of them at once.
+
+  Takes the options of `BeTree.Search`; a budget and a timeout are those of all events together, and `:as` is the form
+  of each answer. The first event that fails ends it: its error is the answer, with the event's `position`, from 0.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -385,20 +387,8 @@ defmodule BeTree do
       iex> {error.kind, error.position}
       {:missing_attribute, 1}
   """
-  @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [[id]]} | {:error, Error.t()}
-  def search_many(target, events, options \\ []) do
-    events
-    |> Enum.reduce_while({[], 0}, fn event, {found, position} ->
-      case Search.run(target, event, options) do
-        {:done, ids, _stats} -> {:cont, {[ids | found], position + 1}}
-        {:error, error} -> {:halt, {:error, %{error | position: position}}}
-      end
-    end)
-    |> case do
-      {:error, error} -> {:error, error}
-      {found, _count} -> {:ok, Enum.reverse(found)}
-    end
-  end
+  @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [Search.found()]} | {:error, Error.t()}
+  def search_many(target, events, options \\ []), do: Batch.search(Target.resolve(target), events, Search.check(options))
 
   @doc """
   `search_many/3` that answers the lists and raises its errors.
@@ -407,8 +397,42 @@ defmodule BeTree do
       iex> BeTree.search_many!(tree, [%{age: 1}, %{age: 2}])
       [[], []]
   """
-  @spec search_many!(target, Enumerable.t(), [Search.option()]) :: [[id]]
+  @spec search_many!(target, Enumerable.t(), [Search.option()]) :: [Search.found()]
   def search_many!(target, events, options \\ []), do: bang(search_many(target, events, options))
+
+  @doc """
+  A stream of answers to `events`, one for each, in order: `{:ok, ids}`, or `{:error, error}` for an event that fails.
+
+  Nothing is searched until the stream is consumed, and then as much as is asked for: up to 256 events at a time, as
+  `search_many/3` does, so memory stays bounded however many there are. Where the consumer halts, nothing is left running.
+
+  ## Options
+
+    * `:max_concurrency` - how many processes search at the same time. For a published index as many as there are
+      schedulers online by default, and 1 for a tree, as that runs one search at a time; with 1 the consumer searches
+      itself;
+    * `:slice`, `:ids`, `:as` - those of `BeTree.Search`.
+
+  An error that is no event's own, such as `:out_of_memory`, is the answer to each event that it left unanswered.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> events = Stream.map(20..1_000_000, &%{age: &1})
+      iex> tree |> BeTree.stream(events) |> Enum.take(3)
+      [{:ok, []}, {:ok, [1]}, {:ok, [1]}]
+      iex> [{:ok, [1]}, {:error, error}, {:ok, [1]}] = Enum.to_list(BeTree.stream(tree, [%{age: 30}, %{}, %{age: 40}]))
+      iex> error.kind
+      :missing_attribute
+  """
+  @spec stream(t, Enumerable.t(), [
+          {:max_concurrency, pos_integer} | {:slice, Fuel.budget()} | {:ids, [id]} | {:as, Search.form()}
+        ]) :: Enumerable.t()
+  def stream(%__MODULE__{} = tree, events, options \\ []) do
+    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: 1])
+    check_positive(options, :max_concurrency)
+    {concurrency, options} = Keyword.pop!(options, :max_concurrency)
+    Batch.stream(tree, events, Search.check(options), concurrency)
+  end
 
   @doc """
   Why the subscription `id` matches `event`, or does not.

@@ -213,14 +213,18 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 3}, stats: false) == {:ok, [1, 2]}
     end
 
-    test "many events, each with the whole budget", %{tree: tree} do
+    test "many events, on one budget", %{tree: tree} do
       events = [%{a: 2}, [a: 1], {:json, ~s({"a": 3})}]
       assert BeTree.search_many(tree, events) == {:ok, [[1], [], [1, 2]]}
       assert BeTree.search_many(tree, Stream.map(1..2, &%{a: &1}), ids: [1]) == {:ok, [[], [1]]}
       assert BeTree.search_many(tree, []) == {:ok, []}
 
       fuel = for event <- events, do: tree |> BeTree.search!(event, stats: true) |> elem(1) |> Map.fetch!(:fuel)
-      assert {:ok, [_, _, _]} = BeTree.search_many(tree, events, fuel: Enum.max(fuel))
+      assert {:ok, [_, _, _]} = BeTree.search_many(tree, events, fuel: 2 * Enum.sum(fuel))
+
+      assert {:error, %Error{kind: :out_of_fuel, position: nil}} =
+               BeTree.search_many(tree, events, fuel: Enum.max(fuel))
+
       assert {:error, %Error{kind: :type, position: 1}} = BeTree.search_many(tree, [%{a: 1}, %{a: "1"}])
       assert_raise Error, fn -> BeTree.search_many!(tree, [%{}]) end
       assert_raise ArgumentError, fn -> BeTree.search_many(tree, events, stats: true) end

@@ -31,8 +31,11 @@ defmodule BeTree.Guest do
     {"be_tree_schema", {:function, [:i32], [:i32]}},
     {"be_tree_insert", {:function, [:i32], [:i32]}},
     {"be_tree_delete", {:function, [:i64], [:i32]}},
-    {"be_tree_search", {:function, [:i32, :i32, :i32], [:i32]}},
+    {"be_tree_search", {:function, [:i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_search_many", {:function, [:i64, :i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_more", {:function, [:i64], [:i32]}},
     {"be_tree_resume", {:function, [], [:i32]}},
+    {"be_tree_prepare", {:function, [:i32, :i32], [:i32]}},
     {"be_tree_explain", {:function, [:i32, :i32, :i64], [:i32]}},
     {"be_tree_info", {:function, [], [:i32]}}
   ]
@@ -137,11 +140,13 @@ defmodule BeTree.Guest do
   end
 
   @doc false
-  # Any operation but a search: on a dirty scheduler, to its end, and its answer.
-  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil) ::
+  # Any operation but a search: to its end, and its answer. What takes some microseconds may run on the :normal scheduler.
+  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil, :dirty | :normal) ::
           {:ok, binary} | {:error, Error.t()}
-  def call(runtime, instance, function, arguments, input) do
-    case runtime.call(instance, function, arguments, request(input, :binary)) do
+  def call(runtime, instance, function, arguments, input, scheduler \\ :dirty) do
+    request = %{request(input, :binary) | scheduler: scheduler}
+
+    case runtime.call(instance, function, arguments, request) do
       {:done, 0, answer, _fuel} -> {:ok, answer}
       {:done, 1, refusal, _fuel} -> {:error, Answer.refusal(refusal)}
       {:done, status, _answer, _fuel} -> {:error, Answer.bad("#{function} with status #{status}")}

@@ -42,7 +42,8 @@ defmodule BeTree.Runtime do
 
     * `:input` - bytes for the inbox, or `nil`;
     * `:output` - what of the outbox is answered: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
-      64-bit integers as a list; with a status other than 0 the latter is a binary;
+      64-bit integers as a list, or of many such lists, each behind its length as one more integer, a list of lists,
+      `:u64_lists`, or of binaries, `:u64_binaries`; with a status other than 0 it is always a binary;
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
@@ -51,7 +52,7 @@ defmodule BeTree.Runtime do
   """
   @type request :: %{
           required(:input) => binary | nil,
-          required(:output) => :none | :binary | :u64s,
+          required(:output) => :none | :binary | :u64s | :u64_lists | :u64_binaries,
           required(:fuel) => pos_integer | :infinity,
           required(:slice) => pos_integer | :infinity,
           required(:scheduler) => :normal | :dirty,
@@ -65,7 +66,8 @@ defmodule BeTree.Runtime do
   costs a unit a byte and is not divided.
   """
   @type outcome ::
-          {:done, status :: integer, output :: binary | [non_neg_integer] | nil, fuel :: non_neg_integer}
+          {:done, status :: integer, output :: binary | [non_neg_integer] | [[non_neg_integer]] | [binary] | nil,
+           fuel :: non_neg_integer}
           | {:yield, suspended, fuel_so_far :: non_neg_integer}
           | {:error, Error.t()}
 

@@ -30,7 +30,26 @@ defmodule BeTree.Search do
       never yields: a long search then holds its scheduler up;
     * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
       slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;
-    * `:ids` - a list of ids: only these subscriptions are looked at.
+    * `:ids` - a list of ids: only these subscriptions are looked at;
+    * `:as` - what the answer is: `:list` (the default), `:binary` or `:bitmap`.
+
+  ## Answers
+
+  For those who pass ids on, or combine them, there are two forms that make no list, both from inside the sandbox:
+
+    * `:binary` holds the ids one behind the other, ascending, each as a little-endian unsigned 64-bit integer:
+      `for <<id::little-64 <- binary>>, do: id` is the list;
+    * `:bitmap` holds a bit for each id from 0 on, the lowest bit of the first byte first, in whole words of 8 bytes, as many
+      as the greatest id needs that matches. `:binary.decode_unsigned(bitmap, :little)` is an integer with these bits, so
+      `Bitwise` joins what several searches found. Only ids below 1,048,576 fit, or below 64 times the number of
+      subscriptions where these are more; where a greater one matches, the answer is an error of kind `:out_of_bounds`.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert_all!(tree, [{1, "age > 3"}, {2, "age > 4"}, {9, "age > 5"}])
+      iex> BeTree.search(tree, %{age: 5}, as: :binary)
+      {:ok, <<1::little-64, 2::little-64>>}
+      iex> BeTree.search(tree, %{age: 6}, as: :bitmap)
+      {:ok, <<0b0000_0110, 0b0000_0010, 0, 0, 0, 0, 0, 0>>}
 
   A tree holds one search at a time: others wait until it is done or cancelled, and the process that holds it is refused
   as `:overloaded`. A published index holds as many as it has replicas (`BeTree.Index`). Any process may resume a search, from what its last step answered. One that nobody refers to any
@@ -41,7 +60,7 @@ defmodule BeTree.Search do
 
   alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Target, Telemetry}
 
-  @enforce_keys [:slices, :text, :span]
+  @enforce_keys [:slices, :text, :span, :as]
   defstruct @enforce_keys
 
   @opaque t :: %__MODULE__{}
@@ -52,11 +71,17 @@ defmodule BeTree.Search do
           | {:slice, Fuel.budget()}
           | {:timeout, timeout}
           | {:ids, [BeTree.id()]}
+          | {:as, form}
+
+  @type form :: :list | :binary | :bitmap
+
+  @typedoc "What matches: a list of ids, or a binary, as the option `:as` has it."
+  @type found :: [BeTree.id()] | binary
 
   @typedoc "Where a search stands: at a slice's end, at its own, or gone for good."
-  @type answer :: {:yield, t} | {:done, [BeTree.id()], Stats.t()} | {:error, Error.t()}
+  @type answer :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
-  @defaults Map.put(Slices.defaults(), :ids, nil)
+  @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list})
 
   @doc """
   Starts a search and runs its first slice.
@@ -78,14 +103,15 @@ defmodule BeTree.Search do
     search = %__MODULE__{
       slices: Slices.new(target.runtime, &target.runtime.resume/1, target.fuel_per_reduction, options),
       text: Event.text(event),
-      span: Telemetry.start(target)
+      span: Telemetry.start(target),
+      as: options.as
     }
 
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- append_ids(bytes, options.ids) do
       request = %{
         input: input,
-        output: :u64s,
+        output: if(options.as == :list, do: :u64s, else: :binary),
         fuel: options.fuel,
         slice: options.slice,
         scheduler: :normal,
@@ -93,7 +119,7 @@ defmodule BeTree.Search do
       }
 
       target.instance
-      |> target.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length], request)
+      |> target.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length, number(options.as)], request)
       |> Slices.settle(search.slices)
       |> answer(search)
     end
@@ -140,7 +166,7 @@ defmodule BeTree.Search do
       iex> ids
       [1]
   """
-  @spec run(BeTree.target(), Event.t(), [option]) :: {:done, [BeTree.id()], Stats.t()} | {:error, Error.t()}
+  @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run(target, event, options \\ []), do: finish(start(target, event, options))
 
   defp finish({:yield, search}), do: finish(resume(search))
@@ -149,8 +175,10 @@ defmodule BeTree.Search do
   defp answer({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp answer({:error, error}, _search), do: {:error, error}
 
-  defp answer({:done, 0, [visited, evaluated | ids], %{fuel: fuel, count: count}}, _search) do
-    {:done, ids, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
+  defp answer({:done, 0, [visited, evaluated | ids], slices}, _search), do: done(ids, visited, evaluated, slices)
+
+  defp answer({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}, _search) do
+    done(found, visited, evaluated, slices)
   end
 
   defp answer({:done, 1, refusal, _slices}, search) when is_binary(refusal) do
@@ -161,9 +189,22 @@ defmodule BeTree.Search do
     {:error, Answer.bad("a search with status #{status} and no list of ids")}
   end
 
-  defp append_ids(bytes, nil), do: {:ok, bytes, -1}
+  defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
+    {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
+  end
 
-  defp append_ids(bytes, ids) do
+  @doc false
+  # The form's number in docs/abi.md.
+  @spec number(form) :: 0 | 1
+  def number(:bitmap), do: 1
+  def number(_ids), do: 0
+
+  @doc false
+  # The event's bytes with those of the ids behind them, and the latter's length; -1 for all ids.
+  @spec append_ids(binary, [BeTree.id()] | nil) :: {:ok, binary, integer} | {:error, Error.t()}
+  def append_ids(bytes, nil), do: {:ok, bytes, -1}
+
+  def append_ids(bytes, ids) do
     with {:ok, packed} <- pack(ids, <<>>), do: {:ok, bytes <> packed, byte_size(packed)}
   end
 
@@ -186,6 +227,11 @@ defmodule BeTree.Search do
 
   defp check(:ids, ids) when length(ids) >= 0, do: ids
   defp check(:ids, other), do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{inspect(other)}")
+  defp check(:as, form) when form in [:list, :binary, :bitmap], do: form
+
+  defp check(:as, other),
+    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{inspect(other)}")
+
   defp check(key, value), do: Slices.check!(key, value)
 
   defimpl Inspect do

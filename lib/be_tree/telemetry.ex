@@ -35,6 +35,8 @@ defmodule BeTree.Telemetry do
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
   | `error` | the whole `BeTree.Error` |
 
+  `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
+
   An event is emitted by the process that runs the slice, and its handlers run there. A search that is given up, by
   `BeTree.Search.cancel/1` or because its process ended, emits nothing more: its last event is the start or a yield.
   Handlers of yields run once a slice, every 30 to 100 microseconds of a long search.

@@ -28,7 +28,7 @@ defmodule BeTree.GuestTest do
           do: name
 
     exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
-    assert length(documented) == 12
+    assert length(documented) == 15
     # A linker may add exports of its own, such as where the heap starts, but no function.
     assert documented -- exported == []
     functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
@@ -45,7 +45,7 @@ defmodule BeTree.GuestTest do
 
   @i32 0x7F
   @i64 0x7E
-  @operations ~w(abi inbox outbox schema insert delete search resume explain info)
+  @operations ~w(abi inbox outbox schema insert delete search search_many more resume prepare explain info)
   @types %{
     "abi" => {[], 1},
     "inbox" => {[@i32], 32},
@@ -53,8 +53,11 @@ defmodule BeTree.GuestTest do
     "schema" => {[@i32], 0},
     "insert" => {[@i32], 0},
     "delete" => {[@i64], 0},
-    "search" => {[@i32, @i32, @i32], 0},
+    "search" => {[@i32, @i32, @i32, @i32], 0},
+    "search_many" => {[@i64, @i32, @i32, @i32, @i32], 0},
+    "more" => {[@i64], 0},
     "resume" => {[], 0},
+    "prepare" => {[@i32, @i32], 0},
     "explain" => {[@i32, @i32, @i64], 0},
     "info" => {[], 0}
   }
@@ -122,7 +125,7 @@ defmodule BeTree.GuestTest do
   end
 
   test "an operation with another status is a bad module" do
-    {:ok, tree} = BeTree.new([], guest: guest(%{"insert" => {[@i32], 7}, "search" => {[@i32, @i32, @i32], 9}}))
+    {:ok, tree} = BeTree.new([], guest: guest(%{"insert" => {[@i32], 7}, "search" => {[@i32, @i32, @i32, @i32], 9}}))
     assert {:error, %Error{kind: :bad_module} = error} = BeTree.insert(tree, 1, "true")
     assert Exception.message(error) =~ "be_tree_insert with status 7"
     assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{})
@@ -137,7 +140,7 @@ defmodule BeTree.GuestTest do
   end
 
   test "a search that never ends yields to others and is ended by its budget or its timeout" do
-    {:ok, tree} = BeTree.new([], guest: guest(%{"search" => {[@i32, @i32, @i32], :loop}}))
+    {:ok, tree} = BeTree.new([], guest: guest(%{"search" => {[@i32, @i32, @i32, @i32], :loop}}))
     assert {:error, %Error{kind: :out_of_fuel}} = BeTree.search(tree, %{}, fuel: 5_000_000)
     assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, %{}, timeout: 5)
     {pid, monitor} = spawn_monitor(fn -> BeTree.search(tree, %{}) end)

@@ -43,13 +43,20 @@ defmodule BeTree.Test.WasmGuest do
         function("be_tree_schema", [:i32], [:i32], i32_const(0)),
         function("be_tree_insert", [:i32], [:i32], i32_const(0)),
         function("be_tree_delete", [:i64], [:i32], i32_const(0)),
-        function("be_tree_search", [:i32, :i32, :i32], [:i32], [
+        function("be_tree_search", [:i32, :i32, :i32, :i32], [:i32], [
           block([is_other, branch_if(0), call(@body)]),
           [i32_const(@outbox), i32_const(@answer), i32_store()],
           [i32_const(@outbox), i32_const(byte_size(@numbers)), i32_store(4)],
           i32_const(0)
         ]),
+        function("be_tree_search_many", [:i64, :i32, :i32, :i32, :i32], [:i32], [
+          [i32_const(@outbox), i32_const(@answer), i32_store()],
+          [i32_const(@outbox), i32_const(byte_size(@numbers)), i32_store(4)],
+          i32_const(0)
+        ]),
+        function("be_tree_more", [:i64], [:i32], i32_const(0)),
         function("be_tree_resume", [], [:i32], i32_const(0)),
+        function("be_tree_prepare", [:i32, :i32], [:i32], i32_const(0)),
         function("be_tree_explain", [:i32, :i32, :i64], [:i32], i32_const(0)),
         function("be_tree_info", [], [:i32], [
           [i32_const(@outbox), i32_const(@info), i32_store()],

@@ -26,8 +26,8 @@ defmodule BeTree.Telemetry.Span do
     answer
   end
 
-  def observe({:done, ids, %Stats{fuel: fuel, slices: count}} = answer, %{span: span}) do
-    emit(span, :stop, %{fuel: fuel, slices: count, matches: length(ids)}, span.metadata)
+  def observe({:done, found, %Stats{fuel: fuel, slices: count}} = answer, %{span: span, as: form}) do
+    emit(span, :stop, %{fuel: fuel, slices: count, matches: matches(form, found)}, span.metadata)
     answer
   end
 
@@ -40,6 +40,10 @@ defmodule BeTree.Telemetry.Span do
     emit(span, :exception, %{fuel: fuel, slices: count}, Map.merge(span.metadata, %{kind: kind, error: error}))
     answer
   end
+
+  defp matches(:list, ids), do: length(ids)
+  defp matches(:binary, packed), do: div(byte_size(packed), 8)
+  defp matches(:bitmap, bitmap), do: for(<<bit::1 <- bitmap>>, reduce: 0, do: (count -> count + bit))
 
   defp emit(%{sink: sink, started: started}, name, counts, metadata) do
     now = System.monotonic_time()

@@ -7,7 +7,6 @@ mod memory;
 mod request;
 mod state;
 
-use be_tree_index::event::Format;
 use state::{with_state, Request, State};
 
 /// The version of the ABI.
@@ -51,21 +50,40 @@ pub extern "C" fn be_tree_delete(id: u64) -> i32 {
 
 /// Searches for the event in the inbox; `ids` bytes of packed ids behind it, or -1 for all.
 #[no_mangle]
-pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32) -> i32 {
+pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32, form: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    with_state(|state| state.search(Request { format, event: event as usize, only }))
+    with_state(|state| state.search(Request::Search { format, event: event as usize, only, form }))
 }
 
-/// Goes on with a search that a trap stopped.
+/// Searches for many events, `bytes` bytes in the inbox, each behind its format and its length; `ids` as above.
+#[no_mangle]
+pub extern "C" fn be_tree_search_many(number: u64, events: u32, bytes: u32, ids: i32, form: i32) -> i32 {
+    let only = usize::try_from(ids).ok();
+    with_state(|state| state.search(Request::Batch { number, events, bytes: bytes as usize, only, form }))
+}
+
+/// The next part of the answer to the batch with this number.
+#[no_mangle]
+pub extern "C" fn be_tree_more(number: u64) -> i32 {
+    with_state(|state| state.more(number))
+}
+
+/// Goes on with a search, or a batch of searches, that a trap stopped.
 #[no_mangle]
 pub extern "C" fn be_tree_resume() -> i32 {
     with_state(State::resume)
 }
 
+/// Decodes the event in the inbox; the answer is an event of format 3.
+#[no_mangle]
+pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
+    with_state(|state| state.search(Request::Prepare { format, event: event as usize }))
+}
+
 /// Explains the subscription `id` for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
-    with_state(|state| state.read(|state| state.explain(Format::from_code(format), event as usize, id)))
+    with_state(|state| state.read(|state| state.explain(format, event as usize, id)))
 }
 
 /// Counts and sizes.

@@ -7,7 +7,7 @@ use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
-use be_tree_index::search::Search;
+use be_tree_index::search::{self, packed, Batch, Form, Search};
 
 use crate::{answer, memory, request};
 
@@ -17,19 +17,22 @@ const INBOX: usize = 4096;
 /// A larger inbox is given back when it is next asked for a small one.
 const LARGE: usize = 1 << 20;
 
-/// An index, one search of it, and the two buffers by which they are reached.
+/// An index, one search of it or one batch of searches, and the two buffers by which they are reached.
 #[derive(Default)]
 pub(crate) struct State {
     index: Option<Index>,
     search: Search,
+    batch: Batch,
     /// What the search that is under way was asked for.
     request: Request,
+    /// The number of the batch that can be gone on with.
+    unfinished: Option<u64>,
     /// Whether a change began that did not end: a trap cut it off.
     changing: bool,
     inbox: Vec<u8>,
     answer: Vec<u8>,
-    /// Why a search was refused, in the memory of searches.
-    refusal: Vec<u8>,
+    /// What a search answers that is no list of ids, in the memory of searches.
+    passing: Vec<u8>,
     outbox: Outbox,
 }
 
@@ -47,16 +50,36 @@ pub(crate) struct Outbox {
 const NOTHING: u32 = 0;
 const NOTED: u32 = 1;
 
-/// What a search is asked for: the event's format, the bytes of the event in the inbox and, behind them, those of the
-/// ids to which it is limited, if it is.
+/// What is asked for that can be cut off: where the inbox ends, and in which form the answer is wanted. Behind the events
+/// are, where there are any, the bytes of the ids to which a search is limited.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Request {
-    pub format: i32,
-    pub event: usize,
-    pub only: Option<usize>,
+pub(crate) enum Request {
+    #[default]
+    Nothing,
+    Search {
+        format: i32,
+        event: usize,
+        only: Option<usize>,
+        form: i32,
+    },
+    Batch {
+        number: u64,
+        events: u32,
+        bytes: usize,
+        only: Option<usize>,
+        form: i32,
+    },
+    /// The next part of the answer to a batch.
+    More {
+        number: u64,
+    },
+    Prepare {
+        format: i32,
+        event: usize,
+    },
 }
 
-/// An error and, of an insertion of many, the position of the one concerned.
+/// An error and, of many insertions or events, the position of the one concerned.
 pub(crate) struct Refusal {
     pub error: Error,
     pub position: Option<usize>,
@@ -110,6 +133,7 @@ impl State {
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.read(|state| {
             state.outbox.progress = NOTHING;
+            state.unfinished = None;
             state.changing = true;
             let outcome = operation(state);
             state.changing = false;
@@ -136,17 +160,18 @@ impl State {
         search.reserve_event(&index)?;
         self.search.abandon();
         self.search = search;
+        self.batch = Batch::default();
         self.index = Some(index);
         Ok(())
     }
 
     pub fn insert(&mut self, length: usize) -> Outcome {
-        let State { index, search, inbox, .. } = self;
+        let State { index, search, batch, inbox, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
         let inserted =
             index.insert_all(insertions).map_err(|(position, error)| Refusal { error, position: Some(position) })?;
-        if let Err(error) = search.reserve(index) {
+        if let Err(error) = search.reserve(index).and_then(|()| batch.reserve(index)) {
             for id in inserted {
                 index.delete(id)?;
             }
@@ -164,20 +189,33 @@ impl State {
         self.outbox.progress = NOTHING;
         in_order();
         self.request = request;
+        self.unfinished = None;
         in_order();
         self.outbox.progress = NOTED;
         in_order();
         self.go_on()
     }
 
+    /// The next part of the answer to a batch, unless something else came in between.
+    pub fn more(&mut self, number: u64) -> i32 {
+        if self.unfinished != Some(number) {
+            return self.refuse_at_once("this batch is not under way any more; start it again");
+        }
+        self.search(Request::More { number })
+    }
+
     /// Goes on with a search that was cut off.
     pub fn resume(&mut self) -> i32 {
         if self.outbox.progress == NOTHING {
-            memory::of_search(true);
-            self.refuse(Error::new(Kind::NotFound, "there is no search to go on with; start one"));
-            return 1;
+            return self.refuse_at_once("there is no search to go on with; start one");
         }
         self.go_on()
+    }
+
+    fn refuse_at_once(&mut self, message: &str) -> i32 {
+        memory::of_search(true);
+        self.refuse(Error::new(Kind::NotFound, message).into());
+        1
     }
 
     fn go_on(&mut self) -> i32 {
@@ -185,8 +223,8 @@ impl State {
         self.outbox.clear();
         let status = match self.advance() {
             Ok(()) => 0,
-            Err(error) => {
-                self.refuse(error);
+            Err(refusal) => {
+                self.refuse(refusal);
                 1
             }
         };
@@ -196,38 +234,82 @@ impl State {
         status
     }
 
-    /// Opens the search, if that is still to be done, and runs it to its end.
-    fn advance(&mut self) -> Result<(), Error> {
+    fn advance(&mut self) -> Outcome {
         if self.changing {
-            return Err(damaged());
+            return Err(damaged().into());
         }
-        let State { index, search, request, inbox, outbox, .. } = self;
+        match self.request {
+            Request::Nothing => Ok(()),
+            Request::Search { format, event, only, form } => self.advance_search(format, event, only, form),
+            Request::Batch { number, events, bytes, only, form } => {
+                if self.outbox.progress == NOTED {
+                    message(&self.inbox, bytes.saturating_add(only.unwrap_or(0)))?;
+                    self.batch.open(search::Request { events, bytes, only, form: Form::from_code(form)? });
+                }
+                self.advance_batch(number)
+            }
+            Request::More { number } => {
+                if self.outbox.progress == NOTED {
+                    self.batch.next_part();
+                }
+                self.advance_batch(number)
+            }
+            Request::Prepare { format, event } => self.prepare(format, event),
+        }
+    }
+
+    /// Opens the search, if that is still to be done, and runs it to its end.
+    fn advance_search(&mut self, format: i32, event: usize, only: Option<usize>, form: i32) -> Outcome {
+        let State { index, search, inbox, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         if outbox.progress == NOTED {
-            let Request { format, event, only } = *request;
             let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
             let (event, ids) = whole.split_at(event);
-            let ids = ids.chunks_exact(8).map(|id| u64::from_le_bytes(id.try_into().expect("a chunk of 8 bytes")));
-            search.open(index, Format::from_code(format).ok_or_else(no_format)?, event, only.map(|_| ids))?;
-            outbox.progress = NOTED + 1;
+            let ids = only.map(|_| packed(ids));
+            search.open_for(index, Format::from_code(format)?, event, ids, Form::from_code(form)?)?;
+            outbox.step();
         }
         while !search.step(index) {
-            outbox.progress = outbox.progress.wrapping_add(1).max(NOTED + 1);
+            outbox.step();
         }
         outbox.send(search.found().packed());
+        search.refusal(index).map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Runs the batch to the end of a part.
+    fn advance_batch(&mut self, number: u64) -> Outcome {
+        let State { index, search, batch, inbox, outbox, unfinished, .. } = self;
+        let index = index.as_ref().ok_or_else(no_schema)?;
+        outbox.step();
+        let refused = |(position, error)| Refusal { error, position: Some(position) };
+        while !batch.advance(index, search, inbox).map_err(refused)? {
+            outbox.step();
+        }
+        outbox.send(batch.part(search));
+        *unfinished = (!batch.is_done()).then_some(number);
         Ok(())
     }
 
-    fn refuse(&mut self, error: Error) {
-        self.refusal = Vec::new();
-        answer::error(&error.into(), &mut self.refusal);
-        self.outbox.send(&self.refusal);
+    /// Decodes the event in the inbox, so that it need not be decoded for each search.
+    fn prepare(&mut self, format: i32, event: usize) -> Outcome {
+        let State { index, search, inbox, passing, outbox, .. } = self;
+        let index = index.as_ref().ok_or_else(no_schema)?;
+        *passing = Vec::new();
+        search.prepare(index, Format::from_code(format)?, message(inbox, event)?, passing)?;
+        outbox.send(passing);
+        Ok(())
     }
 
-    pub fn explain(&mut self, format: Option<Format>, event: usize, id: u64) -> Outcome {
+    fn refuse(&mut self, refusal: Refusal) {
+        self.passing = Vec::new();
+        answer::error(&refusal, &mut self.passing);
+        self.outbox.send(&self.passing);
+    }
+
+    pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
         let State { index, inbox, answer, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        explain(index, format.ok_or_else(no_format)?, message(inbox, event)?, id, answer)?;
+        explain(index, Format::from_code(format)?, message(inbox, event)?, id, answer)?;
         self.outbox.send(&self.answer);
         Ok(())
     }
@@ -244,6 +326,11 @@ impl Outbox {
     fn clear(&mut self) {
         self.address = 0;
         self.length = 0;
+    }
+
+    /// Tells the host that there is progress.
+    fn step(&mut self) {
+        self.progress = self.progress.wrapping_add(1).max(NOTED + 1);
     }
 
     /// Points to an answer.
@@ -270,9 +357,6 @@ fn no_schema() -> Error {
     Error::new(Kind::NotFound, "there is no schema yet; give one first")
 }
 
-fn no_format() -> Error {
-    Error::new(Kind::Type, "an event's format is 0 (term), 1 (JSON) or 2 (record)")
-}
 
 fn damaged() -> Error {
     Error::new(Kind::Trap, "an earlier change was cut off half way and left the index damaged; make it anew")

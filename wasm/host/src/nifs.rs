@@ -317,7 +317,9 @@ fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Resul
     let output = match output {
         Output::None => atoms::nil().encode(env),
         Output::U64s if !refused => terms::u64s(env, machine.output()?)?,
-        Output::Binary | Output::U64s => terms::binary(env, machine.output()?),
+        Output::U64Lists if !refused => terms::u64_lists(env, machine.output()?)?,
+        Output::U64Binaries if !refused => terms::u64_binaries(env, machine.output()?)?,
+        _ => terms::binary(env, machine.output()?),
     };
     Ok((atoms::done(), terms::results(env, machine.results()), output, fuel).encode(env))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
+use rustler::{Binary, Decoder, Encoder, Env, NewBinary, NifResult, OwnedBinary, Term};
 use wasmtime::{Val, ValType};
 
 use crate::failure::{Failure, Kind};
@@ -10,7 +10,7 @@ use crate::failure::{Failure, Kind};
 pub mod atoms {
     rustler::atoms! {
         ok, error, done, r#yield = "yield", busy, vacant, ready,
-        infinity, none, binary, u64s,
+        infinity, none, binary, u64s, u64_lists, u64_binaries,
         function, global, memory, table, tag, constant, mutable,
         i32, i64, f32, f64, v128, reference,
         bad_module, not_found, out_of_fuel, out_of_memory, overloaded, trap, r#type = "type",
@@ -53,14 +53,22 @@ impl<'a> Decoder<'a> for Fuel {
 pub enum Output {
     None,
     Binary,
-    /// A list of packed unsigned 64-bit integers, where the call's status is 0; otherwise a binary.
+    /// Where the call's status is 0, a list of packed unsigned 64-bit integers; otherwise a binary.
     U64s,
+    /// The same of many such lists, each behind its length as one more integer: a list of lists.
+    U64Lists,
+    /// The same of many as a list of binaries, in which the integers stay packed.
+    U64Binaries,
 }
 
 impl<'a> Decoder<'a> for Output {
     fn decode(term: Term<'a>) -> NifResult<Self> {
         if atoms::u64s() == term {
             Ok(Self::U64s)
+        } else if atoms::u64_lists() == term {
+            Ok(Self::U64Lists)
+        } else if atoms::u64_binaries() == term {
+            Ok(Self::U64Binaries)
         } else if atoms::binary() == term {
             Ok(Self::Binary)
         } else if atoms::none() == term {
@@ -77,13 +85,50 @@ pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
 
 /// The list of packed unsigned 64-bit integers.
 pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    let (integers, rest) = bytes.as_chunks::<8>();
+    Ok(list(env, words(bytes)?))
+}
+
+/// The list of many such lists, each behind its length.
+pub fn u64_lists<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    each(env, bytes, |words| list(env, words))
+}
+
+/// The list of many such lists, each a binary.
+pub fn u64_binaries<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    each(env, bytes, |words| {
+        let mut binary = NewBinary::new(env, size_of_val(words));
+        binary.as_mut_slice().copy_from_slice(words.as_flattened());
+        binary.into()
+    })
+}
+
+fn list<'a>(env: Env<'a>, words: &[[u8; 8]]) -> Term<'a> {
+    let integers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    integers.encode(env)
+}
+
+fn each<'a>(env: Env<'a>, bytes: &[u8], term: impl Fn(&[[u8; 8]]) -> Term<'a>) -> Result<Term<'a>, Failure> {
+    let mut rest = words(bytes)?;
+    let mut terms = Vec::new();
+    while let Some((length, behind)) = rest.split_first() {
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let (words, next) = behind.split_at_checked(length).ok_or_else(|| {
+            let left = behind.len();
+            Failure::bad_module(format!("the output has a list of {length} integers where {left} are left"))
+        })?;
+        terms.push(term(words));
+        rest = next;
+    }
+    Ok(terms.encode(env))
+}
+
+fn words(bytes: &[u8]) -> Result<&[[u8; 8]], Failure> {
+    let (words, rest) = bytes.as_chunks();
     if !rest.is_empty() {
         let message = format!("the output has {} bytes, which is no whole number of 64-bit integers", bytes.len());
         return Err(Failure::bad_module(message));
     }
-    let integers: Vec<u64> = integers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-    Ok(integers.encode(env))
+    Ok(words)
 }
 
 /// The types of values that pass between Erlang and a module.

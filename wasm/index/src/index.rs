@@ -103,6 +103,11 @@ impl Index {
         &self.lanes
     }
 
+    /// Whether all expressions are dense, but for those that are false whatever the event.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.tree.entries() == 0 && self.tree.ungated().is_empty()
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }

@@ -29,17 +29,19 @@ const ALWAYS: u32 = 0;
 const ACCEPT: u32 = 1;
 const LITERALS: u32 = 2;
 /// How many literals there can be, a power of two.
-const MAX_LITERALS: usize = 4096;
+pub(crate) const MAX_LITERALS: usize = 4096;
 const MAX_ATTRIBUTE: AttributeId = (MAX_LITERALS as u32 - LITERALS) / 2 - 1;
-/// An expression has no more words than this: distances have 16 bits and a sign, so that the end can lead back.
-const MAX_WORDS: usize = 0x7ff0;
+/// An expression has fewer words than this; longer ones run as programs.
+pub(crate) const MAX_WORDS: usize = 512;
 /// The end of a lane leads one word back from the next.
 const END: u32 = ALWAYS | 0xffff << 16;
 
 /// Where an expression is: its lane and its first word there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePlace {
-    lane: u32,
+    lane: u16,
+    /// How many words it has there.
+    words: u16,
     start: u32,
 }
 
@@ -79,7 +81,7 @@ impl Lanes {
 
     /// The attributes of `tests`, if they can run here: if all test booleans, and are not too many.
     pub fn attributes(tests: &[Test], predicates: &Predicates) -> Option<Vec<AttributeId>> {
-        if tests.len() + 2 > MAX_WORDS {
+        if tests.len() + 2 >= MAX_WORDS {
             return None;
         }
         tests.iter().map(|test| boolean(test.literal.predicate, predicates)).collect()
@@ -92,6 +94,7 @@ impl Lanes {
         held.words.pop();
         let start = held.words.len() as u32;
         let accept = tests.len();
+        let words = accept + 2;
         for (position, (test, attribute)) in tests.iter().zip(attributes).enumerate() {
             let target = match test.target {
                 Target::Test(next) => next as usize,
@@ -108,7 +111,7 @@ impl Lanes {
         held.words.extend([ACCEPT | 1 << 16, slot, END]);
         held.members.push((start, true));
         self.expressions += 1;
-        LanePlace { lane: lane as u32, start }
+        LanePlace { lane: lane as u16, words: words as u16, start }
     }
 
     /// Takes out the expression at `place`. Where its lane is half dead it closes up, and tells what moved.
@@ -125,6 +128,12 @@ impl Lanes {
         } else {
             Moved::new()
         }
+    }
+
+    /// The words of the expression at `place`: its tests, then the two that mark it as true.
+    #[inline]
+    pub fn words(&self, place: LanePlace) -> &[u32] {
+        &self.lanes[place.lane as usize].words[place.start as usize..][..place.words as usize]
     }
 
     /// Moves every lane on by some tests from `positions`, marks the expressions that are true, and tells whether all
@@ -212,14 +221,14 @@ impl Lane {
     }
 
     /// Drops what is dead, and tells what moved.
-    fn close_up(&mut self, lane: u32) -> Moved {
+    fn close_up(&mut self, lane: u16) -> Moved {
         let mut closed = Lane { words: Vec::with_capacity(self.words.len() - self.dead), ..Lane::default() };
         let mut moved = Moved::new();
         for member in 0..self.members.len() {
             let (start, is_there) = self.members[member];
             if is_there {
                 let words = &self.words[start as usize..self.end_of(member)];
-                let place = LanePlace { lane, start: closed.words.len() as u32 };
+                let place = LanePlace { lane, words: words.len() as u16, start: closed.words.len() as u32 };
                 closed.members.push((place.start, true));
                 closed.words.extend_from_slice(words);
                 moved.push((words[words.len() - 1], place));
@@ -268,6 +277,24 @@ impl Default for Marks {
     fn default() -> Self {
         Marks { list: Box::new([0; MARKS]), count: 0 }
     }
+}
+
+/// How many literals there are over so many attributes: behind some that are none, two for each attribute, of which one
+/// jumps where it is not true and one where it is.
+pub(crate) fn literals(attributes: usize) -> usize {
+    MAX_LITERALS.min(LITERALS as usize + 2 * attributes)
+}
+
+/// The literal of a test.
+#[inline]
+pub(crate) fn literal(word: u32) -> usize {
+    word as usize % MAX_LITERALS
+}
+
+/// By how many words a test jumps, beyond the next.
+#[inline]
+pub(crate) fn distance(word: u32) -> usize {
+    (word >> 16) as usize
 }
 
 fn boolean(predicate: PredicateId, predicates: &Predicates) -> Option<AttributeId> {

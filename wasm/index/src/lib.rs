@@ -16,6 +16,7 @@ pub mod predicate;
 pub(crate) mod predicates;
 pub mod schema;
 pub mod search;
+mod sliced;
 mod statistics;
 mod subscriptions;
 pub mod term;

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use crate::error::{Error, Kind};
-use crate::hash::State;
+use crate::hash::{hash_bytes, State};
 
 /// The position of an attribute in its [`Schema`].
 pub type AttributeId = u32;
@@ -93,6 +93,7 @@ pub struct Schema {
     attributes: Vec<Attribute>,
     by_name: HashMap<Box<[u8]>, AttributeId, State>,
     required: Vec<AttributeId>,
+    fingerprint: u64,
 }
 
 impl Schema {
@@ -109,7 +110,13 @@ impl Schema {
         }
         let ids = 0..attributes.len() as AttributeId;
         let required = ids.filter(|&id| !attributes[id as usize].optional).collect();
-        Ok(Schema { attributes, by_name, required })
+        let fingerprint = fingerprint(&attributes);
+        Ok(Schema { attributes, by_name, required, fingerprint })
+    }
+
+    /// The same for schemas whose events are alike: of the same attributes in the same order. Bounds make no difference.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The attributes in order.
@@ -141,6 +148,16 @@ impl Schema {
     pub fn is_empty(&self) -> bool {
         self.attributes.is_empty()
     }
+}
+
+fn fingerprint(attributes: &[Attribute]) -> u64 {
+    let mut bytes = Vec::new();
+    for Attribute { name, ty, optional, .. } in attributes {
+        bytes.extend_from_slice(name.as_bytes());
+        // No name has these bytes.
+        bytes.extend_from_slice(&[0xff, *ty as u8, u8::from(*optional)]);
+    }
+    hash_bytes(&bytes)
 }
 
 fn check_bounds(attribute: &Attribute) -> Result<(), Error> {

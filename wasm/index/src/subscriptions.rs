@@ -89,6 +89,11 @@ impl Subscriptions {
         }
     }
 
+    /// Where the subscription at `slot` is held, if there is one.
+    pub fn home(&self, slot: Slot) -> Option<&Home> {
+        self.slots[slot as usize].as_ref().map(|subscription| &subscription.home)
+    }
+
     pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
         match &mut self.slots[slot as usize] {
             Some(subscription) => subscription,

@@ -13,6 +13,18 @@ pub struct Events {
     pub bytes: Vec<Vec<u8>>,
 }
 
+impl Events {
+    /// Writes the events of `range` as a batch has them: each behind its format and its length.
+    pub fn write_frames(&self, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
+        out.clear();
+        for event in &self.bytes[range] {
+            out.extend_from_slice(&self.code.to_le_bytes());
+            out.extend_from_slice(&(event.len() as u32).to_le_bytes());
+            out.extend_from_slice(event);
+        }
+    }
+}
+
 pub struct Workload {
     pub attributes: Vec<Attribute>,
     pub schema: Schema,

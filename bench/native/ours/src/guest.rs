@@ -176,7 +176,7 @@ enum Mode {
 pub struct Guest<'a> {
     store: Store<()>,
     memory: Memory,
-    search: TypedFunc<(i32, u32, i32), i32>,
+    search: TypedFunc<(i32, u32, i32, i32), i32>,
     inbox: usize,
     outbox: usize,
     metered: bool,
@@ -225,7 +225,7 @@ impl Engine for Guest<'_> {
         if self.metered {
             self.store.set_fuel(PLENTY).expect("the store meters fuel");
         }
-        let arguments = (self.events.code, self.length, -1);
+        let arguments = (self.events.code, self.length, -1, 0);
         let status = match self.mode {
             Mode::Plain => self.search.call(&mut self.store, arguments),
             Mode::Fiber(_) => finish(self.search.call_async(&mut self.store, arguments)),

@@ -1,7 +1,7 @@
 //! The index, natively.
 
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::search::Search;
+use be_tree_index::search::{Batch, Form, Request, Search};
 
 use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::workload::{Events, Workload};
@@ -43,5 +43,64 @@ impl Engine for Native<'_> {
 
     fn ids(&mut self, _nth: usize) -> Vec<u64> {
         self.ids.clone()
+    }
+}
+
+/// How many events a batch has.
+pub const WIDTH: usize = 128;
+
+/// The same in batches.
+pub struct Many<'a> {
+    native: Native<'a>,
+    batch: Batch,
+    form: Form,
+    message: Vec<u8>,
+    answer: Vec<u64>,
+}
+
+impl<'a> Many<'a> {
+    pub fn new(workload: &Workload, events: &'a Events, form: Form) -> Result<Self, Unavailable> {
+        let native = Native::new(workload, events)?;
+        let mut batch = Batch::default();
+        batch.reserve(&native.index).map_err(|error| error.message)?;
+        Ok(Many { native, batch, form, message: Vec::new(), answer: Vec::new() })
+    }
+}
+
+impl Engine for Many<'_> {
+    fn width(&self) -> usize {
+        WIDTH
+    }
+
+    fn decode(&mut self, first: usize) {
+        self.native.events.write_frames(first..first + WIDTH, &mut self.message);
+    }
+
+    fn search(&mut self) {
+        let Many { native, batch, form, message, answer } = self;
+        batch.open(Request { events: WIDTH as u32, bytes: message.len(), only: None, form: *form });
+        answer.clear();
+        while !batch.is_done() {
+            batch.next_part();
+            let part = batch.run(&native.index, &mut native.search, message);
+            answer.extend_from_slice(part.expect("the events of a workload are right"));
+        }
+    }
+
+    fn ids(&mut self, nth: usize) -> Vec<u64> {
+        nth_ids(&self.answer, nth, self.form)
+    }
+}
+
+/// The ids that an answer to many events has for the `nth`.
+pub fn nth_ids(answer: &[u64], nth: usize, form: Form) -> Vec<u64> {
+    let mut rest = answer;
+    for _ in 0..nth {
+        rest = &rest[1 + rest[0] as usize..];
+    }
+    let words = &rest[1..][..rest[0] as usize];
+    match form {
+        Form::Ids => words.to_vec(),
+        Form::Bitmap => (0..64 * words.len() as u64).filter(|id| words[*id as usize / 64] >> (id % 64) & 1 == 1).collect(),
     }
 }

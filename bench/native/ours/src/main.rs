@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use be_tree_bench_common::measure::Results;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::{run, timed, Arguments, Builder, Built, Unavailable};
+use be_tree_index::search::Form;
 use guest::Guests;
 
 struct Ours<'a> {
@@ -23,6 +24,8 @@ impl<'a> Builder<'a> for Ours<'a> {
         let Ours { workload, guests, slice } = self;
         match engine {
             "index" => timed(|| index::Native::new(workload, events)),
+            "index-many" => timed(|| index::Many::new(workload, events, Form::Ids)),
+            "index-bitmaps" => timed(|| index::Many::new(workload, events, Form::Bitmap)),
             "scan" => timed(|| scan::Scan::new(workload, events)),
             "bits" => timed(|| bits::Bits::new(workload, events)),
             "guest" => guests.metered(workload, events),

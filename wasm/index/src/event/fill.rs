@@ -1,6 +1,7 @@
 //! Fills an [`Event`] from bytes: each value as its attribute's type says, whatever the format.
 
 use super::json::Json;
+use super::prepared;
 use super::source::Source;
 use super::{Cap, Event, Segment, Span, Text, Value};
 use crate::error::{Error, Kind};
@@ -19,16 +20,21 @@ pub enum Format {
     Json,
     /// An Erlang term: a list or a tuple of values, in the order of the schema. `1` and `0` may stand for booleans.
     Record,
+    /// What an event in another format comes to under the schema: see `prepared`.
+    Prepared,
 }
 
 impl Format {
     /// The format that has the number `code`.
-    pub fn from_code(code: i32) -> Option<Format> {
+    ///
+    /// Errors: [`Kind::Type`].
+    pub fn from_code(code: i32) -> Result<Format, Error> {
         match code {
-            0 => Some(Format::Term),
-            1 => Some(Format::Json),
-            2 => Some(Format::Record),
-            _ => None,
+            0 => Ok(Format::Term),
+            1 => Ok(Format::Json),
+            2 => Ok(Format::Record),
+            3 => Ok(Format::Prepared),
+            _ => Err(Error::new(Kind::Type, "an event's format is 0 (term), 1 (JSON), 2 (record) or 3 (prepared)")),
         }
     }
 }
@@ -62,6 +68,8 @@ pub fn decode(
         Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event }.named()?,
         Format::Json => Filler { source: Json::new(bytes), schema, strings, event }.named()?,
         Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record()?,
+        // It was found to be complete before.
+        Format::Prepared => return prepared::read(bytes, schema, strings, event),
     }
     check_required(schema, event)
 }

@@ -2,6 +2,7 @@
 
 mod fill;
 mod json;
+pub(crate) mod prepared;
 mod source;
 mod term;
 #[cfg(test)]

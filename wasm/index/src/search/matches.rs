@@ -37,8 +37,16 @@ impl SlotSet {
 
     pub fn insert(&mut self, slot: Slot) {
         let word = slot / BITS;
-        set(&mut self.summary[(word / BITS) as usize], self.search, word % BITS);
-        set(&mut self.words[word as usize], self.search, slot % BITS);
+        set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
+        set(&mut self.words[word as usize], self.search, 1 << (slot % BITS));
+    }
+
+    /// Inserts the slots of a whole word.
+    pub fn insert_word(&mut self, word: u32, slots: u32) {
+        if slots != 0 {
+            set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
+            set(&mut self.words[word as usize], self.search, slots);
+        }
     }
 
     /// Gives the slots from the word `from` on, ascending, until there are about `limit`; answers the word to go on
@@ -77,8 +85,8 @@ fn bits(word: u64, search: u32) -> u32 {
     }
 }
 
-fn set(word: &mut u64, search: u32, bit: u32) {
-    *word = u64::from(search) << BITS | u64::from(bits(*word, search) | 1 << bit);
+fn set(word: &mut u64, search: u32, more: u32) {
+    *word = u64::from(search) << BITS | u64::from(bits(*word, search) | more);
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
 //! behind, finished or cut off, is passed over without a branch on it.
 
+mod batch;
 mod matches;
 pub(crate) mod memo;
 mod sort;
@@ -24,18 +25,21 @@ mod spill;
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
+pub use batch::{packed, Batch, Refused, Request};
+
 use matches::SlotSet;
 use memo::Memo;
 use sort::Sort;
 use spill::Spill;
 
-use crate::error::Error;
-use crate::event::{decode, Event, Format, Value};
+use crate::error::{Error, Kind};
+use crate::event::{decode, prepared, Event, Format, Value};
 use crate::expression::program::{self, Outcome};
 use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::lanes::{Marks, Masks, Positions};
+use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::filter::{self, Probe};
 use crate::tree::key;
@@ -71,7 +75,7 @@ pub struct Search {
     sort: Sort,
     /// What touching memory ahead of its use came to; kept so that the reads are not left out.
     touched: u32,
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint<Progress>,
 }
 
 /// How far a search has come. A list's length here is how much of it counts.
@@ -95,9 +99,14 @@ struct Progress {
     lanes: Positions,
     /// The position in the code of the present expression.
     position: u32,
-    /// The word of the matches to collect next, and the ids collected so far.
+    /// Where in `ids` the answer starts.
+    start: u32,
+    form: Form,
+    /// The word of the matches to collect next, and the words of the answer so far.
     word: u32,
     ids: u32,
+    /// An id that matches and is too large for a bitmap.
+    too_large: Option<u64>,
     visited: u64,
     evaluated: u64,
 }
@@ -114,20 +123,53 @@ enum Phase {
     Done,
 }
 
-/// Two places for the progress, of which one counts.
+/// What the answer to a search is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The ids that match, ascending.
+    #[default]
+    Ids,
+    /// A bit for each id from 0 on, the first in the lowest bit of the first word; as many words as the greatest id needs
+    /// that matches.
+    Bitmap,
+}
+
+impl Form {
+    /// The form that has the number `code`.
+    ///
+    /// Errors: [`Kind::Type`].
+    pub fn from_code(code: i32) -> Result<Form, Error> {
+        match code {
+            0 => Ok(Form::Ids),
+            1 => Ok(Form::Bitmap),
+            _ => Err(Error::new(Kind::Type, "an answer's form is 0 (ids) or 1 (a bitmap)")),
+        }
+    }
+}
+
+/// What dense expressions come to.
+#[derive(Clone, Copy)]
+enum Dense<'a> {
+    /// They are still to be evaluated.
+    Open,
+    /// They were, for the event with this number among others.
+    Sliced(&'a Sliced, usize),
+}
+
+/// Two places for a progress, of which one counts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Checkpoint {
-    places: [Progress; 2],
+struct Checkpoint<P> {
+    places: [P; 2],
     current: usize,
 }
 
-impl Checkpoint {
-    fn load(&self) -> Progress {
+impl<P: Copy> Checkpoint<P> {
+    fn load(&self) -> P {
         self.places[self.current & 1]
     }
 
     /// Writes the place that does not count, then makes it count.
-    fn commit(&mut self, progress: Progress) {
+    fn commit(&mut self, progress: P) {
         let other = (self.current & 1) ^ 1;
         self.places[other] = progress;
         in_order();
@@ -144,7 +186,7 @@ fn in_order() {
 /// How many words stand before the ids of what a search found.
 const HEADER: usize = 2;
 
-/// What a finished search found, and what it took: one list, so that it is handed on as it is.
+/// What a finished search found, ids or a bitmap, and what it took: one list, so that it is handed on as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a>(&'a [u64]);
 
@@ -184,7 +226,7 @@ impl Search {
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), STEP as usize)?;
         grow(&mut self.proven, STEP as usize)?;
-        grow(&mut self.ids, HEADER + slots)?;
+        grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
         if !index.subscriptions().is_ascending() {
@@ -218,15 +260,50 @@ impl Search {
         bytes: &[u8],
         only: Option<impl ExactSizeIterator<Item = u64>>,
     ) -> Result<(), Error> {
+        self.open_for(index, format, bytes, only, Form::Ids)
+    }
+
+    /// [`Search::open`] for an answer of another form.
+    pub fn open_for(
+        &mut self,
+        index: &Index,
+        format: Format,
+        bytes: &[u8],
+        only: Option<impl ExactSizeIterator<Item = u64>>,
+        form: Form,
+    ) -> Result<(), Error> {
+        self.decode(index, format, bytes)?;
+        self.begin(index, only, HEADER as u32, form)
+    }
+
+    /// Appends to `out` what an event comes to: an event in the format [`Format::Prepared`].
+    ///
+    /// Errors: what is wrong with the event.
+    pub fn prepare(&mut self, index: &Index, format: Format, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        self.decode(index, format, bytes)?;
+        prepared::write(&self.event, index.schema(), out)
+    }
+
+    fn decode(&mut self, index: &Index, format: Format, bytes: &[u8]) -> Result<(), Error> {
         let event = self.event.choose(bytes.len() > EVENT);
-        decode(format, bytes, index.schema(), index.strings(), event)?;
+        decode(format, bytes, index.schema(), index.strings(), event)
+    }
+
+    /// Starts a search for the event that was decoded, whose answer goes to the place `start` of the list.
+    fn begin(
+        &mut self,
+        index: &Index,
+        only: Option<impl ExactSizeIterator<Item = u64>>,
+        start: u32,
+        form: Form,
+    ) -> Result<(), Error> {
         filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
         self.matches.begin();
         if index.lanes().len() > 0 {
             self.masks.set(&self.event.values);
         }
-        let mut progress = Progress::default();
+        let mut progress = Progress { start, form, ..Progress::default() };
         match only {
             None => {
                 self.candidates.choose(false);
@@ -242,6 +319,12 @@ impl Search {
         }
         self.checkpoint.commit(progress);
         Ok(())
+    }
+
+    /// Starts a search in an index that has nothing but dense expressions, which are evaluated already.
+    fn begin_dense(&mut self, start: u32, form: Form) {
+        self.matches.begin();
+        self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }
 
     /// Makes candidates of the subscriptions with these ids; the dense ones are evaluated at once.
@@ -285,14 +368,30 @@ impl Search {
         Found(list)
     }
 
+    /// Why there is no answer of the form that was asked for.
+    pub fn refusal(&self, index: &Index) -> Option<Error> {
+        self.checkpoint.load().too_large.map(|id| {
+            let limit = 64 * batch::bitmap_words(index);
+            let message = format!("the id {id} is too large for a bitmap, which has ids below {limit}; ask for a list");
+            Error::new(Kind::OutOfBounds, message)
+        })
+    }
+
     /// Moves the search forward by one step, and tells whether it is done.
     pub fn step(&mut self, index: &Index) -> bool {
+        self.step_with(index, Dense::Open)
+    }
+
+    fn step_with(&mut self, index: &Index, dense: Dense) -> bool {
         let mut progress = self.checkpoint.load();
         match progress.phase {
             Phase::Walk => self.walk(index, &mut progress),
             Phase::Verify => self.verify(index, &mut progress),
             Phase::Ungated => self.evaluate_ungated(index, &mut progress),
-            Phase::Dense => self.evaluate_dense(index, &mut progress),
+            Phase::Dense => match dense {
+                Dense::Open => self.evaluate_dense(index, &mut progress),
+                Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
+            },
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
             Phase::Done => return true,
@@ -485,14 +584,38 @@ impl Search {
         true
     }
 
+    /// Takes in the dense expressions that were evaluated for many events at once.
+    #[inline(never)]
+    fn take_in(&mut self, sliced: &Sliced, event: usize, index: &Index, progress: &mut Progress) {
+        let words = index.subscriptions().capacity().div_ceil(32) as u32;
+        let end = words.min(progress.word + STEP);
+        for word in progress.word..end {
+            self.matches.insert_word(word, sliced.word(event, word as usize));
+        }
+        progress.word = end;
+        if end == words {
+            progress.word = 0;
+            progress.phase = Phase::Collect;
+        }
+    }
+
     fn collect(&mut self, index: &Index, progress: &mut Progress) {
+        match progress.form {
+            Form::Ids => self.collect_ids(index, progress),
+            Form::Bitmap => self.collect_bitmap(index, progress),
+        }
+    }
+
+    #[inline(never)]
+    fn collect_ids(&mut self, index: &Index, progress: &mut Progress) {
         let subscriptions = index.subscriptions();
-        let mut ids = HEADER + progress.ids as usize;
+        let list = &mut self.ids[progress.start as usize..];
+        let mut ids = progress.ids as usize;
         let words = self.matches.each(progress.word, STEP, |slot| {
-            self.ids[ids] = subscriptions.id(slot);
+            list[ids] = subscriptions.id(slot);
             ids += 1;
         });
-        progress.ids = (ids - HEADER) as u32;
+        progress.ids = ids as u32;
         match words {
             Some(word) => progress.word = word,
             None if subscriptions.is_ascending() => progress.phase = Phase::Done,
@@ -503,15 +626,44 @@ impl Search {
         }
     }
 
+    /// Sets the bits of the ids; words are emptied as the greatest of them so far needs them.
+    #[inline(never)]
+    fn collect_bitmap(&mut self, index: &Index, progress: &mut Progress) {
+        let subscriptions = index.subscriptions();
+        let bitmap = &mut self.ids[progress.start as usize..];
+        let most = batch::bitmap_words(index) as u64;
+        let mut words = progress.ids as usize;
+        let mut too_large = progress.too_large;
+        let rest = self.matches.each(progress.word, STEP, |slot| {
+            let id = subscriptions.id(slot);
+            if id / 64 >= most {
+                too_large = Some(id);
+                return;
+            }
+            let word = (id / 64) as usize;
+            if word >= words {
+                bitmap[words..=word].fill(0);
+                words = word + 1;
+            }
+            bitmap[word] |= 1 << (id % 64);
+        });
+        progress.ids = words as u32;
+        progress.too_large = too_large;
+        match rest {
+            Some(word) => progress.word = word,
+            None => progress.phase = Phase::Done,
+        }
+    }
+
     fn sort(&mut self, progress: &mut Progress) {
-        if self.sort.step(&mut self.ids[HEADER..][..progress.ids as usize]) {
+        if self.sort.step(&mut self.ids[progress.start as usize..][..progress.ids as usize]) {
             progress.phase = Phase::Done;
         }
     }
 }
 
 /// Lengthens `table` to `len` at the least, filled with what is nothing.
-fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
+pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
     let more = len.saturating_sub(table.len());
     table.try_reserve(more).map_err(out_of_memory)?;
     table.resize(len.max(table.len()), T::default());

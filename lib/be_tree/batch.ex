@@ -1,0 +1,252 @@
+defmodule BeTree.Batch do
+  @moduledoc false
+  # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
+  # docs/abi.md; where the answers are large, they come in parts.
+
+  alias BeTree.{Answer, Error, Event, Search, Slices}
+
+  # A chunk has so many events, or so many bytes and the event that made them so many.
+  @events 256
+  @bytes 256 * 1024
+
+  @enforce_keys [:count, :input]
+  defstruct @enforce_keys ++ [:refused]
+
+  @typedoc """
+  Events on their way into the sandbox: how many, and their bytes, each behind its format and its length. `refused` is why
+  the event behind them is none.
+  """
+  @type t :: %__MODULE__{count: non_neg_integer, input: binary, refused: Error.t() | nil}
+
+  @typedoc "What an error left answered: the answers before it, in order."
+  @type refusal :: {:error, Error.t(), [Search.found()]}
+
+  @doc "The events in chunks, lazily."
+  @spec chunks(Enumerable.t()) :: Enumerable.t()
+  def chunks(events), do: Stream.chunk_while(events, {0, 0, []}, &add/2, &finish/1)
+
+  defp add(event, {count, bytes, frames}) do
+    case Event.encode(event) do
+      {:ok, format, encoded} ->
+        length = byte_size(encoded)
+        frames = [frames, <<format::little-32, length::little-32>> | encoded]
+        next = {count + 1, bytes + length, frames}
+        if full?(next), do: {:cont, chunk(next), {0, 0, []}}, else: {:cont, next}
+
+      {:error, error} ->
+        {:cont, %{chunk({count, bytes, frames}) | refused: error}, {0, 0, []}}
+    end
+  end
+
+  defp full?({count, bytes, _frames}), do: count == @events or bytes >= @bytes
+
+  defp finish({0, 0, []}), do: {:cont, {0, 0, []}}
+  defp finish(last), do: {:cont, chunk(last), {0, 0, []}}
+
+  defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
+
+  @doc "One answer for each of `events`, or the error of the first that has none, with its position where it is an event's."
+  @spec search(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options()) :: {:ok, [Search.found()]} | {:error, Error.t()}
+  def search(tree, events, options) do
+    deadline = deadline(options.timeout)
+
+    with {:ok, ids, ids_length} <- Search.append_ids("", options.ids) do
+      run = %{tree: tree, options: options, ids: ids, ids_length: ids_length, fuel: options.fuel, deadline: deadline}
+
+      events
+      |> chunks()
+      |> Enum.reduce_while({[], 0, run}, &search_next/2)
+      |> case do
+        {:error, error} -> {:error, error}
+        {answers, _count, _run} -> {:ok, answers |> Enum.reverse() |> Enum.concat()}
+      end
+    end
+  end
+
+  defp search_next(chunk, {answers, count, run}) do
+    case search_chunk(chunk, run) do
+      {:ok, found, _run} when chunk.refused != nil ->
+        {:halt, {:error, %{chunk.refused | position: count + length(found)}}}
+
+      {:ok, found, run} ->
+        {:cont, {[found | answers], count + chunk.count, run}}
+
+      {:error, error, _found} ->
+        {:halt, {:error, %{error | position: error.position && count + error.position}}}
+    end
+  end
+
+  @doc "A stream of answers to `events`, `{:ok, found}` or `{:error, error}`, by so many processes at the same time."
+  @spec stream(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
+  def stream(tree, events, options, 1), do: events |> chunks() |> Stream.flat_map(&answers(&1, tree, options))
+
+  def stream(tree, events, options, concurrency) do
+    events
+    |> chunks()
+    |> Task.async_stream(&answers(&1, tree, options), max_concurrency: concurrency, timeout: :infinity)
+    |> Stream.flat_map(fn {:ok, answers} -> answers end)
+  end
+
+  # One answer for each event of a chunk.
+  @spec answers(t, BeTree.t() | BeTree.Index.t(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
+  defp answers(chunk, tree, options) do
+    run = %{tree: tree, options: options, ids: "", ids_length: -1, fuel: :infinity, deadline: :infinity}
+    refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
+
+    case Search.append_ids("", options.ids) do
+      {:ok, ids, ids_length} -> each_answer(chunk, %{run | ids: ids, ids_length: ids_length}, refused)
+      {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
+    end
+  end
+
+  defp each_answer(%{count: count} = chunk, run, rest) do
+    case search_chunk(chunk, run) do
+      {:ok, found, _run} ->
+        prepend(found, rest)
+
+      # Not one event's: what is not answered shares it.
+      {:error, %{position: nil} = error, found} ->
+        prepend(found, List.duplicate({:error, error}, count - length(found)) ++ rest)
+
+      {:error, %{position: position} = error, found} ->
+        answered = length(found)
+        {before, from_error} = chunk |> drop(answered) |> split(position - answered)
+        behind = [{:error, %{error | position: nil}} | each_answer(drop(from_error, 1), run, rest)]
+        prepend(found, each_answer(before, run, behind))
+    end
+  end
+
+  defp prepend(found, rest), do: List.foldr(found, rest, &[{:ok, &1} | &2])
+
+  # The answers to a chunk, and what is left of the budget.
+  @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | refusal
+  defp search_chunk(chunk, run), do: submit(chunk, [], run)
+
+  # The parts of the answers so far are `found`, the last first.
+  defp submit(%{count: 0}, found, run), do: {:ok, joined(found), run}
+
+  defp submit(%{count: count, input: input} = chunk, found, run) do
+    # By this the module knows which batch it is asked to go on with.
+    number = System.os_time() + System.unique_integer([:positive])
+    arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as)]
+    answer = call(run, "be_tree_search_many", arguments, input <> run.ids)
+    part(answer, %{chunk: chunk, number: number, answered: 0}, found, run)
+  end
+
+  defp part({:done, 0, answers, slices}, batch, found, run) when is_list(answers) do
+    run = %{run | fuel: left(run.fuel, slices.fuel)}
+    count = length(answers)
+    answered = batch.answered + count
+
+    cond do
+      answered == batch.chunk.count -> {:ok, joined([answers | found]), run}
+      count == 0 or answered > batch.chunk.count -> {:error, Answer.bad("#{count} events"), joined(found)}
+      true -> more(%{batch | answered: answered}, [answers | found], run)
+    end
+  end
+
+  defp part({:done, 1, refusal, _slices}, batch, found, _run) when is_binary(refusal) do
+    {:error, blame(Answer.refusal(refusal), batch), joined(found)}
+  end
+
+  defp part({:done, status, _output, _slices}, _batch, found, _run) do
+    {:error, Answer.bad("a batch with status #{status} and no lists of ids"), joined(found)}
+  end
+
+  defp part({:error, error}, _batch, found, _run), do: {:error, error, joined(found)}
+
+  # Another call may have come in between, and made the module forget the batch.
+  defp more(batch, found, run) do
+    case call(run, "be_tree_more", [batch.number], nil) do
+      {:done, 1, refusal, slices} when is_binary(refusal) ->
+        case Answer.refusal(refusal) do
+          %{kind: :not_found, position: nil} ->
+            submit_rest(batch, found, %{run | fuel: left(run.fuel, slices.fuel)})
+
+          error ->
+            {:error, blame(error, batch), joined(found)}
+        end
+
+      answer ->
+        part(answer, batch, found, run)
+    end
+  end
+
+  defp submit_rest(batch, found, run) do
+    case batch.chunk |> drop(batch.answered) |> submit(found, run) do
+      {:error, %{position: position} = error, found} when position != nil ->
+        {:error, %{error | position: position + batch.answered}, found}
+
+      answer ->
+        answer
+    end
+  end
+
+  defp blame(%{position: position} = error, %{chunk: %{count: count} = chunk})
+       when is_integer(position) and position < count do
+    %{input: <<format::little-32, length::little-32, bytes::binary-size(length), _rest::binary>>} =
+      drop(chunk, position)
+
+    %{error | text: Event.text(format, bytes)}
+  end
+
+  defp blame(error, _batch), do: %{error | position: nil}
+
+  defp call(%{tree: tree, options: options} = run, function, arguments, input) do
+    with :ok <- check_left(run) do
+      output = if options.as == :list, do: :u64_lists, else: :u64_binaries
+      budget = %{options | fuel: run.fuel, timeout: remaining(run.deadline)}
+
+      request = %{
+        input: input,
+        output: output,
+        fuel: run.fuel,
+        slice: options.slice,
+        scheduler: :normal,
+        timeout: budget.timeout
+      }
+
+      slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, budget)
+      tree.instance |> tree.runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end()
+    end
+  end
+
+  defp to_end({:yield, slices}), do: slices |> Slices.resume() |> to_end()
+  defp to_end(ended), do: ended
+
+  defp check_left(%{fuel: 0}) do
+    {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
+  end
+
+  defp check_left(%{deadline: deadline}) do
+    if remaining(deadline) == 0,
+      do: {:error, %Error{kind: :timeout, message: "the call passed its timeout"}},
+      else: :ok
+  end
+
+  defp left(:infinity, _used), do: :infinity
+  defp left(fuel, used), do: max(fuel - used, 0)
+
+  defp deadline(:infinity), do: :infinity
+  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+
+  defp remaining(:infinity), do: :infinity
+  defp remaining(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+
+  defp drop(chunk, 0), do: chunk
+
+  defp drop(%{count: count, input: input} = chunk, some) do
+    <<_format::little-32, length::little-32, _bytes::binary-size(length), rest::binary>> = input
+    drop(%{chunk | count: count - 1, input: rest}, some - 1)
+  end
+
+  # The first `some` events, and the others.
+  defp split(%{count: count, input: input} = chunk, some) do
+    rest = drop(chunk, some)
+
+    {%{chunk | count: some, input: binary_part(input, 0, byte_size(input) - byte_size(rest.input))},
+     %{rest | count: count - some}}
+  end
+
+  defp joined(found), do: found |> Enum.reverse() |> Enum.concat()
+end

@@ -1,0 +1,371 @@
+//! Many events in one call: searched one after the other, their answers one behind the other.
+//!
+//! Where dense expressions are many, events go in groups of 256. A group is decoded once for the values of its booleans,
+//! then the dense expressions are evaluated for all of its events at once (`sliced`), and each event's search takes
+//! in what they came to.
+//!
+//! An answer is handed over in parts, so that the memory it takes does not grow with the number of events: a part ends
+//! with the event that fills it. A batch can be stopped anywhere and go on, as a search can, with a progress of its
+//! own above that of the search under way.
+
+use super::{Checkpoint, Dense, Form, Search};
+use crate::error::{Error, Kind};
+use crate::event::Format;
+use crate::index::Index;
+use crate::sliced::bits::EVENTS;
+use crate::sliced::Sliced;
+use crate::subscriptions::Slot;
+
+/// A part of an answer ends with the event by which it has so many words.
+const PART: usize = 16 * 1024;
+
+/// Events are evaluated at once where there are so many of them in a group, and so many dense expressions.
+const FEWEST_EVENTS: u32 = 16;
+const FEWEST_EXPRESSIONS: usize = 64;
+
+/// The words before the bytes of each event: its format and its length.
+const FRAME: usize = 8;
+
+/// How many words an answer's list needs room for.
+pub(super) fn most_words(index: &Index) -> usize {
+    PART + bitmap_words(index) + 2
+}
+
+/// How many words a bitmap has at the most: no more than the list of all ids.
+pub(super) fn bitmap_words(index: &Index) -> usize {
+    index.subscriptions().capacity().max(PART)
+}
+
+/// Searches for many events, which work with one [`Search`].
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    request: Request,
+    sliced: Sliced,
+    checkpoint: Checkpoint<Progress>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// How many events there are.
+    pub events: u32,
+    /// How many bytes they take, each behind its format and its length, two little-endian `u32`.
+    pub bytes: usize,
+    /// Behind the events, how many bytes of packed ids: only these subscriptions are looked at; or none for all.
+    pub only: Option<usize>,
+    /// What each answer is.
+    pub form: Form,
+}
+
+/// An error, and the event that it is about, counted from 0.
+pub type Refused = (usize, Error);
+
+/// The place of an event in the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cursor {
+    event: u32,
+    byte: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    phase: Phase,
+    /// The event that is next, or under way.
+    next: Cursor,
+    /// Where the group begins, and how many events it has.
+    group: Cursor,
+    len: u32,
+    /// Whether the dense expressions are evaluated for the whole group.
+    is_sliced: bool,
+    /// How far that has come.
+    slot: Slot,
+    /// How many words of the part are there.
+    words: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// A group begins.
+    Group,
+    /// The booleans of a group are decoded.
+    Columns,
+    /// The dense expressions are evaluated.
+    Slice,
+    /// An event's search starts.
+    Open,
+    Search,
+    /// The part is full.
+    Full,
+    #[default]
+    Done,
+}
+
+impl Batch {
+    /// Makes room for anything a batch of searches of `index` may need; the search has room already.
+    ///
+    /// Errors: [`Kind::OutOfMemory`].
+    pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
+        if index.lanes().len() >= FEWEST_EXPRESSIONS {
+            self.sliced.reserve(index.schema().len(), index.subscriptions().capacity())?;
+        }
+        Ok(())
+    }
+
+    /// Starts a batch, whose events are then given to [`Batch::run`].
+    pub fn open(&mut self, request: Request) {
+        self.request = request;
+        self.checkpoint.commit(Progress { phase: Phase::Group, ..Progress::default() });
+    }
+
+    /// Goes on behind the part that was answered last.
+    pub fn next_part(&mut self) {
+        let progress = self.checkpoint.load();
+        if progress.phase == Phase::Full {
+            self.checkpoint.commit(Progress { phase: Phase::Open, words: 0, ..progress });
+        }
+    }
+
+    /// Whether the last part was the last of all.
+    pub fn is_done(&self) -> bool {
+        self.checkpoint.load().phase == Phase::Done
+    }
+
+    /// Runs to the end of a part, from wherever the batch stands, and answers it: for each event how many words, then
+    /// these. The message holds the events and the ids.
+    ///
+    /// Errors: what is wrong with an event, or that an id is too large for a bitmap.
+    pub fn run<'a>(&mut self, index: &Index, search: &'a mut Search, message: &[u8]) -> Result<&'a [u64], Refused> {
+        while !self.advance(index, search, message)? {}
+        Ok(self.part(search))
+    }
+
+    /// Moves the batch forward by one step, and tells whether a part is there.
+    ///
+    /// Errors: those of [`Batch::run`].
+    pub fn advance(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<bool, Refused> {
+        let mut progress = self.checkpoint.load();
+        if !matches!(progress.phase, Phase::Full | Phase::Done) {
+            self.step(index, search, message, &mut progress).map_err(|error| (progress.next.event as usize, error))?;
+            self.checkpoint.commit(progress);
+        }
+        Ok(matches!(progress.phase, Phase::Full | Phase::Done))
+    }
+
+    /// The part that is there, of a batch that worked with `search`.
+    pub fn part<'a>(&self, search: &'a Search) -> &'a [u64] {
+        &search.ids[..self.checkpoint.load().words as usize]
+    }
+
+    fn step(
+        &mut self,
+        index: &Index,
+        search: &mut Search,
+        message: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        match progress.phase {
+            Phase::Group => self.group(index, progress),
+            Phase::Columns => self.add_column(index, search, message, progress)?,
+            Phase::Slice => self.slice(index, progress),
+            Phase::Open => self.open_search(index, search, message, progress)?,
+            Phase::Search => self.search(index, search, message, progress)?,
+            Phase::Full | Phase::Done => {}
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, index: &Index, progress: &mut Progress) {
+        progress.group = progress.next;
+        progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
+        let is_dense = self.request.only.is_none() && index.lanes().len() >= FEWEST_EXPRESSIONS;
+        progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
+        progress.slot = 0;
+        progress.phase = if progress.len == 0 {
+            Phase::Done
+        } else if progress.is_sliced {
+            self.sliced.begin(progress.len as usize);
+            Phase::Columns
+        } else {
+            Phase::Open
+        };
+    }
+
+    fn add_column(
+        &mut self,
+        index: &Index,
+        search: &mut Search,
+        message: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        let (format, event, next) = self.frame(message, progress.next)?;
+        search.decode(index, format, event)?;
+        let number = progress.next.event - progress.group.event;
+        self.sliced.add(number as usize, &search.event.values);
+        progress.next = next;
+        if number + 1 == progress.len {
+            progress.next = progress.group;
+            progress.phase = Phase::Slice;
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, index: &Index, progress: &mut Progress) {
+        match self.sliced.step(progress.slot, index.lanes(), index.subscriptions()) {
+            Some(slot) => progress.slot = slot,
+            None => progress.phase = Phase::Open,
+        }
+    }
+
+    fn open_search(
+        &mut self,
+        index: &Index,
+        search: &mut Search,
+        message: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        if progress.words as usize >= PART {
+            progress.phase = Phase::Full;
+            return Ok(());
+        }
+        let start = progress.words + 1;
+        let form = self.request.form;
+        if progress.is_sliced && index.is_dense() {
+            search.begin_dense(start, form);
+        } else {
+            let (format, event, _) = self.frame(message, progress.next)?;
+            search.decode(index, format, event)?;
+            let only = self.request.only.map(|bytes| packed(&message[self.request.bytes..][..bytes]));
+            search.begin(index, only, start, form)?;
+        }
+        progress.phase = Phase::Search;
+        Ok(())
+    }
+
+    fn search(
+        &mut self,
+        index: &Index,
+        search: &mut Search,
+        message: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        let number = progress.next.event - progress.group.event;
+        let dense = match progress.is_sliced {
+            true => Dense::Sliced(&self.sliced, number as usize),
+            false => Dense::Open,
+        };
+        if !search.step_with(index, dense) {
+            return Ok(());
+        }
+        let ended = search.checkpoint.load();
+        if let Some(error) = search.refusal(index) {
+            return Err(error);
+        }
+        search.ids[progress.words as usize] = u64::from(ended.ids);
+        progress.words += 1 + ended.ids;
+        (_, _, progress.next) = self.frame(message, progress.next)?;
+        progress.phase = if number + 1 == progress.len { Phase::Group } else { Phase::Open };
+        Ok(())
+    }
+
+    /// The event at `cursor`, and the place of the next.
+    fn frame<'a>(&self, message: &'a [u8], cursor: Cursor) -> Result<(Format, &'a [u8], Cursor), Error> {
+        let cut_short = || Error::new(Kind::OutOfBounds, "the events end within an event; give all of their bytes");
+        let frames = message.get(cursor.byte as usize..self.request.bytes).ok_or_else(cut_short)?;
+        let (head, rest) = frames.split_first_chunk::<FRAME>().ok_or_else(cut_short)?;
+        let [a, b, c, d, e, f, g, h] = *head;
+        let length = u32::from_le_bytes([e, f, g, h]);
+        let event = rest.get(..length as usize).ok_or_else(cut_short)?;
+        let format = Format::from_code(i32::from_le_bytes([a, b, c, d]))?;
+        let next = Cursor { event: cursor.event + 1, byte: cursor.byte + FRAME as u32 + length };
+        Ok((format, event, next))
+    }
+}
+
+/// The packed ids in `bytes`.
+pub fn packed(bytes: &[u8]) -> impl ExactSizeIterator<Item = u64> + '_ {
+    let (ids, _) = bytes.as_chunks::<8>();
+    ids.iter().map(|id| u64::from_le_bytes(*id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Insertion;
+    use crate::schema::{Attribute, Bounds, Schema, Type};
+
+    /// Gated, ungated and dense expressions, with ids out of order.
+    fn index() -> Index {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+        let booleans = (0..10).map(|number| attribute(&format!("b{number}"), Type::Boolean));
+        let attributes = booleans.chain([attribute("a", Type::Integer)]).collect();
+        let mut index = Index::new(Schema::new(attributes).unwrap());
+        for i in 0..2000_u64 {
+            let text = match i % 4 {
+                0 => format!("a = {}", i % 50),
+                1 => format!("not b{} or a <> {}", i % 10, i % 10),
+                _ => format!("b{} or not (b{} and b{} or b{})", i % 10, i % 7, i % 9, i % 8),
+            };
+            let id = i * 7919 % 100_003;
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        }
+        assert!(index.lanes().len() > 500);
+        index
+    }
+
+    fn message(events: usize) -> Vec<u8> {
+        let mut message = Vec::new();
+        for event in 0..events {
+            let bit = |number: usize| event >> number & 1 == 1;
+            let booleans: Vec<String> = (0..10).map(|number| format!(r#""b{number}": {}"#, bit(number))).collect();
+            let json = format!(r#"{{"a": {}, {}}}"#, event % 50, booleans.join(", "));
+            message.extend(1_u32.to_le_bytes());
+            message.extend((json.len() as u32).to_le_bytes());
+            message.extend(json.bytes());
+        }
+        message
+    }
+
+    #[test]
+    fn a_step_whose_commit_was_lost_is_done_again() {
+        let index = index();
+        let (mut search, mut batch) = (Search::default(), Batch::default());
+        search.reserve(&index).unwrap();
+        batch.reserve(&index).unwrap();
+        let message = message(300);
+        for form in [Form::Ids, Form::Bitmap] {
+            let request = Request { events: 300, bytes: message.len(), only: None, form };
+            let mut expected = Vec::new();
+            batch.open(request);
+            while !batch.is_done() {
+                batch.next_part();
+                expected.extend_from_slice(batch.run(&index, &mut search, &message).unwrap());
+            }
+            for lost in 1..4 {
+                batch.open(request);
+                let mut answer = Vec::new();
+                let mut steps = 0;
+                while !batch.is_done() {
+                    let before = (batch.checkpoint, search.checkpoint);
+                    let mut progress = before.0.load();
+                    if progress.phase == Phase::Full {
+                        answer.extend_from_slice(&search.ids[..progress.words as usize]);
+                        batch.next_part();
+                        continue;
+                    }
+                    batch.step(&index, &mut search, &message, &mut progress).unwrap();
+                    steps += 1;
+                    if steps % (lost + 1) == 0 {
+                        batch.checkpoint.commit(progress);
+                    } else if steps % 2 == 0 {
+                        // As if a trap had come between the last write of the step and its commit.
+                        (batch.checkpoint, search.checkpoint) = before;
+                        batch.sliced.cut_off();
+                    }
+                }
+                answer.extend_from_slice(&search.ids[..batch.checkpoint.load().words as usize]);
+                let differs = answer.iter().zip(&expected).position(|(a, b)| a != b);
+                assert!(answer == expected, "{form:?} {lost} {differs:?} {} {}", answer.len(), expected.len());
+            }
+        }
+    }
+}

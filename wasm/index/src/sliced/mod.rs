@@ -1,0 +1,174 @@
+//! Dense expressions for 256 events at once: a bit an event.
+//!
+//! An expression is the same list of tests that [`crate::lanes`] runs for one event, each of which jumps ahead or goes
+//! on to the next. Here a test is reached by a set of events. Those that its literal makes jump are added to the set
+//! that waits at its target, the others go on; so one pass over the tests leads every event to its end, whatever its
+//! values, without a branch on them. The tests that decide most come first: the pass is over where all events have
+//! come to an end, mostly before the last test.
+
+pub(crate) mod bits;
+
+use std::sync::atomic::{compiler_fence, Ordering};
+
+use bits::{transpose, Bits, EVENTS};
+
+use crate::error::Error;
+use crate::event::Value;
+use crate::lanes::{self, Lanes};
+use crate::search::grow;
+use crate::subscriptions::{Home, Slot, Subscriptions};
+
+/// So many slots are evaluated until the bits are turned from events to slots.
+const BLOCK: usize = EVENTS;
+
+/// How many tests go by until it is asked whether all events are at an end.
+const STRETCH: usize = 8;
+
+/// About how many tests a step takes.
+const STEP: usize = 1024;
+
+/// The events that jump where a literal is tested, for each literal.
+type Columns = [Bits; lanes::MAX_LITERALS];
+/// For each test of an expression the events that jumped there.
+type Waiting = [Bits; lanes::MAX_WORDS];
+
+/// The values of booleans, and what the expressions over them come to, for a group of events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sliced {
+    columns: Vec<Bits>,
+    /// All empty where no expression is under way, unless a step was cut off.
+    waiting: Vec<Bits>,
+    is_cut_off: bool,
+    /// The expressions of a block of slots, a row each.
+    block: Vec<Bits>,
+    /// Block by block a row for each event: the slots of the block that it makes true.
+    rows: Vec<Bits>,
+    attributes: usize,
+    events: usize,
+}
+
+impl Sliced {
+    /// Makes room for an index of so many attributes and slots.
+    pub fn reserve(&mut self, attributes: usize, slots: usize) -> Result<(), Error> {
+        grow(&mut self.columns, size_of::<Columns>() / size_of::<Bits>())?;
+        grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Bits>())?;
+        grow(&mut self.block, BLOCK)?;
+        grow(&mut self.rows, slots.next_multiple_of(BLOCK))?;
+        self.attributes = attributes;
+        Ok(())
+    }
+
+    /// Begins a group of `events` events.
+    pub fn begin(&mut self, events: usize) {
+        self.columns[..lanes::literals(self.attributes)].fill(Bits::NONE);
+        self.waiting.fill(Bits::NONE);
+        self.is_cut_off = false;
+        self.events = events;
+    }
+
+    /// Takes in the values of the event with this number in the group.
+    pub fn add(&mut self, event: usize, values: &[Value]) {
+        let columns = self.columns[lanes::literals(0)..].chunks_exact_mut(2);
+        for (pair, value) in columns.zip(values) {
+            pair[usize::from(*value == Value::Boolean(true))].set(event);
+        }
+    }
+
+    /// Evaluates dense expressions from `slot` on, and answers the slot to go on from, or none at the end.
+    #[inline(never)]
+    pub fn step(&mut self, slot: Slot, lanes: &Lanes, subscriptions: &Subscriptions) -> Option<Slot> {
+        if self.is_cut_off {
+            self.waiting.fill(Bits::NONE);
+        }
+        self.is_cut_off = true;
+        compiler_fence(Ordering::SeqCst);
+        let mut tests = 0;
+        let mut slot = slot as usize;
+        let end = subscriptions.capacity();
+        while slot < end && tests < STEP {
+            let mut row = Bits::NONE;
+            if let Some(&Home::Dense(place)) = subscriptions.home(slot as Slot) {
+                tests += self.evaluate(lanes.words(place), &mut row);
+            }
+            self.block[slot % BLOCK] = row;
+            slot += 1;
+            tests += 1;
+            if slot.is_multiple_of(BLOCK) || slot == end {
+                // The next block takes this one's place, so the step ends here: it may have to be done again.
+                self.finish_block((slot - 1) / BLOCK, slot);
+                break;
+            }
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.is_cut_off = false;
+        (slot < end).then_some(slot as Slot)
+    }
+
+    /// As if a step had been cut off within an expression.
+    #[cfg(test)]
+    pub fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        self.waiting.fill(Bits::of_first(EVENTS));
+    }
+
+    /// Turns the rows of expressions, of slots up to `end`, into rows of events.
+    #[inline(never)]
+    fn finish_block(&mut self, block: usize, end: usize) {
+        let Some(rows) = self.rows[block * BLOCK..].first_chunk_mut() else {
+            unreachable!("there is room for whole blocks");
+        };
+        let held = end - block * BLOCK;
+        rows[..held].copy_from_slice(&self.block[..held]);
+        rows[held..].fill(Bits::NONE);
+        transpose(rows);
+    }
+
+    /// Sets `held` to the events that make an expression true, and tells how many of its tests were taken.
+    #[inline(never)]
+    fn evaluate(&mut self, words: &[u32], held: &mut Bits) -> usize {
+        let Sliced { columns, waiting, events, .. } = self;
+        let (Some(columns), Some(waiting)) = (columns.first_chunk(), waiting.first_chunk_mut()) else {
+            unreachable!("there is room");
+        };
+        let all = Bits::of_first(*events);
+        let tests = &words[..words.len() - 2];
+        let accept = tests.len() % lanes::MAX_WORDS;
+        let reject = (accept + 2) % lanes::MAX_WORDS;
+        let mut reached = all;
+        let mut at = 0;
+        for stretch in tests.chunks(STRETCH) {
+            for &word in stretch {
+                reached = take(word, at, reached, columns, waiting);
+                at += 1;
+            }
+            if waiting[accept] | waiting[reject] == all {
+                reached = Bits::NONE;
+                break;
+            }
+        }
+        *held = waiting[accept] | reached;
+        waiting[accept] = Bits::NONE;
+        waiting[reject] = Bits::NONE;
+        at
+    }
+
+    /// The slots that the event with this number makes true, 32 to a word.
+    #[inline]
+    pub fn word(&self, event: usize, word: usize) -> u32 {
+        const HALVES: usize = BLOCK / 32;
+        self.rows[word / HALVES * BLOCK + event].half_word(word % HALVES)
+    }
+}
+
+/// Takes the test at `at` for the events that come to it from the one before and those that wait there. Answers which
+/// of them go on to the next.
+#[inline(always)]
+fn take(word: u32, at: usize, coming: Bits, columns: &Columns, waiting: &mut Waiting) -> Bits {
+    let here = at % lanes::MAX_WORDS;
+    let target = (at + 1 + lanes::distance(word)) % lanes::MAX_WORDS;
+    let reached = coming | waiting[here];
+    waiting[here] = Bits::NONE;
+    let jumping = reached & columns[lanes::literal(word)];
+    waiting[target] = waiting[target] | jumping;
+    reached ^ jumping
+}
