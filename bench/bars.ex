@@ -16,6 +16,9 @@ defmodule BeTree.Bench.Bars do
   @one %{"W1@128" => 60, "W3@100k" => 40, "W3@1M" => 250, "W4@100k" => 5, "tiny" => 3}
   @batch %{"W1@128" => 35, "W4@100k" => 2}
 
+  # The same for events that are prepared, and bitmaps.
+  @packed %{"W1@128" => 15}
+
   # How many times as fast as a-tree at the least.
   @a_tree %{"W1@128" => 1_000, "W2@100k sharing 0.4" => 20}
 
@@ -36,6 +39,13 @@ defmodule BeTree.Bench.Bars do
       line(name, "one event from Elixir", "us", us(time.("search", main)), below(@one[name])),
       line(name, "one event from Elixir, as a term", "us", us(other(time, "search", main)), nil),
       line(name, "one event of search_many", "us", us(time.("search_many", main)), below(@batch[name])),
+      line(
+        name,
+        "one prepared event of search_many, as a bitmap",
+        "us",
+        us(time.("packed", main)),
+        below(@packed[name])
+      ),
       line(name, "one event in the sandbox", "us", us(time.("guest", main)), below(@one[name])),
       line(name, "sandbox with fuel / native", "x", ratio(time.("guest", main), time.("index", main)), below(1.7)),
       line(name, "fuel metering", "%", percent(time.("guest", main), time.("guest-no-fuel", main)), below(8)),

@@ -11,8 +11,8 @@ defmodule BeTree.Bench.Library do
   # How many subscriptions are inserted at once: a tree keeps room for its largest call.
   @chunk 1_000
 
-  # How many events `search_many/2` is given.
-  @batch 100
+  # How many events `search_many/3` is given: a whole chunk.
+  @batch 256
 
   @spec run(BeTree.Bench.Cases.t(), Path.t(), keyword) :: [map]
   def run(bench, folder, limits) do
@@ -28,14 +28,21 @@ defmodule BeTree.Bench.Library do
         common = %{case: bench.name, format: to_string(format), verified: length(events), matches: matches}
 
         one = fn event -> BeTree.search(tree, event) end
-        batches = events |> Enum.chunk_every(@batch)
         many = fn batch -> BeTree.search_many(tree, batch) end
+        packed = fn batch -> BeTree.search_many(tree, batch, as: :bitmap) end
+        check_many!(bench, tree, events, expected)
+        batches = Enum.chunk_every(events, @batch)
+        prepared = for batch <- batches, do: Enum.map(batch, &BeTree.Event.prepare!(tree, &1))
 
         [
           Map.merge(common, %{engine: "search"} |> Map.merge(Timing.run(events, one, limits[:seconds]))),
           Map.merge(
             common,
             %{engine: "search_many"} |> Map.merge(Timing.run(batches, many, limits[:seconds], &length/1))
+          ),
+          Map.merge(
+            common,
+            %{engine: "packed"} |> Map.merge(Timing.run(prepared, packed, limits[:seconds], &length/1))
           )
         ]
       end
@@ -77,6 +84,11 @@ defmodule BeTree.Bench.Library do
         )
       end
     end
+  end
+
+  defp check_many!(bench, tree, events, expected) do
+    found = for ids <- BeTree.search_many!(tree, events), do: {length(ids), Enum.sum(ids)}
+    if found != expected, do: Mix.raise("#{bench.name}: BeTree.search_many/2 finds something else than BeTree.search/2")
   end
 
   # What a function answers that leaves much garbage.

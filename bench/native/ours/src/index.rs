@@ -101,6 +101,8 @@ pub fn nth_ids(answer: &[u64], nth: usize, form: Form) -> Vec<u64> {
     let words = &rest[1..][..rest[0] as usize];
     match form {
         Form::Ids => words.to_vec(),
-        Form::Bitmap => (0..64 * words.len() as u64).filter(|id| words[*id as usize / 64] >> (id % 64) & 1 == 1).collect(),
+        Form::Bitmap => {
+            (0..64 * words.len() as u64).filter(|id| words[*id as usize / 64] >> (id % 64) & 1 == 1).collect()
+        }
     }
 }
