@@ -55,7 +55,21 @@ defmodule BeTree do
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Answer, Batch, Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Subscription, Target}
+  alias BeTree.{
+    Answer,
+    Batch,
+    Domain,
+    Error,
+    Event,
+    Explanation,
+    Fuel,
+    Guest,
+    Index,
+    Search,
+    Stats,
+    Subscription,
+    Target
+  }
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
   defstruct @enforce_keys
@@ -367,7 +381,8 @@ defmodule BeTree do
       iex> BeTree.search!(tree, %{age: 30})
       [1]
   """
-  @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) :: Search.found() | {Search.found(), Stats.t()}
+  @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) ::
+          Search.found() | {Search.found(), Stats.t()}
   def search!(target, event, options \\ []), do: bang(search(target, event, options))
 
   @doc """
@@ -388,7 +403,8 @@ defmodule BeTree do
       {:missing_attribute, 1}
   """
   @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [Search.found()]} | {:error, Error.t()}
-  def search_many(target, events, options \\ []), do: Batch.search(Target.resolve(target), events, Search.check(options))
+  def search_many(target, events, options \\ []),
+    do: Batch.search(Target.resolve(target), events, Search.check(options))
 
   @doc """
   `search_many/3` that answers the lists and raises its errors.

@@ -46,7 +46,8 @@ defmodule BeTree.Batch do
   defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
 
   @doc "One answer for each of `events`, or the error of the first that has none, with its position where it is an event's."
-  @spec search(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options()) :: {:ok, [Search.found()]} | {:error, Error.t()}
+  @spec search(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options()) ::
+          {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
     deadline = deadline(options.timeout)
 
