@@ -52,16 +52,39 @@ defmodule BeTree.TrapsTest do
     check(@large, for(i <- 1..3_000, do: rem(i, 1_100)), &(1..&1//div(&1, 100)))
   end
 
+  test "a batch: at three hundred places" do
+    frames =
+      for event <- [@events[:terms], @events[:escapes], @large, @events[:latin_1]], into: "" do
+        {:ok, format, bytes} = Event.encode(event)
+        <<format::little-32, byte_size(bytes)::little-32, bytes::binary>>
+      end
+
+    for form <- [0, 1] do
+      check("be_tree_search_many", [7, 4, byte_size(frames), -1, form], frames, &(1..&1//div(&1, 300)))
+    end
+  end
+
+  test "an event that is prepared: at every unit of fuel" do
+    {:ok, format, bytes} = Event.encode(@events[:escapes])
+    check("be_tree_prepare", [format, byte_size(bytes)], bytes, &(1..&1))
+  end
+
   defp check(event, ids, places) do
-    tree = tree()
     {:ok, format, bytes} = Event.encode(event)
     packed = for id <- ids || [], into: "", do: <<id::little-64>>
+    ids_length = if ids, do: byte_size(packed), else: -1
+    check("be_tree_search", [format, byte_size(bytes), ids_length, 0], bytes <> packed, places)
+  end
+
+  defp check(export, arguments, input, places) do
+    tree = tree()
 
     search = %{
       instance: tree.instance,
       outbox: outbox(tree.instance),
-      arguments: [format, byte_size(bytes), if(ids, do: byte_size(packed), else: -1)],
-      input: bytes <> packed
+      export: export,
+      arguments: arguments,
+      input: input
     }
 
     # The first makes what later ones find.
@@ -80,7 +103,7 @@ defmodule BeTree.TrapsTest do
     BeTree.insert_all!(tree, for(i <- 1..500, do: {2_000 + i, "a > #{i} or contains(s, '#{i}')"}))
     for i <- 1..500, do: BeTree.delete!(tree, 2_000 + i)
     {:done, ^status, later, _fuel} = start(search, :infinity)
-    assert without_counts(status, later) == without_counts(status, found)
+    if export == "be_tree_search", do: assert(without_counts(status, later) == without_counts(status, found))
   end
 
   # Changes may leave other entries to visit.
@@ -100,7 +123,7 @@ defmodule BeTree.TrapsTest do
   end
 
   defp start(search, fuel),
-    do: call(search.instance, "be_tree_search", search.arguments, input: search.input, fuel: fuel)
+    do: call(search.instance, search.export, search.arguments, input: search.input, fuel: fuel)
 
   defp progress(search) do
     {:ok, <<progress::little-32>>} = Wasmtime.read(search.instance, search.outbox + 8, 4)

@@ -17,7 +17,7 @@ use crate::module::{signature, Compiled};
 use crate::pages;
 use crate::snapshot::Snapshot;
 
-/// An inbox of more bytes is not taken to be there for the next input.
+/// An inbox of more bytes is not kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
 /// Up to so many bytes a memory stays where it is: what wasmtime reserves for each (`Config::memory_reservation`).
 const MAPPED: usize = 4 << 30;
@@ -254,14 +254,15 @@ impl Machine {
             self.open_inbox(input.len()).await?;
             let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
             self.write(address, &input)?;
-            self.forget_large_inbox();
         }
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
         metered.store(true, Ordering::Relaxed);
         let outcome = exports[order.export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
-        Ok(order.fuel - store.get_fuel().unwrap_or(0))
+        let used = order.fuel - store.get_fuel().unwrap_or(0);
+        self.leave_large_inbox(order.slice.is_none()).await?;
+        Ok(used)
     }
 
     /// Has the module make room for `length` bytes of input.
@@ -291,11 +292,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Has the module asked again for the next input, so that it can give a large buffer back.
-    fn forget_large_inbox(&mut self) {
-        if let Some(inbox) = self.inbox.as_mut().filter(|inbox| inbox.capacity > LARGE_INBOX) {
-            inbox.capacity = 0;
+    /// Asks the module for a small inbox where the last input was large, so that it can give the room back: at once where
+    /// nobody can cut that off, and otherwise with the next input.
+    async fn leave_large_inbox(&mut self, is_whole: bool) -> Result<(), Failure> {
+        match &mut self.inbox {
+            Some(inbox) if inbox.capacity > LARGE_INBOX => inbox.capacity = 0,
+            _ => return Ok(()),
         }
+        if is_whole {
+            self.open_inbox(0).await?;
+        }
+        Ok(())
     }
 
     pub fn results(&self) -> &[Val] {
