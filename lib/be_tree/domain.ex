@@ -31,7 +31,7 @@ defmodule BeTree.Domain do
     * `:count` - how many distinct values expressions may name, from 1 to 4,294,967,295.
   """
 
-  alias BeTree.Error
+  alias BeTree.{Answer, Error}
 
   @enforce_keys [:name, :type]
   defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
@@ -203,6 +203,25 @@ defmodule BeTree.Domain do
   def encode(domains) do
     :erlang.term_to_binary(Enum.map(domains, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
   end
+
+  @doc false
+  # The declarations in what `encode/1` made, or another program.
+  @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
+  def decode(schema) do
+    with {:ok, term} <- Answer.term(schema), {:ok, domains} <- declarations(term, []), do: parse(domains)
+  end
+
+  defp declarations([], domains), do: {:ok, Enum.reverse(domains)}
+
+  defp declarations([{name, type, optional, bounds} | rest], domains) when is_binary(name) do
+    declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | domains])
+  end
+
+  defp declarations(other, _domains), do: refuse(:type, nil, "this is no schema: #{inspect(other)}")
+
+  defp options(nil), do: []
+  defp options({min, max}), do: for({key, bound} <- [min: min, max: max], bound != nil, do: {key, bound})
+  defp options(count), do: [count: count]
 
   defp bounds(%{count: count}) when count != nil, do: count
   defp bounds(%{min: nil, max: nil}), do: nil

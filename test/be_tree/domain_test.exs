@@ -1,7 +1,7 @@
 defmodule BeTree.DomainTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Domain
+  alias BeTree.{Domain, Error}
 
   doctest Domain
 
@@ -31,6 +31,43 @@ defmodule BeTree.DomainTest do
 
     assert :erlang.binary_to_term(Domain.encode(domains)) ==
              [{"a", :integer, false, {1, nil}}, {"b", :string, true, 2}, {"c", :boolean, false, nil}]
+  end
+
+  test "a schema is read as it was written" do
+    {:ok, domains} =
+      Domain.parse([
+        {:b, :boolean},
+        {"ä", {:integer, optional: true, min: -1}},
+        {:f, {:float, min: 0, max: 1.5}},
+        {:s, {:string, count: 3}},
+        {:c, :frequency_caps}
+      ])
+
+    assert Domain.decode(Domain.encode(domains)) == {:ok, domains}
+    assert Domain.decode(Domain.encode([])) == {:ok, []}
+  end
+
+  test "what is no schema is refused" do
+    terms = [
+      :a,
+      [:a],
+      [{"a", :integer, false}],
+      [{:a, :integer, false, nil}],
+      [{"", :integer, false, nil}],
+      [{<<255>>, :integer, false, nil}],
+      [{"a", :integer, 1, nil}],
+      [{"a", {:integer}, false, nil}],
+      [{"a", :integer, false, 3}],
+      [{"a", :integer, false, {1}}],
+      [{"a", :integer, false, {2, 1}}],
+      [{"a", :integer, false, {1, 0x8000_0000_0000_0000}}],
+      [{"a", :boolean, false, {1, 2}}],
+      [{"a", :string, false, -1}],
+      [{"a", :integer, false, nil} | :b]
+    ]
+
+    for term <- terms, do: assert({:error, %Error{}} = Domain.decode(:erlang.term_to_binary(term)))
+    for bytes <- ["", "a", <<131, 80, 0>>], do: assert({:error, %Error{kind: :bad_module}} = Domain.decode(bytes))
   end
 
   @refused [

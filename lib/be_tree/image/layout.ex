@@ -1,0 +1,397 @@
+defmodule BeTree.Image.Layout do
+  @moduledoc false
+  # How an image is laid out (docs/image.md): the module of a guest whose memory begins as that of an index, behind a
+  # section that tells what it is. Nothing here runs a module.
+
+  alias BeTree.Error
+  alias BeTree.Image.{Digest, Wasm}
+
+  @enforce_keys [:abi, :guest, :memory, :segments, :schema, :counts]
+  defstruct @enforce_keys
+
+  @typedoc """
+  What an image holds.
+
+    * `abi` - the version of the interface that the guest speaks;
+    * `guest` - its module, as it was loaded;
+    * `memory` - the size of the memory in bytes;
+    * `segments` - the contents of the memory: where they begin, and the bytes; all else is zero;
+    * `schema` - what `be_tree_schema` was given;
+    * `counts` - what `be_tree_info` answered.
+  """
+  @type t :: %__MODULE__{
+          abi: non_neg_integer,
+          guest: binary,
+          memory: non_neg_integer,
+          segments: [Wasm.segment()],
+          schema: binary,
+          counts: binary
+        }
+
+  @typedoc "What can be told without reading all of an image."
+  @type header :: %{
+          version: non_neg_integer,
+          abi: non_neg_integer,
+          sha256: binary,
+          length: non_neg_integer,
+          memory: non_neg_integer,
+          guest_sha256: binary,
+          schema: binary,
+          counts: binary
+        }
+
+  @version 1
+  @page 0x1_0000
+  @most_memory 0x1_0000_0000
+
+  @preamble Wasm.preamble()
+  @memory Wasm.id(:memory)
+  @start Wasm.id(:start)
+  @data_count Wasm.id(:data_count)
+  @data Wasm.id(:data)
+
+  @name "be_tree"
+  @magic "BTIMAGE\n"
+  # From the beginning of the file to the end of the section's name. The size of the section is written in five bytes, so
+  # all that has a fixed length has a fixed place.
+  @before 8 + 1 + 5 + 1 + 7
+  # Magic, versions, digest, length, memory, the guest's digest, the length of the schema.
+  @fixed 8 + 4 + 4 + 32 + 8 + 8 + 32 + 4
+  # The digest is of all bytes but itself.
+  @digest_at @before + 16
+  @digest_size 32
+
+  # The memory is compared with zeros in pieces of this size, so that a segment has at least as many bytes.
+  @grain 4096
+  # Engines take 100,000 segments.
+  @pieces 0x1_0000
+
+  # What an image may have beside its memory's contents: far more than any guest, and an end to what is read of a file.
+  @most_section 0x400_0000
+  @most_beside 0x1000_0000
+
+  @doc "How many bytes of a file tell how long its section is: see `section_size/1`."
+  @spec prefix() :: pos_integer
+  def prefix, do: @before + @fixed
+
+  @doc "How many bytes of an image, from its first, `header/1` needs; `start` is its first `prefix/0` bytes or more."
+  @spec section_size(binary) :: {:ok, pos_integer} | {:error, Error.t()}
+  def section_size(start) do
+    with {:ok, size, _rest} <- section_start(start), do: {:ok, size}
+  end
+
+  @doc "What the section of an image of `length` bytes tells; `start` is its first `section_size/1` bytes or more."
+  @spec header(binary, non_neg_integer) :: {:ok, header} | {:error, Error.t()}
+  def header(start, length) do
+    with {:ok, header, _pieces, _rest} <- read_header(start, length), do: {:ok, header}
+  end
+
+  ## Writing
+
+  @doc """
+  The segments of a memory: all of it but runs of zeros, of 4 KiB and, in a memory over 256 MiB, more. They are parts
+  of it, not copies.
+  """
+  @spec segments(binary) :: [Wasm.segment()]
+  def segments(memory), do: runs(memory, 0, grain(byte_size(memory), @grain), nil, [])
+
+  defp grain(size, grain) when size > grain * @pieces, do: grain(size, 2 * grain)
+  defp grain(_size, grain), do: grain
+
+  # `from` is where the present run began, if there is one.
+  defp runs(memory, at, grain, from, runs) do
+    size = min(grain, byte_size(memory) - at)
+
+    cond do
+      size == 0 -> Enum.reverse(run(memory, from, at, runs))
+      zero?(memory, at, size) -> runs(memory, at + size, grain, nil, run(memory, from, at, runs))
+      true -> runs(memory, at + size, grain, from || at, runs)
+    end
+  end
+
+  defp run(_memory, nil, _at, runs), do: runs
+  defp run(memory, from, at, runs), do: [{from, binary_part(memory, from, at - from)} | runs]
+
+  @zeros <<0::size(@grain)-unit(8)>>
+
+  defp zero?(memory, at, size) when size > @grain do
+    zero?(memory, at, @grain) and zero?(memory, at + @grain, size - @grain)
+  end
+
+  defp zero?(memory, at, @grain), do: binary_part(memory, at, @grain) == @zeros
+  defp zero?(memory, at, size), do: binary_part(memory, at, size) == binary_part(@zeros, 0, size)
+
+  @doc "The bytes of an image. An error is about the guest: a module whose instances no image can hold."
+  @spec encode(t) :: {:ok, iodata} | {:error, Error.t()}
+  def encode(%__MODULE__{} = image) do
+    case read_guest(image.guest) do
+      {:ok, sections, maximum} ->
+        data = Wasm.data_section(image.segments)
+        body = Enum.map(weave(sections, image.memory, maximum, length(image.segments)), &fill(&1, data))
+        {:ok, seal(image, pieces(sections), body)}
+
+      {:error, what} ->
+        message = "an image holds an index's memory, and this index module cannot do with that: it has #{what}"
+        {:error, %Error{kind: :bad_module, message: message}}
+    end
+  end
+
+  defp fill(:data, data), do: data
+  defp fill(section, _data), do: IO.iodata_to_binary(section)
+
+  # The digest stands before most of what it is of.
+  defp seal(image, pieces, body) do
+    variable = [
+      [<<byte_size(image.schema)::little-32>>, image.schema],
+      [<<byte_size(image.counts)::little-32>>, image.counts],
+      <<length(pieces)::little-32>>,
+      for({offset, bytes} <- pieces, do: [<<offset::little-32, byte_size(bytes)::little-32>>, bytes])
+    ]
+
+    # The length of the schema is counted among what is fixed.
+    size = 1 + byte_size(@name) + @fixed - 4 + IO.iodata_length(variable)
+    length = @before - 1 - byte_size(@name) + size + IO.iodata_length(body)
+
+    before = [
+      [@preamble, Wasm.id(:custom), Wasm.encode_u32_padded(size), byte_size(@name), @name],
+      [@magic, <<@version::little-32, image.abi::little-32>>]
+    ]
+
+    behind = [
+      <<length::little-64, image.memory::little-64>>,
+      [Digest.sha256(image.guest), variable | body]
+    ]
+
+    [before, Digest.sha256([before, behind]), behind]
+  end
+
+  ## The guest's module and the image's
+
+  # The guest's sections, and the most that its memory may grow to: of a guest whose instances hold what they know in
+  # their memory and nowhere else.
+  defp read_guest(guest) do
+    with <<preamble::binary-size(8), rest::binary>> when preamble == @preamble <- guest,
+         {:ok, sections} <- Wasm.sections(rest),
+         {:ok, mutable} when mutable <= 1 <- contents(sections, :global, {:ok, 0}, &Wasm.mutable_globals/1),
+         {:ok, true} <- contents(sections, :data, {:ok, true}, &Wasm.active?/1),
+         {:ok, _minimum, maximum} <- contents(sections, :memory, {:error, "no memory"}, &Wasm.memory/1) do
+      {:ok, sections, maximum}
+    else
+      {:ok, false} -> {:error, "passive data segments, which its code would miss"}
+      {:ok, mutable} -> {:error, "#{mutable} globals that change, where only __stack_pointer may"}
+      {:error, what} -> {:error, what}
+      _other -> {:error, "no module's beginning"}
+    end
+  end
+
+  defp contents(sections, name, default, read) do
+    case List.keyfind(sections, Wasm.id(name), 0) do
+      {_id, _whole, contents} -> read.(contents)
+      nil -> default
+    end
+  end
+
+  # The sections of an image: those of the guest, but with its memory as large as the index, without its start function,
+  # which has run, and with `:data` in place of its data.
+  defp weave(sections, memory, maximum, segments) do
+    woven =
+      Enum.flat_map(sections, fn
+        {@memory, _whole, _contents} -> [Wasm.memory_section(div(memory, @page), maximum)]
+        {@start, _whole, _contents} -> []
+        {@data_count, _whole, _contents} -> [Wasm.data_count_section(segments)]
+        {@data, _whole, _contents} -> [:data]
+        {_id, whole, _contents} -> [whole]
+      end)
+
+    if :data in woven, do: woven, else: woven ++ [:data]
+  end
+
+  # What of the guest an image does not have as it is, and where in the guest it stands.
+  defp pieces(sections) do
+    {pieces, _end} =
+      Enum.flat_map_reduce(sections, byte_size(@preamble), fn {id, whole, _contents}, at ->
+        {if(id in [@memory, @start, @data_count, @data], do: [{at, whole}], else: []), at + byte_size(whole)}
+      end)
+
+    pieces
+  end
+
+  ## Reading
+
+  @doc """
+  What the image in `bytes` holds, if every byte is as it was written; `abi` is the version that the guest has to speak.
+  The segments are parts of `bytes`.
+  """
+  @spec decode(binary, non_neg_integer) :: {:ok, t} | {:error, Error.t()}
+  def decode(bytes, abi) do
+    with {:ok, header, pieces, rest} <- read_header(bytes, byte_size(bytes)),
+         :ok <- check_version("ABI", header.abi, abi),
+         :ok <- check_digest(bytes, header.sha256),
+         {:ok, sections} <- image_sections(rest),
+         {:ok, guest} <- guest(sections, pieces, header.guest_sha256),
+         {:ok, segments} <- image_segments(sections, header.memory),
+         :ok <- check_sections(sections, guest, header.memory, length(segments)) do
+      {:ok,
+       %__MODULE__{
+         abi: header.abi,
+         guest: guest,
+         memory: header.memory,
+         segments: segments,
+         schema: header.schema,
+         counts: header.counts
+       }}
+    end
+  end
+
+  # The name before the version, the version before all else, so that what was written by others says so.
+  defp section_start(<<0, "asm", 1::little-32, 0, size::binary-size(5), 7, @name, @magic, rest::binary>>) do
+    with <<version::little-32, rest::binary>> <- rest,
+         :ok <- check_version("image", version, @version),
+         {:ok, size, ""} when size >= 1 + 7 + @fixed <- Wasm.u32(size) do
+      if size <= @most_section,
+        do: {:ok, @before - 1 - byte_size(@name) + size, rest},
+        else: bad("its first section has #{size} bytes; expected #{@most_section} at most")
+    else
+      {:error, %Error{} = error} -> {:error, error}
+      _other -> bad("its first section is cut off")
+    end
+  end
+
+  defp section_start(<<0, "asm", _::binary>>) do
+    bad("this WebAssembly module does not begin with a section be_tree, as an image does")
+  end
+
+  defp section_start(bytes) do
+    start = binary_part(bytes, 0, min(8, byte_size(bytes)))
+    bad("expected a WebAssembly module, which begins with #{inspect(@preamble)}, got #{inspect(start)}")
+  end
+
+  defp read_header(bytes, length) do
+    with {:ok, size, _rest} <- section_start(bytes),
+         <<section::binary-size(size), rest::binary>> <- bytes,
+         {:ok, header, pieces} <- fields(binary_part(section, @before + 12, size - @before - 12)),
+         :ok <- check_sizes(header, length) do
+      {:ok, header, pieces, rest}
+    else
+      {:error, %Error{} = error} -> {:error, error}
+      _other -> bad("its first section is cut off")
+    end
+  end
+
+  defp fields(
+         <<abi::little-32, sha256::binary-size(32), length::little-64, memory::little-64, guest::binary-size(32),
+           schema_size::little-32, schema::binary-size(schema_size), counts_size::little-32,
+           counts::binary-size(counts_size), pieces::little-32, rest::binary>>
+       ) do
+    header = %{
+      version: @version,
+      abi: abi,
+      sha256: sha256,
+      length: length,
+      memory: memory,
+      guest_sha256: guest,
+      schema: schema,
+      counts: counts
+    }
+
+    with {:ok, pieces} <- read_pieces(rest, pieces, []), do: {:ok, header, pieces}
+  end
+
+  defp fields(_other), do: :error
+
+  defp read_pieces("", 0, pieces), do: {:ok, Enum.reverse(pieces)}
+
+  defp read_pieces(<<offset::little-32, size::little-32, bytes::binary-size(size), rest::binary>>, left, pieces)
+       when left > 0 do
+    read_pieces(rest, left - 1, [{offset, bytes} | pieces])
+  end
+
+  defp read_pieces(_other, _left, _pieces), do: :error
+
+  defp check_version(_what, version, version), do: :ok
+  defp check_version(what, version, expected), do: bad("its #{what} version is #{version}; expected #{expected}")
+
+  defp check_sizes(%{length: expected, memory: memory}, length) do
+    cond do
+      length != expected ->
+        bad("it has #{length} bytes; expected #{expected}")
+
+      rem(memory, @page) != 0 or memory > @most_memory ->
+        bad("its memory has #{memory} bytes; expected pages of #{@page}, #{@most_memory} at most")
+
+      length > memory + @most_beside ->
+        bad("it has #{length} bytes for a memory of #{memory}; expected #{@most_beside} more at most")
+
+      true ->
+        :ok
+    end
+  end
+
+  defp check_digest(bytes, expected) do
+    <<before::binary-size(@digest_at), _digest::binary-size(@digest_size), behind::binary>> = bytes
+
+    case Digest.sha256([before, behind]) do
+      ^expected -> :ok
+      other -> bad("its SHA-256 is #{hex(other)}; expected #{hex(expected)}")
+    end
+  end
+
+  defp image_sections(bytes) do
+    with {:error, what} <- Wasm.sections(bytes), do: bad("it has #{what}")
+  end
+
+  # The guest as it was loaded: what the image has of it, and the pieces in their places.
+  defp guest(sections, pieces, expected) do
+    kept = for {id, whole, _contents} <- sections, id not in [@memory, @data_count, @data], do: whole
+    guest = IO.iodata_to_binary([@preamble | kept])
+
+    with {:ok, guest} <- put_pieces(guest, 0, pieces, []) do
+      case Digest.sha256(guest) do
+        ^expected -> {:ok, guest}
+        other -> bad("the SHA-256 of its guest is #{hex(other)}; expected #{hex(expected)}")
+      end
+    end
+  end
+
+  defp put_pieces(kept, _at, [], done), do: {:ok, IO.iodata_to_binary(Enum.reverse([kept | done]))}
+
+  defp put_pieces(kept, at, [{offset, bytes} | pieces], done) do
+    case kept do
+      <<before::binary-size(offset - at), rest::binary>> when offset >= at ->
+        put_pieces(rest, offset + byte_size(bytes), pieces, [bytes, before | done])
+
+      _shorter ->
+        bad("a piece of its guest belongs at #{offset}, where the guest has no place")
+    end
+  end
+
+  defp image_segments(sections, memory) do
+    with {:ok, segments} <- contents(sections, :data, {:error, "no data section"}, &Wasm.data/1),
+         :ok <- within(List.last(segments), memory) do
+      {:ok, segments}
+    else
+      {:error, what} -> bad("it has #{what}")
+    end
+  end
+
+  defp within({address, bytes}, memory) when address + byte_size(bytes) > memory do
+    {:error, "a data segment up to #{address + byte_size(bytes)} in a memory of #{memory} bytes"}
+  end
+
+  defp within(_last, _memory), do: :ok
+
+  # What another runtime makes of the file is what is made of it here.
+  defp check_sections(sections, guest, memory, segments) do
+    with {:ok, of_guest, maximum} <- read_guest(guest) do
+      expected = for part <- weave(of_guest, memory, maximum, segments), do: fill(part, :data)
+      given = for {id, whole, _contents} <- sections, do: if(id == @data, do: :data, else: whole)
+      if given == expected, do: :ok, else: bad("its sections are not those of its guest")
+    else
+      {:error, what} -> bad("its guest has #{what}")
+    end
+  end
+
+  defp hex(digest), do: Base.encode16(digest, case: :lower)
+
+  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
+end
