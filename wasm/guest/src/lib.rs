@@ -5,6 +5,7 @@
 mod answer;
 mod memory;
 mod request;
+mod stack;
 mod state;
 
 use state::{with_state, Request, State};
@@ -90,4 +91,20 @@ pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_info() -> i32 {
     with_state(|state| state.read(State::info))
+}
+
+/// Forgets all but the subscriptions, and wipes what is free, so that the memory can be kept as an image.
+#[no_mangle]
+pub extern "C" fn be_tree_forget() -> i32 {
+    // Before, so that nothing old gets into what is written; after, so that nothing of this stays.
+    stack::wipe();
+    let status = forget();
+    stack::wipe();
+    status
+}
+
+/// Not inlined, so that the wiped stack begins where this function's does.
+#[inline(never)]
+fn forget() -> i32 {
+    with_state(|state| state.read(State::forget))
 }

@@ -1,8 +1,11 @@
-//! Memory for searches, apart from the heap.
+//! Memory for searches, apart from the heap, and no remains on either.
 //!
 //! A search may be cut off at any instruction, within the allocator too, which would leave the heap half changed. So a
 //! search does not touch it: what it allocates lies in chunks of memory of their own, one behind the other. Nothing is
 //! freed there, and the next search begins at the first chunk again. What outlives a search is never enlarged by one.
+//!
+//! What is freed on the heap is wiped first. So nothing of an event or of a deleted expression is in free memory, nor in
+//! the spare room of a table that lies there later: what is kept of an index (`State::forget`) is the index.
 
 /// Has what follows allocate memory of searches: as the next search, or going on with the last one.
 pub(crate) fn of_search(is_next: bool) {
@@ -10,6 +13,20 @@ pub(crate) fn of_search(is_next: bool) {
     chunks::MEMORY.enter(is_next);
     #[cfg(not(target_arch = "wasm32"))]
     let _ = is_next;
+}
+
+/// Whether there is anything in the memory of searches.
+pub(crate) fn has_searches() -> bool {
+    #[cfg(target_arch = "wasm32")]
+    return chunks::MEMORY.is_used();
+    #[cfg(not(target_arch = "wasm32"))]
+    true
+}
+
+/// Wipes all memory of searches, which must have been let go of.
+pub(crate) fn wipe_searches() {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.wipe();
 }
 
 /// Has what follows allocate on the heap.
@@ -26,6 +43,8 @@ mod chunks {
     use std::mem::size_of;
     use std::ptr::null_mut;
     use std::sync::atomic::{compiler_fence, Ordering};
+
+    use be_tree_index::index::PROBE;
 
     const PAGE: usize = 64 * 1024;
     /// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
@@ -82,6 +101,23 @@ mod chunks {
         pub fn leave(&self) {
             self.note_growth();
             self.is_searching.set(false);
+        }
+
+        pub fn is_used(&self) -> bool {
+            self.chunk.get() != 0
+        }
+
+        pub fn wipe(&self) {
+            let mut at = if self.is_used() { self.first() } else { 0 };
+            while at != 0 {
+                let start = at + size_of::<Chunk>();
+                // SAFETY: behind its head a chunk holds what a search wrote, and no search is left (`State::forget`).
+                unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.get() - start) };
+                at = chunk(at).next.get();
+            }
+            self.first.head.end.set(0);
+            self.chunk.set(0);
+            self.free.set(0);
         }
 
         fn first(&self) -> usize {
@@ -213,7 +249,12 @@ mod chunks {
             // A search may drop what an earlier one that was cut off left half written.
             if !self.is_searching.get() && !self.has(pointer) {
                 // SAFETY: the caller's promise, and the block is none of a search's.
-                unsafe { System.dealloc(pointer, layout) }
+                unsafe {
+                    if layout.align() < PROBE {
+                        pointer.write_bytes(0, layout.size());
+                    }
+                    System.dealloc(pointer, layout)
+                }
             }
         }
 
@@ -221,23 +262,31 @@ mod chunks {
             let is_searching = self.is_searching.get();
             let has = self.has(pointer);
             match (is_searching, has) {
-                // SAFETY: the caller's promise, and the block is none of a search's.
-                (false, false) => return unsafe { System.realloc(pointer, layout, size) },
+                // SAFETY: the caller's promise, and the block is none of a search's; it is as long as what is wiped. A
+                // shorter block stays where it is.
+                (false, false) if size <= layout.size() => unsafe {
+                    pointer.add(size).write_bytes(0, layout.size() - size);
+                    return System.realloc(pointer, layout, size);
+                },
+                // Not by the heap's own means, which leave the former block as it was.
+                (false, false) => {}
                 // A search that enlarges what outlives it could tear it apart.
                 (true, false) => unreachable(),
                 _ => {}
             }
-            let is_last = is_searching && pointer as usize + layout.size() == self.free.get();
-            let room = chunk(self.chunk.get()).end.get() - pointer as usize;
-            if is_last && size <= room {
-                self.free.set(pointer as usize + size);
-                return pointer;
+            if is_searching && pointer as usize + layout.size() == self.free.get() {
+                let room = chunk(self.chunk.get()).end.get() - pointer as usize;
+                if size <= room {
+                    self.free.set(pointer as usize + size);
+                    return pointer;
+                }
             }
             // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as what is copied.
             unsafe {
                 let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if !block.is_null() {
                     block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
+                    self.dealloc(pointer, layout);
                 }
                 block
             }

@@ -110,12 +110,10 @@ pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
 }
 
 impl State {
-    /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back, with
-    /// nothing left in it.
+    /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back.
     pub fn inbox(&mut self, length: usize) -> Option<*const u8> {
         let length = length.max(INBOX);
         if self.inbox.len() > LARGE && length <= LARGE {
-            self.inbox.fill(0);
             self.inbox = Vec::new();
         }
         let more = length.saturating_sub(self.inbox.len());
@@ -318,6 +316,25 @@ impl State {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
         answer::info(&index.info(), &mut self.answer);
         self.outbox.send(&self.answer);
+        Ok(())
+    }
+
+    /// Leaves nothing of what earlier requests were about but the index, ready to be searched. Where there is nothing of
+    /// them, all stays as it is, to the byte.
+    pub fn forget(&mut self) -> Outcome {
+        if self.inbox.capacity() == 0 && self.answer.capacity() == 0 && !memory::has_searches() {
+            return Ok(());
+        }
+        self.search.abandon();
+        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
+        std::mem::forget(std::mem::take(&mut self.passing));
+        *self = State { index: self.index.take(), ..State::default() };
+        memory::wipe_searches();
+        if let State { index: Some(index), search, batch, .. } = self {
+            search.reserve(index)?;
+            search.reserve_event(index)?;
+            batch.reserve(index)?;
+        }
         Ok(())
     }
 }

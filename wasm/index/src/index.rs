@@ -27,6 +27,14 @@ const HEADROOM_PER_BYTE: usize = 100;
 /// Memory that any insertion wants free.
 const HEADROOM: usize = 64 * 1024;
 
+/// The alignment of a block that is asked for only to see whether there is room for it. None of it is ever written, so an
+/// allocator that wipes what is freed need not wipe that.
+pub const PROBE: usize = 128;
+
+#[derive(Clone, Copy)]
+#[repr(align(128))]
+struct Probe([u8; PROBE]);
+
 /// A subscription to be inserted: its id, the text of its expression, and the constants given with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insertion<'a> {
@@ -233,8 +241,9 @@ impl Index {
             + self.subscriptions.growth(1)
             + self.tree.growth()
             + self.lanes.growth();
-        let mut probe: Vec<u8> = Vec::new();
-        probe.try_reserve_exact(HEADROOM + HEADROOM_PER_BYTE * text + tables).map_err(out_of_memory)
+        let mut probe: Vec<Probe> = Vec::new();
+        let bytes = HEADROOM + HEADROOM_PER_BYTE * text + tables;
+        probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
     }
 
     /// Takes in the strings, predicates and constants of an expression.
