@@ -14,11 +14,11 @@ defmodule BeTree.Guest do
 
   alias BeTree.{Answer, Error}
 
-  @enforce_keys [:runtime, :compiled]
+  @enforce_keys [:runtime, :compiled, :wasm]
   defstruct @enforce_keys
 
   @typedoc "A module that is loaded; its fields are private."
-  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled()}
+  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled(), wasm: binary}
 
   @abi 1
 
@@ -39,6 +39,9 @@ defmodule BeTree.Guest do
     {"be_tree_explain", {:function, [:i32, :i32, :i64], [:i32]}},
     {"be_tree_info", {:function, [], [:i32]}}
   ]
+
+  # What a guest may lack.
+  @optional [{"be_tree_forget", {:function, [], [:i32]}}]
 
   # Far more than any call but a search takes, and an end to a module that has none: about 2 seconds of wasm, and
   # 20 microseconds for each byte of input.
@@ -61,7 +64,7 @@ defmodule BeTree.Guest do
     with {:ok, compiled} <- runtime.load(wasm),
          :ok <- check_imports(runtime.imports(compiled)),
          :ok <- check_exports(Map.new(runtime.exports(compiled))),
-         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled}}
+         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled, wasm: wasm}}
   end
 
   defp check_imports([]), do: :ok
@@ -73,7 +76,8 @@ defmodule BeTree.Guest do
 
   defp check_exports(exports) do
     missing = for {name, _type} <- @exports, not is_map_key(exports, name), do: name
-    other = for {name, type} <- @exports, is_map_key(exports, name), not same?(type, exports[name]), do: {name, type}
+    known = @exports ++ @optional
+    other = for {name, type} <- known, is_map_key(exports, name), not same?(type, exports[name]), do: {name, type}
 
     case {missing, other} do
       {[], []} ->
@@ -117,10 +121,12 @@ defmodule BeTree.Guest do
   end
 
   @doc false
-  # A fresh instance with `memory` bytes at most, which speaks our version of the interface.
-  @spec instantiate(t, pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
-  def instantiate(%__MODULE__{runtime: runtime, compiled: compiled}, memory) do
-    options = [memory: memory, inbox: "be_tree_inbox", outbox: "be_tree_outbox"]
+  # A fresh instance with `memory` bytes at most, or one that begins as a snapshot, which speaks our version of the
+  # interface.
+  @spec instantiate(t, pos_integer, BeTree.Runtime.snapshot() | nil) ::
+          {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def instantiate(%__MODULE__{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
+    options = [memory: memory, snapshot: snapshot, inbox: "be_tree_inbox", outbox: "be_tree_outbox"]
 
     with {:ok, instance} <- runtime.instantiate(compiled, options) do
       case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
@@ -153,6 +159,24 @@ defmodule BeTree.Guest do
       {:error, error} -> {:error, error}
     end
   end
+
+  @doc false
+  # Has an instance forget all but its subscriptions, where its module knows how to.
+  @spec forget(t, BeTree.Runtime.instance()) :: :ok | {:error, Error.t()}
+  def forget(%__MODULE__{runtime: runtime, compiled: compiled}, instance) do
+    with true <- List.keymember?(runtime.exports(compiled), "be_tree_forget", 0),
+         {:ok, _nothing} <- call(runtime, instance, "be_tree_forget", [], nil) do
+      :ok
+    else
+      false -> :ok
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  @doc false
+  # The version of the interface that guests have to speak.
+  @spec abi() :: non_neg_integer
+  def abi, do: @abi
 
   defp request(input, output) do
     patience = @patience + @patience_per_byte * byte_size(input || "")

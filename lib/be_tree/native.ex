@@ -38,14 +38,14 @@ defmodule BeTree.Native do
   @doc "`[{module, name, type}]`"
   def module_imports(_module), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, instance}`; on a dirty scheduler."
-  def instantiate(_module, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
+  @doc "`{:ok, instance}`, which begins as the module says or as a snapshot, if that is not `nil`; on a dirty scheduler."
+  def instantiate(_module, _snapshot, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
 
   @doc "`{:ok, snapshot}`, a copy of an instance's state; on a dirty scheduler."
   def snapshot(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, snapshot}` of a binary, a memory; on a dirty scheduler."
-  def snapshot_of(_memory), do: :erlang.nif_error(:not_loaded)
+  @doc "`{:ok, snapshot}` of a memory: zeros, but for a list of `{address, bytes}`; on a dirty scheduler."
+  def snapshot_of(_length, _parts), do: :erlang.nif_error(:not_loaded)
 
   @doc "The bytes of a snapshot's memory."
   def snapshot_length(_snapshot), do: :erlang.nif_error(:not_loaded)

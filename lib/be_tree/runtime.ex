@@ -85,11 +85,16 @@ defmodule BeTree.Runtime do
 
   @doc """
   Makes an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused.
+  With a `:snapshot` its state begins as that one's.
 
-  Errors by kind: `:bad_module`, `:out_of_memory`, and for its start function `:out_of_fuel` and `:trap`.
+  Errors by kind: `:bad_module`, also where the snapshot is not of this module, `:out_of_memory`, and for its start
+  function `:out_of_fuel` and `:trap`.
   """
   @callback instantiate(compiled, [
-              {:memory, pos_integer} | {:inbox, String.t() | nil} | {:outbox, String.t() | nil}
+              {:memory, pos_integer}
+              | {:snapshot, snapshot | nil}
+              | {:inbox, String.t() | nil}
+              | {:outbox, String.t() | nil}
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
@@ -102,10 +107,13 @@ defmodule BeTree.Runtime do
   @callback snapshot(instance) :: {:ok, snapshot} | {:error, Error.t()}
 
   @doc """
-  A snapshot whose memory is `memory`, of a whole number of the module's pages, and whose globals are those that the
-  module begins with. Errors by kind: `:out_of_memory`.
+  A snapshot whose memory has `length` bytes, a whole number of the module's pages, which are zero but for `parts`: where
+  they begin, and their bytes. Its globals are those that the module begins with.
+
+  Errors by kind: `:bad_module` for parts that lie outside of the memory, `:out_of_memory`.
   """
-  @callback snapshot_of(memory :: binary) :: {:ok, snapshot} | {:error, Error.t()}
+  @callback snapshot_of(length :: non_neg_integer, parts :: [{address :: non_neg_integer, bytes :: binary}]) ::
+              {:ok, snapshot} | {:error, Error.t()}
 
   @doc "How many bytes of memory a snapshot has."
   @callback snapshot_length(snapshot) :: non_neg_integer

@@ -28,7 +28,7 @@ defmodule BeTree.GuestTest do
           do: name
 
     exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
-    assert length(documented) == 15
+    assert length(documented) == 16
     # A linker may add exports of its own, such as where the heap starts, but no function.
     assert documented -- exported == []
     functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
@@ -65,7 +65,7 @@ defmodule BeTree.GuestTest do
   # A module with all exports of the interface; each function answers a constant, or loops for ever. Its inbox and its
   # answers are the zeros of a fresh memory.
   defp guest(changes \\ %{}) do
-    functions = for name <- @operations, do: {name, Map.get(changes, name, @types[name])}
+    functions = for name <- @operations ++ ["forget"], do: {name, Map.get(changes, name, @types[name] || :none)}
     stack_mutable = Map.get(changes, :stack_mutable, 1)
     kept = Enum.reject(functions, fn {_name, function} -> function == :none end)
 
@@ -110,6 +110,12 @@ defmodule BeTree.GuestTest do
       assert {:error, %Error{kind: :bad_module} = error} = BeTree.new([a: :integer], guest: guest(changes))
       assert Exception.message(error) =~ message
     end
+  end
+
+  test "an export that may be missing has its type where it is there" do
+    assert {:error, error} = Guest.load(guest(%{"forget" => {[@i32], 0}}))
+    assert Exception.message(error) =~ ~r/its export be_tree_forget is .*; expected {:function, \[\], \[:i32\]}/
+    assert {:ok, _guest} = Guest.load(guest(%{"forget" => {[], 0}}))
   end
 
   test "a module that imports anything is refused by the name of it" do

@@ -56,16 +56,16 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def instantiate(compiled, options) do
-    options = Keyword.validate!(options, [:memory, inbox: nil, outbox: nil])
+    options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil])
     memory = bounded(Keyword.fetch!(options, :memory))
-    answer(Native.instantiate(compiled, memory, options[:inbox], options[:outbox]))
+    answer(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
   end
 
   @impl Runtime
   def snapshot(instance), do: in_turn(instance, :infinity, &Native.snapshot(instance, &1))
 
   @impl Runtime
-  def snapshot_of(memory), do: answer(Native.snapshot_of(memory))
+  def snapshot_of(length, parts), do: answer(Native.snapshot_of(length, parts))
 
   @impl Runtime
   defdelegate snapshot_length(snapshot), to: Native

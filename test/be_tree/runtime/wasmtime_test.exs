@@ -629,8 +629,36 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 1 <<< 63, 1 <<< 63)
 
       # Bytes have no globals: those begin as the module says.
-      {:ok, snapshot} = Wasmtime.snapshot_of(memory)
+      {:ok, snapshot} = Wasmtime.snapshot_of(131_072, [{0, memory}])
       assert compiled |> replicas(snapshot) |> count() == 1_004
+      # All but parts of it is zero.
+      {:ok, snapshot} = Wasmtime.snapshot_of(131_072, [{0, <<9::little-64>>}, {70_000, "part"}, {131_069, "end"}])
+      assert compiled |> replicas(snapshot) |> count() == 1_010
+      {:ok, memory} = Wasmtime.snapshot_read(snapshot, 0, 131_072)
+      assert memory == <<9::little-64, 0::size(69_992)-unit(8), "part", 0::size(61_065)-unit(8), "end">>
+
+      for part <- [{131_070, "end"}, {131_073, ""}, {0xFFFF_FFFF_FFFF_FFFF, "end"}] do
+        assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_of(131_072, [part])
+      end
+    end
+
+    test "is what an instance may begin with", %{compiled: compiled, instance: instance} do
+      for _ <- 1..3, do: count(instance)
+      call(instance, "grow", [3])
+      {:ok, snapshot} = Wasmtime.snapshot(instance)
+      {:ok, copy} = Wasmtime.instantiate(compiled, memory: @memory, snapshot: snapshot)
+      assert %{memory: 327_680} = Wasmtime.info(copy)
+      assert count(copy) == 4_004
+      # It is no replica: what a trap leaves is kept.
+      assert {:error, %Error{kind: :trap}} = call(copy, "trap")
+      assert count(copy) == 5_078
+      assert count(instance) == 4_004
+
+      assert {:error, %Error{kind: :out_of_memory}} =
+               Wasmtime.instantiate(compiled, memory: 327_679, snapshot: snapshot)
+
+      {:ok, other} = Wasmtime.load(WasmModule.assemble(memory: {6, nil}))
+      assert {:error, %Error{kind: :bad_module}} = Wasmtime.instantiate(other, memory: @memory, snapshot: snapshot)
     end
 
     test "that is not of the module, or too large, is an error of the call", %{compiled: compiled} do
@@ -640,7 +668,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
             {3, 2 * 65_536, :out_of_memory},
             {101, 200 * 65_536, :out_of_memory}
           ] do
-        {:ok, snapshot} = Wasmtime.snapshot_of(:binary.copy(<<1>>, trunc(pages * 65_536)))
+        {:ok, snapshot} = Wasmtime.snapshot_of(trunc(pages * 65_536), [{0, <<1>>}])
         replicas = replicas(compiled, snapshot, memory: limit)
         for _ <- 1..3, do: assert({:error, %Error{kind: ^kind}} = call(replicas, "count"))
         assert %{machines: 0, state: :free, waiting: 0} = Wasmtime.info(replicas)
@@ -699,10 +727,12 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.snapshot(instance)
       assert message =~ "its mutable global number 1 is not exported"
       assert count(instance) == 1_001
-      {:ok, snapshot} = Wasmtime.snapshot_of(<<0::size(1_048_576)>>)
+      {:ok, snapshot} = Wasmtime.snapshot_of(131_072, [])
 
       assert {:error, %Error{kind: :bad_module}} =
                Wasmtime.replicate(compiled, snapshot, memory: @memory, replicas: 1, queue: 0)
+
+      assert {:error, %Error{kind: :bad_module}} = Wasmtime.instantiate(compiled, memory: @memory, snapshot: snapshot)
     end
 
     test "waits for its turn", %{compiled: compiled, instance: instance} do

@@ -24,18 +24,26 @@ enum Bytes {
 impl Frozen {
     /// Copies `bytes`: about 2 GB a second, most of it for finding the pages.
     pub fn new(bytes: &[u8]) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        if let Ok(file) = linux::file(bytes) {
-            return Ok(Self { length: bytes.len(), bytes: Bytes::File(file) });
-        }
-        Self::copied(bytes)
+        Self::of(bytes.len(), &[(0, bytes)])
     }
 
-    fn copied(bytes: &[u8]) -> io::Result<Self> {
+    /// Copies `parts` to where they begin among `length` zeros, within which they end.
+    pub fn of(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Ok(file) = linux::file(length, parts) {
+            return Ok(Self { length, bytes: Bytes::File(file) });
+        }
+        Self::copied(length, parts)
+    }
+
+    fn copied(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
         let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        copy.extend_from_slice(bytes);
-        Ok(Self { length: bytes.len(), bytes: Bytes::Copied(copy) })
+        copy.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        copy.resize(length, 0);
+        for (at, bytes) in parts {
+            copy[*at..*at + bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(Self { length, bytes: Bytes::Copied(copy) })
     }
 
     pub fn length(&self) -> usize {
@@ -88,27 +96,33 @@ mod linux {
 
     const ZEROS: [u8; 4096] = [0; 4096];
 
-    /// A file in memory that holds `bytes`, and whose pages of zeros take nothing.
-    pub fn file(bytes: &[u8]) -> io::Result<File> {
+    /// A file in memory that holds `parts` among zeros, and whose pages of zeros take nothing.
+    pub fn file(length: usize, parts: &[(usize, &[u8])]) -> io::Result<File> {
         let file = File::from(memfd_create("be_tree", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
-        file.set_len(bytes.len() as u64)?;
+        file.set_len(length as u64)?;
+        for (at, bytes) in parts {
+            write_part(&file, *at, bytes)?;
+        }
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+        Ok(file)
+    }
+
+    fn write_part(file: &File, at: usize, bytes: &[u8]) -> io::Result<()> {
         let mut run = 0..0;
         for page in bytes.chunks(ZEROS.len()) {
             let end = run.end + page.len();
             if *page == ZEROS[..page.len()] {
-                write(&file, bytes, run)?;
+                write(file, at, bytes, run)?;
                 run = end..end;
             } else {
                 run.end = end;
             }
         }
-        write(&file, bytes, run)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
-        Ok(file)
+        write(file, at, bytes, run)
     }
 
-    fn write(file: &File, bytes: &[u8], run: std::ops::Range<usize>) -> io::Result<()> {
-        file.write_all_at(&bytes[run.clone()], run.start as u64)
+    fn write(file: &File, at: usize, bytes: &[u8], run: std::ops::Range<usize>) -> io::Result<()> {
+        file.write_all_at(&bytes[run.clone()], (at + run.start) as u64)
     }
 
     /// # Safety

@@ -54,9 +54,15 @@ pub enum Denied {
 }
 
 impl Shared {
-    pub fn new(module: Arc<Compiled>, setup: Setup) -> Result<Arc<Self>, Failure> {
+    pub fn new(module: Arc<Compiled>, snapshot: Option<&Snapshot>, setup: Setup) -> Result<Arc<Self>, Failure> {
         let charged = Arc::new(AtomicUsize::new(0));
-        let machine = Machine::new(&module, &setup, charged.clone())?;
+        let machine = match snapshot {
+            None => Machine::new(&module, &setup, charged.clone())?,
+            Some(snapshot) => {
+                module.carried()?;
+                Machine::restored(&module, &setup, snapshot, charged.clone())?
+            }
+        };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
         Ok(Arc::new(Self { gate, charged, setup, metered: flags(1), module, snapshot: None }))
     }

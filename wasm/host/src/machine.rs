@@ -75,6 +75,18 @@ impl Machine {
 
     /// The same, with the state that `snapshot` holds. What the module's data segments and start function wrote is
     /// overwritten.
+    pub fn restored(
+        module: &Compiled,
+        setup: &Setup,
+        snapshot: &Snapshot,
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    /// The same, as one of many that share what they have of the snapshot.
     pub fn replica(
         module: &Compiled,
         setup: &Setup,

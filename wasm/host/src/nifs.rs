@@ -45,11 +45,13 @@ fn module_imports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
 fn instantiate<'a>(
     env: Env<'a>,
     module: &Module,
+    snapshot: Option<&Held>,
     memory: usize,
     inbox: Option<String>,
     outbox: Option<String>,
 ) -> Term<'a> {
-    made(env, Shared::new(module.0.clone(), Setup { memory, inbox, outbox }))
+    let snapshot = snapshot.map(|held| &*held.0);
+    made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox }))
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -58,8 +60,9 @@ fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> T
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn snapshot_of<'a>(env: Env<'a>, memory: Binary<'a>) -> Term<'a> {
-    let outcome = Snapshot::new(&memory, Vec::new()).and_then(|snapshot| held(env, snapshot));
+fn snapshot_of<'a>(env: Env<'a>, length: usize, parts: Vec<(usize, Binary<'a>)>) -> Term<'a> {
+    let parts: Vec<(usize, &[u8])> = parts.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
+    let outcome = Snapshot::of(length, &parts).and_then(|snapshot| held(env, snapshot));
     outcome.unwrap_or_else(|failure| terms::error(env, &failure))
 }
 

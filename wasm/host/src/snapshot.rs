@@ -1,5 +1,6 @@
 //! The state of an instance as it stood at one moment, as a resource.
 
+use std::io;
 use std::sync::Arc;
 
 use rustler::Resource;
@@ -23,11 +24,19 @@ pub struct Snapshot {
 impl Snapshot {
     /// Copies the memory: not for a normal scheduler.
     pub fn new(memory: &[u8], globals: Vec<(String, Val)>) -> Result<Self, Failure> {
-        let memory = Frozen::new(memory).map_err(|error| {
-            let message = format!("the host has no memory for a snapshot of {} bytes: {error}", memory.len());
-            Failure::new(Kind::OutOfMemory, message)
-        })?;
+        let memory = Frozen::new(memory).map_err(|error| no_room(memory.len(), &error))?;
         Ok(Self { memory: Reaped::new(memory), globals })
+    }
+
+    /// A memory of `length` bytes that is zero but for `parts`: where they begin, and their bytes.
+    pub fn of(length: usize, parts: &[(usize, &[u8])]) -> Result<Self, Failure> {
+        let outside = parts.iter().find(|(at, bytes)| at.checked_add(bytes.len()).is_none_or(|end| end > length));
+        if let Some((at, bytes)) = outside {
+            let part = bytes.len();
+            return Err(Failure::bad_module(format!("{part} bytes at {at} are outside of a memory of {length} bytes")));
+        }
+        let memory = Frozen::of(length, parts).map_err(|error| no_room(length, &error))?;
+        Ok(Self { memory: Reaped::new(memory), globals: Vec::new() })
     }
 
     pub fn memory(&self) -> &Frozen {
@@ -56,4 +65,8 @@ impl Snapshot {
     pub fn length(&self) -> usize {
         self.memory.length()
     }
+}
+
+fn no_room(length: usize, error: &io::Error) -> Failure {
+    Failure::new(Kind::OutOfMemory, format!("the host has no memory for a snapshot of {length} bytes: {error}"))
 }

@@ -36,6 +36,17 @@ fn holds_what_it_was_made_of() {
     assert_eq!(read(&Frozen::new(&bytes).unwrap(), 2 * PAGE - 1, 3), [0, 7, 0]);
 }
 
+#[test]
+fn holds_parts_among_zeros() {
+    let bytes = bytes();
+    let parts = [(0, &bytes[..100]), (5000, &bytes[..PAGE + 4096]), (3 * PAGE, &bytes[..0]), (4 * PAGE - 1, &[9][..])];
+    let frozen = Frozen::of(4 * PAGE, &parts).unwrap();
+    let mut expected = vec![0; 4 * PAGE];
+    parts.iter().for_each(|(at, part)| expected[*at..*at + part.len()].copy_from_slice(part));
+    assert_eq!(frozen.length(), 4 * PAGE);
+    assert_eq!(read(&frozen, 0, 4 * PAGE), expected);
+}
+
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
