@@ -18,6 +18,7 @@ defmodule BeTree do
     * `BeTree.Domain` - the attributes: their types, options and bounds;
     * `BeTree.Event` - what an event may be: a map, a keyword list, a struct, a record, JSON;
     * `publish/2` and `BeTree.Index` - searched by many processes at once;
+    * `BeTree.Image` - an index as one file, for other nodes, after a restart, or outside of the BEAM;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that are run step by step;
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/3` and `BeTree.Explanation` - why a subscription matches, or does not;

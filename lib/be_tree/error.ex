@@ -35,6 +35,7 @@ defmodule BeTree.Error do
   | `:trap` | the module stopped itself: it is broken, and what it was changing may be |
   | `:overloaded` | too many wait already, or waiting would never end |
   | `:bad_module` | a WebAssembly module is not one, or not one that can be used so |
+  | `:file` | a file cannot be read or written |
   """
 
   @type kind ::
@@ -51,6 +52,7 @@ defmodule BeTree.Error do
           | :trap
           | :overloaded
           | :bad_module
+          | :file
 
   @type t :: %__MODULE__{
           kind: kind,

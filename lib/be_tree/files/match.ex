@@ -2,7 +2,7 @@ defmodule BeTree.Files.Match do
   @moduledoc false
   # Matches a file of events against a file of expressions, and sums up what that took.
 
-  alias BeTree.Files
+  alias BeTree.{Files, Image}
   alias BeTree.Files.Latencies
 
   import BeTree.Command, only: [grouped: 1]
@@ -10,6 +10,7 @@ defmodule BeTree.Files.Match do
   @enforce_keys [:expressions, :build]
   defstruct @enforce_keys ++
               [
+                origin: "built",
                 events: 0,
                 matches: 0,
                 fuel: 0,
@@ -20,7 +21,7 @@ defmodule BeTree.Files.Match do
                 latencies: %Latencies{}
               ]
 
-  @typedoc "Counts and sums over all events; `build` in microseconds, `nanoseconds` those of the searches."
+  @typedoc "Counts and sums over all events; `build` in microseconds, what the index's `origin` took; `nanoseconds` those of the searches."
   @type t :: %__MODULE__{}
 
   # A tree of the expressions in the files, and how long their insertion took. `options` are those of
@@ -38,9 +39,19 @@ defmodule BeTree.Files.Match do
     end
   end
 
+  # The index in the image at `path`, and how long reading it took.
+  @spec read(Path.t()) :: {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t()}
+  def read(path) do
+    with {elapsed, {:ok, index}} <- :timer.tc(fn -> Image.read(path) end) do
+      {:ok, index, %__MODULE__{expressions: BeTree.info!(index).expressions, build: elapsed, origin: "read"}}
+    else
+      {_elapsed, {:error, error}} -> {:error, error}
+    end
+  end
+
   # Searches for the events in the file at `path`, one after the other, and calls `each` with the summary so far, the
   # event and its ids. The clock runs only during the searches, the decoding of the event in the sandbox included.
-  @spec run(BeTree.t(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
+  @spec run(BeTree.target(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
           {:ok, t} | {:error, Files.Error.t()}
   def run(tree, %__MODULE__{} = summary, path, each) do
     path
@@ -82,7 +93,7 @@ defmodule BeTree.Files.Match do
   @spec report(t) :: iodata
   def report(%__MODULE__{} = summary) do
     table([
-      {"expressions", "#{grouped(summary.expressions)}, built in #{grouped(div(summary.build, 1_000))} ms"},
+      {"expressions", "#{grouped(summary.expressions)}, #{summary.origin} in #{grouped(div(summary.build, 1_000))} ms"},
       {"events", "#{grouped(summary.events)}, #{grouped(per_second(summary))} a second"},
       {"matches", "#{grouped(summary.matches)}, #{per_event(summary, summary.matches)} an event (#{share(summary)} %)"},
       {"microseconds an event", "p50 #{percentile(summary, 0.5)}, p99 #{percentile(summary, 0.99)}"},
@@ -92,9 +103,9 @@ defmodule BeTree.Files.Match do
   end
 
   # What the index did for it, and its size, in the same shape.
-  @spec report_index(t, BeTree.t()) :: iodata
-  def report_index(%__MODULE__{} = summary, tree) do
-    sizes = for {name, count} <- tree |> BeTree.info!() |> Enum.sort(), do: {"index #{name}", grouped(count)}
+  @spec report_index(t, BeTree.target()) :: iodata
+  def report_index(%__MODULE__{} = summary, target) do
+    sizes = for {name, count} <- target |> BeTree.info!() |> Enum.sort(), do: {"index #{name}", grouped(count)}
 
     table(
       [

@@ -4,6 +4,7 @@ defmodule Mix.Tasks.BeTree.Match do
   Matches a file of events against a file of expressions.
 
       mix be_tree.match --expressions FILE --events FILE [--domains FILE] [--constants FILE] [--out FILE] [--stats]
+      mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
 
   The files are in either of the formats of `BeTree.Files`, told apart by their content:
 
@@ -16,6 +17,7 @@ defmodule Mix.Tasks.BeTree.Match do
   ## Options
 
     * `--expressions` - the expressions;
+    * `--image` - an image of them instead, as `mix be_tree.image` builds it;
     * `--events` - the events;
     * `--domains` - the attributes, where the file of expressions does not begin with them;
     * `--constants` - the ids and constants of the expressions;
@@ -36,6 +38,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
   @switches [
     expressions: :string,
+    image: :string,
     events: :string,
     domains: :string,
     constants: :string,
@@ -44,7 +47,8 @@ defmodule Mix.Tasks.BeTree.Match do
   ]
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
-           "[--domains FILE] [--constants FILE] [--out FILE] [--stats]"
+           "[--domains FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
+           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
 
   # How often a terminal is told how far it is.
   @progress_milliseconds 200
@@ -53,30 +57,40 @@ defmodule Mix.Tasks.BeTree.Match do
   def run(arguments) do
     {options, rest} = Command.parse!(arguments, @switches)
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
-    Command.require!(options, [:expressions, :events], @usage)
+    Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
 
     with_output(options[:out], fn write ->
-      {tree, summary} = build(options)
-      summary = match(tree, summary, options, write)
+      {target, summary} = index(options)
+      summary = match(target, summary, options, write)
       say(options, Match.report(summary))
-      if options[:stats], do: say(options, Match.report_index(summary, tree))
+      if options[:stats], do: say(options, Match.report_index(summary, target))
     end)
   end
 
-  defp build(options) do
-    show(options, "building the index")
+  defp index(options) do
+    show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
-    case Match.build(options[:expressions], Keyword.take(options, [:domains, :constants])) do
-      {:ok, tree, summary} -> {tree, summary}
+    case read_or_build(options[:image], Keyword.take(options, [:expressions, :domains, :constants])) do
+      {:ok, target, summary} -> {target, summary}
       {:error, error} -> Mix.raise(Exception.message(error))
     end
   end
 
-  defp match(tree, summary, options, write) do
+  defp read_or_build(nil, files) do
+    {path, others} = Keyword.pop!(files, :expressions)
+    Match.build(path, others)
+  end
+
+  defp read_or_build(image, []), do: Match.read(image)
+
+  defp read_or_build(_image, [{name, _} | _]),
+    do: Mix.raise("--image and --#{name} exclude each other\n\nUsage: #{@usage}")
+
+  defp match(target, summary, options, write) do
     progress = progress(options)
 
     matched =
-      Match.run(tree, summary, options[:events], fn summary, _event, ids ->
+      Match.run(target, summary, options[:events], fn summary, _event, ids ->
         write.(ids)
         progress.(summary)
       end)

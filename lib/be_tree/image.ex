@@ -1,0 +1,396 @@
+defmodule BeTree.Image do
+  @moduledoc """
+  An index as one file: a WebAssembly module that any runtime can start, with all subscriptions in its memory.
+
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_image_doctest.wasm")
+      iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
+      iex> {:ok, 2} = BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}])
+      iex> BeTree.Image.write(tree, path)
+      :ok
+      iex> {:ok, index} = BeTree.Image.read(path)
+      iex> BeTree.search(index, %{age: 30, country: "CA"})
+      {:ok, [1, 2]}
+      iex> File.rm!(path)
+      :ok
+
+  An image is made once and read by as many as like: after a restart, on other nodes, or elsewhere, by whatever runs
+  WebAssembly (`docs/image.md` has the format, and a search in JavaScript). What holds for it:
+
+    * it is the index module itself, with its memory as it stood, and needs nothing beside it. It keeps the version of the
+      module that wrote it, and does not change with a newer release of this library;
+    * reading copies bytes and compiles nothing where a tree or an image of the same module was there before: 60
+      milliseconds for 100 MB of memory;
+    * the same index gives the same bytes, whatever was searched for since it was changed last;
+    * no event is in it: what searches left in the memory is wiped, and so are the strings of deleted expressions. Numbers
+      of deleted expressions may stay where nothing has taken their place yet.
+
+  Where a function takes an image, that is the path of a file, or `{:binary, bytes}` with what `to_binary/1` made.
+
+  ## Whom to trust
+
+  The SHA-256 in an image tells that it arrived as it was written, not who wrote it. What is read is checked before it is
+  used: lengths, versions, digest, every section, the index module's exports, its counts. An image that was forged with
+  care passes that, with a module and a memory of its author's choice. It then runs in the sandbox like any index module:
+  it can answer wrong ids, use up the fuel of a search and the memory it is given, and reach nothing else. What is trusted
+  is the runtime: its compiler, which reads the code of the image, and the sandbox.
+  """
+
+  alias BeTree.{Answer, Domain, Error, Fuel, Guest, Index}
+  alias BeTree.Image.Layout
+
+  @typedoc "An image: a file, or its bytes."
+  @type source :: Path.t() | {:binary, binary}
+
+  @typedoc """
+  What an image tells of itself.
+
+    * `:version` - of the format;
+    * `:abi` - the version of the index module's interface (`docs/abi.md`);
+    * `:domains` - the attributes;
+    * `:counts` - what `BeTree.info/1` says of the index;
+    * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
+    * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
+  """
+  @type info :: %{
+          version: pos_integer,
+          abi: pos_integer,
+          domains: [Domain.t()],
+          counts: %{atom => non_neg_integer},
+          length: pos_integer,
+          memory: non_neg_integer,
+          sha256: String.t(),
+          guest_sha256: String.t()
+        }
+
+  @type option :: {:memory, pos_integer} | {:runtime, module}
+  @type tree_option :: option | {:fuel_per_reduction, pos_integer}
+
+  @gibibyte 0x4000_0000
+  # More than any instance takes: what is written is there already.
+  @any_memory 0x100_0000_0000
+
+  @doc """
+  Writes an image of what a tree or an index holds now to the file at `path`, which is replaced as a whole or not at all.
+
+  Takes about 300 milliseconds for 100 MB, and three times the memory of the index meanwhile; the tree itself is held only
+  while its memory is copied once. Copying runs on dirty schedulers, the digest on the calling process's own, which is
+  charged for it.
+
+  Errors by kind: `:file`; `:out_of_memory`; `:trap` for a tree that is damaged; `:bad_module` for a guest that keeps what
+  it knows elsewhere than in its memory (`docs/abi.md`).
+  """
+  @spec write(BeTree.target(), Path.t()) :: :ok | {:error, Error.t()}
+  def write(target, path) do
+    with {:ok, bytes} <- encode(target), do: write_file(path, bytes)
+  end
+
+  @doc "`write/2` that raises its errors."
+  @spec write!(BeTree.target(), Path.t()) :: :ok
+  def write!(target, path), do: bang(write(target, path))
+
+  @doc """
+  `write/2` to a binary.
+
+      iex> {:ok, bytes} = BeTree.Image.to_binary(BeTree.new!(age: :integer))
+      iex> binary_part(bytes, 0, 4)
+      <<0, "asm">>
+  """
+  @spec to_binary(BeTree.target()) :: {:ok, binary} | {:error, Error.t()}
+  def to_binary(target) do
+    with {:ok, bytes} <- encode(target), do: {:ok, IO.iodata_to_binary(bytes)}
+  end
+
+  @doc "`to_binary/1` that answers the binary and raises its errors."
+  @spec to_binary!(BeTree.target()) :: binary
+  def to_binary!(target), do: bang(to_binary(target))
+
+  @doc """
+  The index in an image, as `BeTree.publish/2` would answer it.
+
+  ## Options
+
+    * `:memory` - how many bytes each replica may take, 1 GiB by default. An image of more is refused, before it is read,
+      as `:out_of_memory`;
+    * `:replicas`, `:queue` - those of `BeTree.publish/2`;
+    * `:fuel_per_reduction`, `:runtime` - those of `BeTree.new/2`.
+
+  Errors by kind: `:file`; `:bad_module` where the image is damaged, cut off, of another version or no image at all, with
+  what was expected and what came; `:out_of_memory`; `:trap` and `:out_of_fuel` for what its module does when it is started.
+
+      iex> image = {:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}
+      iex> {:ok, index} = BeTree.Image.read(image, replicas: 4)
+      iex> BeTree.info!(index).expressions
+      0
+      iex> {:error, error} = BeTree.Image.read({:binary, "hello"})
+      iex> error.kind
+      :bad_module
+  """
+  @spec read(source, [tree_option | Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
+  def read(source, options \\ []) do
+    {options, limits} = Keyword.split(options, [:memory, :runtime, :fuel_per_reduction])
+    options = check(options)
+    limits = [memory: options[:memory]] ++ Index.check(limits)
+
+    with {:ok, image} <- load(source, options) do
+      Index.new(image.guest, image.domains, image.snapshot, options[:fuel_per_reduction], limits)
+    end
+  end
+
+  @doc """
+  `read/2` that answers the index and raises its errors.
+
+      iex> BeTree.Image.read!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}) |> inspect() =~ "0 expressions"
+      true
+  """
+  @spec read!(source, [tree_option | Index.option()]) :: Index.t()
+  def read!(source, options \\ []), do: bang(read(source, options))
+
+  @doc """
+  A tree that begins as the index in an image, to be changed like any other.
+
+  Takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Errors are those of `read/2`.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> {:ok, other} = BeTree.Image.read_tree({:binary, BeTree.Image.to_binary!(tree)})
+      iex> BeTree.insert!(other, 2, "age >= 30")
+      iex> BeTree.search(other, %{age: 30})
+      {:ok, [1, 2]}
+      iex> BeTree.search(tree, %{age: 30})
+      {:ok, [1]}
+  """
+  @spec read_tree(source, [tree_option]) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def read_tree(source, options \\ []) do
+    options = check(options)
+
+    with {:ok, image} <- load(source, options),
+         {:ok, instance} <- Guest.instantiate(image.guest, options[:memory], image.snapshot) do
+      {:ok,
+       %BeTree{
+         runtime: image.guest.runtime,
+         instance: instance,
+         fuel_per_reduction: options[:fuel_per_reduction],
+         guest: image.guest,
+         domains: image.domains,
+         memory: options[:memory]
+       }}
+    end
+  end
+
+  @doc "`read_tree/2` that answers the tree and raises its errors."
+  @spec read_tree!(source, [tree_option]) :: BeTree.t()
+  def read_tree!(source, options \\ []), do: bang(read_tree(source, options))
+
+  @doc """
+  Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`, and answers the
+  errors of `read/2`.
+
+      iex> bytes = BeTree.Image.to_binary!(BeTree.new!(age: :integer))
+      iex> BeTree.Image.verify({:binary, bytes})
+      :ok
+      iex> {:error, error} = BeTree.Image.verify({:binary, binary_part(bytes, 0, 100_000)})
+      iex> Exception.message(error) =~ ~r/this is no image: it has 100000 bytes; expected [0-9]+/
+      true
+  """
+  @spec verify(source, [option]) :: :ok | {:error, Error.t()}
+  def verify(source, options \\ []) do
+    with {:ok, _image} <- load(source, check(options)), do: :ok
+  end
+
+  @doc "`verify/2` that raises its errors."
+  @spec verify!(source, [option]) :: :ok
+  def verify!(source, options \\ []), do: bang(verify(source, options))
+
+  @doc """
+  What an image tells of itself in its first kilobytes, which is all that is read. Only `verify/2` tells whether it is true.
+
+  Errors by kind: `:file`, `:bad_module`.
+
+      iex> tree = BeTree.new!(age: {:integer, optional: true})
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> {:ok, info} = BeTree.Image.info({:binary, BeTree.Image.to_binary!(tree)})
+      iex> {info.version, info.abi, info.counts.expressions}
+      {1, 1, 1}
+      iex> info.domains
+      [%BeTree.Domain{name: "age", type: :integer, optional: true}]
+  """
+  @spec info(source) :: {:ok, info} | {:error, Error.t()}
+  def info(source) do
+    with {:ok, header} <- header(source),
+         {:ok, domains} <- domains(header.schema),
+         {:ok, counts} <- counts(header.counts) do
+      {:ok,
+       %{
+         version: header.version,
+         abi: header.abi,
+         domains: domains,
+         counts: counts,
+         length: header.length,
+         memory: header.memory,
+         sha256: Base.encode16(header.sha256, case: :lower),
+         guest_sha256: Base.encode16(header.guest_sha256, case: :lower)
+       }}
+    end
+  end
+
+  @doc """
+  `info/1` that answers the map and raises its errors.
+
+      iex> BeTree.Image.info!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}).counts.expressions
+      0
+  """
+  @spec info!(source) :: info
+  def info!(source), do: bang(info(source))
+
+  ## Writing
+
+  # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
+  defp encode(target) do
+    %{runtime: runtime, guest: guest, domains: domains} = BeTree.Target.resolve(target)
+
+    with {:ok, snapshot} <- snapshot(target),
+         {:ok, instance} <- Guest.instantiate(guest, @any_memory, snapshot),
+         :ok <- Guest.forget(guest, instance),
+         {:ok, snapshot} <- runtime.snapshot(instance),
+         memory = runtime.snapshot_length(snapshot),
+         {:ok, bytes} <- runtime.snapshot_read(snapshot, 0, memory),
+         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, _info} <- Answer.info(counts) do
+      Layout.encode(%Layout{
+        abi: Guest.abi(),
+        guest: guest.wasm,
+        memory: memory,
+        segments: Layout.segments(bytes),
+        schema: Domain.encode(domains),
+        counts: counts
+      })
+    end
+  end
+
+  defp snapshot(%Index{snapshot: snapshot}), do: {:ok, snapshot}
+  defp snapshot(%BeTree{runtime: runtime, instance: instance}), do: runtime.snapshot(instance)
+
+  # Beside the file that it will be, under a name that no other writer has.
+  defp write_file(path, bytes) do
+    unfinished = "#{path}.#{System.pid()}-#{System.unique_integer([:positive])}"
+
+    with :ok <- create(unfinished, bytes), :ok <- :file.rename(unfinished, path) do
+      :ok
+    else
+      {:error, reason} ->
+        _ = :file.delete(unfinished)
+        unreadable("write", path, reason)
+    end
+  end
+
+  defp create(path, bytes) do
+    with {:ok, device} <- :file.open(path, [:write, :raw, :exclusive]) do
+      written = with :ok <- :file.write(device, bytes), do: :file.sync(device)
+      closed = :file.close(device)
+      with :ok <- written, do: closed
+    end
+  end
+
+  ## Reading
+
+  # The guest, compiled and checked, the domains, and the memory as a snapshot, of which one instance has begun and has
+  # said of itself what the image says.
+  defp load(source, options) do
+    runtime = options[:runtime]
+
+    with {:ok, bytes} <- bytes(source, options[:memory]),
+         {:ok, layout} <- Layout.decode(bytes, Guest.abi()),
+         :ok <- check_memory(layout.memory, options[:memory]),
+         {:ok, domains} <- domains(layout.schema),
+         {:ok, _counts} <- counts(layout.counts),
+         {:ok, guest} <- Guest.load(layout.guest, runtime),
+         {:ok, snapshot} <- runtime.snapshot_of(layout.memory, layout.segments),
+         {:ok, instance} <- Guest.instantiate(guest, options[:memory], snapshot),
+         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         :ok <- check_counts(counts, layout.counts),
+         do: {:ok, %{guest: guest, domains: domains, snapshot: snapshot}}
+  end
+
+  defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
+
+  # What the file says of itself is looked at first, so that no more is read than may be kept.
+  defp bytes(path, memory) do
+    with {:ok, header} <- header(path), :ok <- check_memory(header.memory, memory) do
+      with {:error, reason} <- File.read(path), do: unreadable("read", path, reason)
+    end
+  end
+
+  defp header({:binary, bytes}) when is_binary(bytes), do: Layout.header(bytes, byte_size(bytes))
+
+  defp header(path) do
+    with {:ok, %{type: :regular, size: size}} <- File.stat(path),
+         {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
+      header = read_header(device, size)
+      _ = :file.close(device)
+      with {:error, reason} when is_atom(reason) <- header, do: unreadable("read", path, reason)
+    else
+      {:ok, %{type: type}} -> file_error("cannot read #{path}: it is a #{type}; expected a regular file")
+      {:error, reason} -> unreadable("read", path, reason)
+    end
+  end
+
+  defp read_header(device, size) do
+    with {:ok, prefix} <- pread(device, Layout.prefix()),
+         {:ok, needed} <- Layout.section_size(prefix),
+         {:ok, start} <- pread(device, min(needed, size)),
+         do: Layout.header(start, size)
+  end
+
+  defp pread(device, length) do
+    with :eof <- :file.pread(device, 0, length), do: {:ok, ""}
+  end
+
+  defp domains(schema) do
+    with {:error, error} <- Domain.decode(schema), do: bad("its schema is wrong: #{error.message}")
+  end
+
+  defp counts(counts) do
+    with {:error, error} <- Answer.info(counts), do: bad("its counts are wrong: #{error.message}")
+  end
+
+  defp check_memory(memory, limit) when memory <= limit, do: :ok
+
+  defp check_memory(memory, limit) do
+    message = "the image holds a memory of #{memory} bytes, more than the limit of #{limit}; raise the option :memory"
+    {:error, %Error{kind: :out_of_memory, message: message}}
+  end
+
+  # The answer of a module that is what it says to be is the same to the byte.
+  defp check_counts(counts, counts), do: :ok
+
+  defp check_counts(counts, expected) do
+    with {:ok, counts} <- counts(counts), {:ok, expected} <- counts(expected) do
+      bad("its module counts #{inspect(counts)}; expected #{inspect(expected)}")
+    end
+  end
+
+  defp check(options) do
+    options =
+      Keyword.validate!(options,
+        memory: @gibibyte,
+        fuel_per_reduction: Fuel.per_reduction(),
+        runtime: BeTree.Runtime.default()
+      )
+
+    for key <- [:memory, :fuel_per_reduction], value = options[key], not (is_integer(value) and value > 0) do
+      raise ArgumentError, "the option #{inspect(key)} takes a positive integer, got: #{inspect(value)}"
+    end
+
+    options
+  end
+
+  defp unreadable(what, path, reason), do: file_error("cannot #{what} #{path}: #{:file.format_error(reason)}")
+
+  defp file_error(message), do: {:error, %Error{kind: :file, message: message}}
+
+  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
+
+  defp bang(:ok), do: :ok
+  defp bang({:ok, value}), do: value
+  defp bang({:error, error}), do: raise(error)
+end

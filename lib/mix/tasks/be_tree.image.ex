@@ -1,0 +1,74 @@
+defmodule Mix.Tasks.BeTree.Image do
+  @shortdoc "Builds an image of an index, tells what is in one, verifies one"
+  @moduledoc """
+  Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
+
+      mix be_tree.image build --expressions FILE [--domains FILE] [--constants FILE] --out FILE
+      mix be_tree.image info FILE
+      mix be_tree.image verify FILE
+
+  `build` takes what `mix be_tree.match` takes, files in either of the formats of `BeTree.Files`; that task also matches
+  events against an image (`--image`). `info` reads the beginning of an image and tells what it says of itself. `verify`
+  reads all of it, starts its module, and tells whether that is true.
+
+  Where anything is wrong, it says so and ends with status 1.
+  """
+
+  use Mix.Task
+
+  alias BeTree.{Command, Image}
+  alias BeTree.Files.Match
+
+  import BeTree.Command, only: [grouped: 1]
+
+  @requirements ["app.start"]
+
+  @switches [expressions: :string, domains: :string, constants: :string, out: :string]
+
+  @usage "mix be_tree.image build --expressions FILE [--domains FILE] [--constants FILE] --out FILE\n" <>
+           "       mix be_tree.image info FILE\n" <>
+           "       mix be_tree.image verify FILE"
+
+  @impl true
+  def run(arguments) do
+    case Command.parse!(arguments, @switches) do
+      {options, ["build"]} -> build(options)
+      {[], ["info", path]} -> info(path)
+      {[], ["verify", path]} -> verify(path)
+      _other -> Mix.raise("expected build, or info or verify and a file\n\nUsage: #{@usage}")
+    end
+  end
+
+  defp build(options) do
+    Command.require!(options, [:expressions, :out], @usage)
+    {:ok, tree, summary} = ok!(Match.build(options[:expressions], Keyword.take(options, [:domains, :constants])))
+    ok!(Image.write(tree, options[:out]))
+    {:ok, info} = ok!(Image.info(options[:out]))
+    Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
+  end
+
+  defp info(path) do
+    {:ok, info} = ok!(Image.info(path))
+    counts = for {name, count} <- Enum.sort(info.counts), do: {"index #{name}", grouped(count)}
+
+    rows = [
+      {"format", "version #{info.version}, interface version #{info.abi}"},
+      {"bytes", grouped(info.length)},
+      {"memory", "#{grouped(info.memory)} bytes"},
+      {"sha256", info.sha256},
+      {"module's sha256", info.guest_sha256},
+      {"attributes", grouped(length(info.domains))} | counts
+    ]
+
+    Mix.shell().info(Enum.map_join(rows, "\n", fn {label, text} -> "  " <> String.pad_trailing(label, 23) <> text end))
+  end
+
+  defp verify(path) do
+    ok!(Image.verify(path))
+    {:ok, info} = ok!(Image.info(path))
+    Mix.shell().info("#{path} is sound: #{grouped(info.counts.expressions)} expressions, #{info.sha256}")
+  end
+
+  defp ok!({:error, error}), do: Mix.raise(Exception.message(error))
+  defp ok!(answer), do: answer
+end

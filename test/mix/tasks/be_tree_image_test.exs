@@ -1,0 +1,98 @@
+defmodule Mix.Tasks.BeTree.ImageTest do
+  use ExUnit.Case
+
+  alias BeTree.{Image, Workload}
+
+  @moduletag :tmp_dir
+
+  setup do
+    shell = Mix.shell()
+    Mix.shell(Mix.Shell.Process)
+    on_exit(fn -> Mix.shell(shell) end)
+  end
+
+  defp image(arguments), do: Mix.Task.rerun("be_tree.image", arguments)
+  defp match(arguments), do: Mix.Task.rerun("be_tree.match", arguments)
+
+  defp refusal(arguments), do: assert_raise(Mix.Error, fn -> image(arguments) end) |> Exception.message()
+
+  defp said do
+    assert_received {:mix_shell, :info, [text]}
+    text
+  end
+
+  defp write(folder, name, content) do
+    path = Path.join(folder, name)
+    File.write!(path, content)
+    path
+  end
+
+  test "an image of files is described, verified, and matched like the files", %{tmp_dir: folder} do
+    files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 300, events: 50}, folder)
+    path = Path.join(folder, "index.wasm")
+    sources = for role <- [:expressions, :domains, :constants], argument <- ["--#{role}", files[role]], do: argument
+    image(["build", "--out", path | sources])
+    sha256 = Image.info!(path).sha256
+    assert said() =~ ~r/\A300 expressions in [\d,]+ bytes, #{sha256}\z/
+
+    image(["info", path])
+    info = said()
+    assert info =~ ~r/^  format                 version 1, interface version 1$/m
+    assert info =~ ~r/^  memory                 [\d,]+ bytes$/m
+    assert info =~ ~r/^  sha256                 #{sha256}$/m
+    assert info =~ ~r/^  attributes             122$/m
+    assert info =~ ~r/^  index expressions      300$/m
+
+    image(["verify", path])
+    assert said() == "#{path} is sound: 300 expressions, #{sha256}"
+
+    [expected, found] = for name <- ["expected", "found"], do: Path.join(folder, name)
+    match(["--events", files.events, "--out", expected | sources])
+    assert said() =~ ~r/^  expressions            300, built in [\d,]+ ms$/m
+    match(["--events", files.events, "--out", found, "--image", path, "--stats"])
+    assert said() =~ ~r/^  expressions            300, read in [\d,]+ ms$/m
+    assert said() =~ ~r/^  index expressions      300$/m
+    assert File.read!(found) == File.read!(expected)
+    assert File.read!(found) =~ ~r/^\[\d+/m
+  end
+
+  test "a fault is reported with its place", %{tmp_dir: folder} do
+    domains = write(folder, "defs", "age|integer|false\n")
+    bad = write(folder, "bad", "age > 3\nage > 3 and\n")
+    out = Path.join(folder, "index.wasm")
+    assert refusal(["build", "--domains", domains, "--expressions", bad, "--out", out]) =~ ~r/\A#{bad}:2:12: /
+    refute File.exists?(out)
+
+    good = write(folder, "good", "age > 3\n")
+    nowhere = Path.join([folder, "none", "index.wasm"])
+    message = refusal(["build", "--domains", domains, "--expressions", good, "--out", nowhere])
+    assert message == "cannot write #{nowhere}: no such file or directory"
+
+    for command <- ["info", "verify"] do
+      assert refusal([command, good]) =~ "this is no image: expected a WebAssembly module"
+      assert refusal([command, nowhere]) == "cannot read #{nowhere}: no such file or directory"
+    end
+
+    image(["build", "--domains", domains, "--expressions", good, "--out", out])
+    bytes = File.read!(out)
+    File.write!(out, binary_part(bytes, 0, byte_size(bytes) - 1) <> "!")
+    assert refusal(["verify", out]) =~ "its SHA-256 is "
+    events = write(folder, "events", "")
+    error = assert_raise(Mix.Error, fn -> match(["--image", out, "--events", events]) end)
+    assert Exception.message(error) =~ "its SHA-256 is "
+  end
+
+  test "wrong arguments are refused with the way out", %{tmp_dir: folder} do
+    usage = "\n\nUsage: mix be_tree.image build --expressions FILE "
+
+    for arguments <- [[], ["info"], ["info", "a", "b"], ["burn", "a"], ["verify", "a", "--out", "b"], ["build", "a"]] do
+      assert refusal(arguments) =~ "expected build, or info or verify and a file" <> usage
+    end
+
+    assert refusal(["build", "--out", "a"]) =~ "--expressions missing" <> usage
+    error = assert_raise(Mix.Error, fn -> match(["--image", folder, "--expressions", "a", "--events", "b"]) end)
+    assert Exception.message(error) =~ "--image and --expressions exclude each other\n\nUsage: mix be_tree.match "
+    error = assert_raise(Mix.Error, fn -> match(["--image", folder]) end)
+    assert Exception.message(error) =~ "--events missing\n\nUsage: mix be_tree.match "
+  end
+end
