@@ -67,7 +67,7 @@ defmodule BeTree.Index do
     options
   end
 
-  defp check(_key, count, least) when is_integer(count) and count in least..0xFFFF, do: :ok
+  defp check(_key, count, least) when is_integer(count) and count in least..0xFFFF//1, do: :ok
 
   defp check(key, other, least) do
     raise ArgumentError,

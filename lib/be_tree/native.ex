@@ -14,7 +14,7 @@ defmodule BeTree.Native do
   defp load({:error, :bad_name}), do: {:error, "the application be_tree is not in the code path"}
 
   defp load(priv) do
-    case :erlang.load_nif(:filename.join(priv, 'native/be_tree_host'), 0) do
+    case :erlang.load_nif(:filename.join(priv, ~c"native/be_tree_host"), 0) do
       :ok -> :ok
       # Another process was quicker.
       {:error, {:reload, _text}} -> :ok

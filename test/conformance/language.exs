@@ -146,7 +146,7 @@ cap = fn type, id, namespace, value, micros -> %{now: now, frequency_caps: [{{ty
   {"il all of (1, 2)", %{il: []}, false},
   {"il all of (1, 2)", %{}, false},
   {"il one of (-9223372036854775808)", %{il: [-0x8000_0000_0000_0000]}, true},
-  {"il one of (65)", %{il: 'ABC'}, true},
+  {"il one of (65)", %{il: ~c"ABC"}, true},
   {"sl one of ('a')", %{sl: ["a", "a"]}, true},
   {"sl one of ('a', 'b')", %{sl: ["c"]}, false},
   {"sl none of ('a', 'b')", %{sl: ["c"]}, true},

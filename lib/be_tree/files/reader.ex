@@ -79,6 +79,6 @@ defmodule BeTree.Files.Reader do
     end
   end
 
-  defp blank?(<<character, rest::binary>>) when character in ' \t\r', do: blank?(rest)
+  defp blank?(<<character, rest::binary>>) when character in ~c" \t\r", do: blank?(rest)
   defp blank?(rest), do: rest == ""
 end

@@ -23,7 +23,7 @@ defmodule BeTree.Files.Terms do
   defguardp is_letter(character) when character in ?a..?z
 
   defguardp is_name(character)
-            when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in '_@'
+            when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in ~c"_@"
 
   @typedoc "A term, and where it begins: the line's text, the line's number, the byte in the line."
   @type located :: {term, binary, pos_integer, non_neg_integer}
@@ -54,7 +54,7 @@ defmodule BeTree.Files.Terms do
   end
 
   # What follows white space, comments and line ends: never an empty text.
-  defp skip(<<character, rest::binary>>, reader) when character in ' \t\r\f\v', do: skip(rest, reader)
+  defp skip(<<character, rest::binary>>, reader) when character in ~c" \t\r\f\v", do: skip(rest, reader)
 
   defp skip(rest, reader) when rest == "" or binary_part(rest, 0, 1) == "%" do
     case Reader.next_line(reader) do
@@ -65,7 +65,7 @@ defmodule BeTree.Files.Terms do
 
   defp skip(rest, reader), do: {rest, reader}
 
-  defp value(<<open, _::binary>> = rest, reader, @max_depth) when open in '[{' do
+  defp value(<<open, _::binary>> = rest, reader, @max_depth) when open in ~c"[{" do
     fail(rest, reader, "terms are nested at most #{@max_depth} deep")
   end
 
@@ -94,7 +94,7 @@ defmodule BeTree.Files.Terms do
   end
 
   # The two clauses that nearly every element takes come first, without a look at what may lie between.
-  defp after_element(<<?,, next, _::binary>> = rest, reader, depth, close, before) when next in '0123456789tf<' do
+  defp after_element(<<?,, next, _::binary>> = rest, reader, depth, close, before) when next in ~c"0123456789tf<" do
     <<_comma, rest::binary>> = rest
     elements(rest, reader, depth, close, before)
   end
