@@ -35,7 +35,7 @@ defmodule BeTree.MixProject do
   end
 
   defp wasmex do
-    if Version.match?(System.version(), "~> 1.18"), do: [{:wasmex, "~> 0.15", optional: true}], else: []
+    if Version.match?(System.version(), "~> 1.18"), do: [{:wasmex, "~> 0.15.1", optional: true}], else: []
   end
 
   defp package do

@@ -2,8 +2,8 @@ defmodule Mix.BeTree.Crate do
   @moduledoc false
   # A crate, of the workspace wasm/ unless it names another, and the file that it becomes.
   #
-  # Beside the file lies the SHA-256 of what it was built from. While the two agree nothing is run, not even cargo,
-  # so a file that came with the package needs no Rust.
+  # Beside the file lies its SHA-256, as sha256sum writes and checks it, and that of what it was built from. While these
+  # agree nothing is run, not even cargo, so a file that came with the package needs no Rust.
 
   alias Mix.BeTree.Toolchain
 
@@ -31,17 +31,29 @@ defmodule Mix.BeTree.Crate do
 
   @doc """
   Brings the crate's file up to date, for a Mix compiler. `find_toolchain` is asked only where something is to be built.
+  Where there is none the crate is left as it is if `otherwise` says how it is done without, which the user is told.
   """
-  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()})) :: {:ok | :noop, []}
-  def compile(crate, find_toolchain) do
-    digest = digest(crate)
+  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()}), String.t() | nil) :: {:ok | :noop, []}
+  def compile(crate, find_toolchain, otherwise \\ nil) do
+    sources = digest(crate)
 
-    if up_to_date?(crate, digest) do
+    if up_to_date?(crate, sources) do
       {:noop, []}
     else
-      crate |> build(toolchain!(find_toolchain)) |> install(crate, digest)
-      {:ok, []}
+      update(crate, sources, find_toolchain.(), otherwise)
     end
+  end
+
+  defp update(crate, sources, {:ok, toolchain}, _otherwise) do
+    crate |> build(toolchain) |> install(crate, sources)
+    {:ok, []}
+  end
+
+  defp update(_crate, _sources, {:error, message}, nil), do: Mix.raise(message)
+
+  defp update(_crate, _sources, {:error, _message}, otherwise) do
+    Mix.shell().info("There is no Rust here that could build #{otherwise}")
+    {:noop, []}
   end
 
   @doc """
@@ -52,8 +64,14 @@ defmodule Mix.BeTree.Crate do
     Enum.each([crate.file, digest_file(crate)], &File.rm_rf!/1)
   end
 
-  defp up_to_date?(crate, digest) do
-    File.exists?(crate.file) and File.read(digest_file(crate)) == {:ok, digest}
+  defp up_to_date?(crate, sources) do
+    File.exists?(crate.file) and File.read(digest_file(crate)) == {:ok, digests(crate, sources)}
+  end
+
+  # What lies beside a file that is up to date.
+  defp digests(crate, sources) do
+    file = crate.file |> File.read!() |> then(&:crypto.hash(:sha256, &1)) |> hex()
+    "# built from #{sources}\n#{file}  #{Path.basename(crate.file)}\n"
   end
 
   defp digest_file(crate), do: crate.file <> ".sha256"
@@ -66,16 +84,10 @@ defmodule Mix.BeTree.Crate do
           do: {path, :crypto.hash(:sha256, File.read!(path))}
 
     recipe = {crate.package, crate.profile, crate.target || :erlang.system_info(:system_architecture), crate.rustflags}
-    digest = :crypto.hash(:sha256, :erlang.term_to_binary({recipe, sources}, minor_version: 2))
-    Base.encode16(digest, case: :lower) <> "\n"
+    hex(:crypto.hash(:sha256, :erlang.term_to_binary({recipe, sources}, minor_version: 2)))
   end
 
-  defp toolchain!(find_toolchain) do
-    case find_toolchain.() do
-      {:ok, toolchain} -> toolchain
-      {:error, message} -> Mix.raise(message)
-    end
-  end
+  defp hex(digest), do: Base.encode16(digest, case: :lower)
 
   defp build(crate, toolchain) do
     Mix.shell().info("Compiling #{crate.package} with Rust #{toolchain.version}#{crate.remark}")
@@ -113,12 +125,12 @@ defmodule Mix.BeTree.Crate do
   end
 
   # Renaming leaves a library that a running VM has loaded as it is; writing over it would crash that VM.
-  defp install(product, crate, digest) do
+  defp install(product, crate, sources) do
     File.mkdir_p!(Path.dirname(crate.file))
     unfinished = "#{crate.file}.#{System.pid()}"
     File.cp!(product, unfinished)
     File.rename!(unfinished, crate.file)
-    File.write!(digest_file(crate), digest)
+    File.write!(digest_file(crate), digests(crate, sources))
     # priv/ may be new, and is linked into the build directory only where it exists.
     Mix.Project.build_structure()
   end

@@ -4,9 +4,11 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   @moduledoc """
   Compiles the index and the evaluator, the crates `wasm/index` and `wasm/guest`, to `priv/be_tree.wasm`.
 
-  It runs as a part of `mix compile`, and does nothing while `priv/be_tree.wasm.sha256` is the digest of the crates'
-  sources: `--force` does not change that. It needs Rust 1.95 with the standard library for `wasm32-unknown-unknown`,
-  or Debian's Rust and the source of that library; where both are missing it says how to install them.
+  It runs as a part of `mix compile`, and does nothing while `priv/be_tree.wasm.sha256` holds the digests of the module
+  and of the crates' sources, as in a released package: `--force` does not change that. It needs Rust 1.95 with the
+  standard library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library; where both are missing
+  it says how to install them. Where wasmex is there, which can run a module that was built elsewhere, it leaves one that
+  is there as it is.
   """
 
   use Mix.Task.Compiler
@@ -25,7 +27,13 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   }
 
   @impl Mix.Task.Compiler
-  def run(_arguments), do: Crate.compile(@crate, &Toolchain.wasm32/0)
+  def run(_arguments), do: Crate.compile(@crate, &Toolchain.wasm32/0, otherwise())
+
+  defp otherwise do
+    if Code.ensure_loaded?(Wasmex) and File.exists?(@crate.file) do
+      "#{@crate.file} from these sources: it stays as it is"
+    end
+  end
 
   @impl Mix.Task.Compiler
   def clean, do: Crate.clean(@crate)
