@@ -1,7 +1,7 @@
 defmodule BeTree.ConformanceTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Test.{Json, Language}
+  alias BeTree.Test.{Json, Language, Runtimes}
 
   @bounded [
     small: {:integer, optional: true, min: 0, max: 9},
@@ -10,13 +10,14 @@ defmodule BeTree.ConformanceTest do
     one: {:integer_enum, optional: true, count: 1}
   ]
 
-  # Every search runs as it does by default, and again with the smallest slice: it yields wherever it can.
-  @options [[], [slice: 1]]
+  # Every search runs as it does by default, and again with the smallest slice: it yields, or traps, wherever it can.
+  @options [[], [slice: 10_000], [slice: 1]]
 
-  for {{expression, event, holds}, row} <- Enum.with_index(Language.rows(), 1) do
-    @tag row: {expression, event, holds}
-    test "#{row}: #{expression} is #{holds} of #{inspect(event)}", %{row: {expression, event, holds}} do
-      tree = BeTree.new!(Language.domains())
+  for runtime <- Runtimes.all(), {{expression, event, holds}, row} <- Enum.with_index(Language.rows(), 1) do
+    @tag row: {expression, event, holds}, runtime: runtime
+    test "#{Runtimes.name(runtime)}, #{row}: #{expression} is #{holds} of #{inspect(event)}",
+         %{row: {expression, event, holds}, runtime: runtime} do
+      tree = BeTree.new!(Language.domains(), runtime: runtime)
       BeTree.insert!(tree, 1, expression, constants: Language.constants())
       BeTree.insert!(tree, 0, "not (#{expression})", constants: Language.constants())
       expected = if holds, do: [1], else: [0]
@@ -37,19 +38,27 @@ defmodule BeTree.ConformanceTest do
     end
   end
 
-  test "all rows in one tree, searched with each row's event" do
-    tree = BeTree.new!(Language.domains())
-    BeTree.insert_all!(tree, Language.subscriptions())
+  for runtime <- Runtimes.all() do
+    @tag runtime: runtime
+    test "#{Runtimes.name(runtime)}: all rows in one tree, searched with each row's event", %{runtime: runtime} do
+      tree = BeTree.new!(Language.domains(), runtime: runtime)
+      BeTree.insert_all!(tree, Language.subscriptions())
+      index = BeTree.publish!(tree)
 
-    for {{text, event, holds}, id} <- Enum.with_index(Language.rows()), options <- @options do
-      assert {text, event, id in BeTree.search!(tree, event, options)} == {text, event, holds}
+      for {{text, event, holds}, id} <- Enum.with_index(Language.rows()), options <- @options do
+        found = BeTree.search!(tree, event, options)
+        assert {text, event, id in found} == {text, event, holds}
+        assert BeTree.search!(index, event, options) == found
+      end
     end
   end
 
-  for {{expression, kind, attribute, column}, row} <- Enum.with_index(Language.refusals(), 1) do
-    @tag row: {expression, kind, attribute, column}
-    test "#{row}: #{inspect(expression)} is refused as #{kind}", %{row: {expression, kind, attribute, column}} do
-      tree = BeTree.new!(Language.domains() ++ @bounded)
+  for runtime <- Runtimes.all(),
+      {{expression, kind, attribute, column}, row} <- Enum.with_index(Language.refusals(), 1) do
+    @tag row: {expression, kind, attribute, column}, runtime: runtime
+    test "#{Runtimes.name(runtime)}, #{row}: #{inspect(expression)} is refused as #{kind}",
+         %{row: {expression, kind, attribute, column}, runtime: runtime} do
+      tree = BeTree.new!(Language.domains() ++ @bounded, runtime: runtime)
 
       assert {:error, %BeTree.Error{} = error} = BeTree.insert(tree, 1, expression)
       assert {error.kind, error.attribute, error.text} == {kind, attribute, expression}

@@ -43,6 +43,8 @@ defmodule BeTree.Guest do
   # What a guest may lack.
   @optional [{"be_tree_forget", {:function, [], [:i32]}}]
 
+  @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
+
   # Far more than any call but a search takes, and an end to a module that has none: about 2 seconds of wasm, and
   # 20 microseconds for each byte of input.
   @patience 10_000_000_000
@@ -126,7 +128,7 @@ defmodule BeTree.Guest do
   @spec instantiate(t, pos_integer, BeTree.Runtime.snapshot() | nil) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def instantiate(%__MODULE__{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
-    options = [memory: memory, snapshot: snapshot, inbox: "be_tree_inbox", outbox: "be_tree_outbox"]
+    options = [memory: memory, snapshot: snapshot] ++ @conventions
 
     with {:ok, instance} <- runtime.instantiate(compiled, options) do
       case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
@@ -142,7 +144,7 @@ defmodule BeTree.Guest do
   @spec replicate(t, BeTree.Runtime.snapshot(), memory: pos_integer, replicas: pos_integer, queue: non_neg_integer) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def replicate(%__MODULE__{runtime: runtime, compiled: compiled}, snapshot, options) do
-    runtime.replicate(compiled, snapshot, [inbox: "be_tree_inbox", outbox: "be_tree_outbox"] ++ options)
+    runtime.replicate(compiled, snapshot, @conventions ++ options)
   end
 
   @doc false

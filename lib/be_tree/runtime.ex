@@ -10,6 +10,8 @@ defmodule BeTree.Runtime do
   A runtime knows nothing of expressions. It passes bytes through two exports whose names are given at instantiation:
   the *inbox*, `(length: i32) -> i32`, answers the address of a buffer of at least that length, and the *outbox*,
   `() -> i32`, the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
+  A runtime that cannot keep a call's stack between slices also needs *resume*, `() -> i32`, which goes on with a call
+  that a trap cut off, and a third `u32` behind those two, which tells how far it has come (`docs/abi.md`, Interruption).
 
   A *snapshot* is the state of an instance as it stood at one moment: the bytes of its memory, and its exported mutable
   globals. `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose
@@ -20,6 +22,9 @@ defmodule BeTree.Runtime do
   """
 
   alias BeTree.Error
+
+  @built_in BeTree.Runtime.Wasmtime
+  @wasmex BeTree.Runtime.Wasmex
 
   @type compiled :: term
   @type instance :: term
@@ -95,6 +100,7 @@ defmodule BeTree.Runtime do
               | {:snapshot, snapshot | nil}
               | {:inbox, String.t() | nil}
               | {:outbox, String.t() | nil}
+              | {:resume, String.t() | nil}
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
@@ -136,6 +142,7 @@ defmodule BeTree.Runtime do
               | {:queue, non_neg_integer}
               | {:inbox, String.t() | nil}
               | {:outbox, String.t() | nil}
+              | {:resume, String.t() | nil}
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
@@ -166,11 +173,31 @@ defmodule BeTree.Runtime do
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
 
   @doc """
-  The runtime that is used where none is named.
+  The runtime that is used where none is named: what the application's environment says, `config :be_tree, runtime:
+  BeTree.Runtime.Wasmex`; or the built-in one, if it is compiled; or that of the hex package wasmex, if it is here.
+  Where there is neither, loading a module tells what to add.
 
-      iex> BeTree.Runtime.default()
-      BeTree.Runtime.Wasmtime
+      iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
+      true
   """
   @spec default() :: module
-  def default, do: BeTree.Runtime.Wasmtime
+  def default do
+    case Application.get_env(:be_tree, :runtime) do
+      nil -> if not @built_in.available?() and available?(@wasmex), do: @wasmex, else: @built_in
+      runtime when is_atom(runtime) -> runtime
+      other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{inspect(other)}"
+    end
+  end
+
+  @doc """
+  Those of this project's runtimes that can be used here.
+
+      iex> BeTree.Runtime.available() -- [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
+      []
+  """
+  @spec available() :: [module]
+  def available, do: Enum.filter([@built_in, @wasmex], &available?/1)
+
+  # The one for wasmex is compiled only where that is.
+  defp available?(runtime), do: Code.ensure_loaded?(runtime) and runtime.available?()
 end

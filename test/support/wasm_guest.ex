@@ -4,8 +4,8 @@ defmodule BeTree.Test.WasmGuest do
 
   import BeTree.WasmModule
 
-  # Where a module keeps its outbox, its answer, and its inbox.
-  @outbox 8
+  # Where a module keeps its outbox of 12 bytes, its answer, and its inbox.
+  @outbox 4
   @answer 16
   @inbox 64
   @info 32_768

@@ -30,7 +30,8 @@ defmodule BeTree.Runtime.Wasmtime do
 
   defp load_library do
     with {:error, reason} <- Native.load() do
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; compile the project again")
+      mend = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
+      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{mend}")
     end
   end
 
@@ -56,7 +57,8 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def instantiate(compiled, options) do
-    options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil])
+    # A call keeps its stack between slices: nothing else has to resume it.
+    options = Keyword.validate!(options, [:memory, :resume, snapshot: nil, inbox: nil, outbox: nil])
     memory = bounded(Keyword.fetch!(options, :memory))
     answer(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
   end
@@ -75,7 +77,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def replicate(compiled, snapshot, options) do
-    options = Keyword.validate!(options, [:memory, :replicas, :queue, inbox: nil, outbox: nil])
+    options = Keyword.validate!(options, [:memory, :replicas, :queue, :resume, inbox: nil, outbox: nil])
     [memory, replicas, queue] = for key <- [:memory, :replicas, :queue], do: bounded(Keyword.fetch!(options, key))
     answer(Native.pool(compiled, snapshot, memory, options[:inbox], options[:outbox], replicas, queue))
   end

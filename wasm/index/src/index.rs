@@ -33,7 +33,9 @@ pub const PROBE: usize = 128;
 
 #[derive(Clone, Copy)]
 #[repr(align(128))]
-struct Probe([u8; PROBE]);
+struct Probe {
+    _room: [u8; PROBE],
+}
 
 /// A subscription to be inserted: its id, the text of its expression, and the constants given with it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,280 @@
+if Code.ensure_loaded?(Wasmex) do
+  defmodule BeTree.Runtime.Wasmex.Machine do
+    @moduledoc false
+    # A store of wasmex with one instance in it. A store does what it is asked in order, on wasmex's own threads, and sends
+    # an answer to each question. The way there and back is nearly all that this costs, so what belongs together is asked
+    # at once and then waited for (`round/2`).
+    #
+    # That is why the functions behind wasmex's public ones are called here, and nowhere else: the public ones wait, each
+    # for its answer.
+
+    import Bitwise
+
+    alias BeTree.Error
+    alias BeTree.Runtime.Wasmex.Compiled
+    alias Wasmex.Native
+
+    # Bytes are copied to wasmex on the scheduler, so in pieces, of which each takes less than a slice.
+    @piece 256 * 1024
+
+    # The most fuel that a start function may use, and each call of the inbox or the outbox: as in the built-in runtime.
+    @convention_fuel 1_000_000_000
+
+    @most 0xFFFF_FFFF_FFFF_FFFF
+
+    # What is kept about a machine between calls: an atomic number each, changed by whoever holds the machine.
+    #
+    #   inbox, capacity        where the inbox lies, and how much it takes; 0 where it has not been asked for
+    #   answer                 where the last answer lay, as the next one most likely will
+    #   torn                   1 from when a call begins until it ends by itself
+    #   filled                 1 where a replica is as its snapshot, but for what searches leave behind
+    #   bytes                  the size of the memory when last asked for
+    #   used, slice, progress  of a suspended call: fuel so far, of the next slice, and how far it has come
+    @cells [:inbox, :capacity, :answer, :torn, :filled, :bytes, :used, :slice, :progress]
+
+    @enforce_keys [:store, :instance, :memory, :cells, :stack_pointer, :outbox]
+    defstruct @enforce_keys
+
+    @type t :: %__MODULE__{}
+
+    @type operation ::
+            {:fuel, non_neg_integer}
+            | :fuel_left
+            | {:call, String.t(), [integer | float]}
+            | {:global, String.t(), number}
+            | {:global, String.t()}
+            | {:write, non_neg_integer, binary}
+            | {:read, non_neg_integer, non_neg_integer}
+            | {:grow, pages :: pos_integer}
+            | :size
+
+    # What is asked below, with the arities of wasmex 0.15.
+    @asked [
+      store_or_caller_set_fuel: 3,
+      store_or_caller_get_fuel: 2,
+      instance_call_exported_function: 6,
+      instance_set_global_value: 5,
+      instance_get_global_value: 4,
+      memory_write_binary: 5,
+      memory_read_binary: 5,
+      memory_grow: 4,
+      memory_size: 3
+    ]
+
+    @doc "Whether the wasmex that is here can be asked so."
+    @spec available?() :: boolean
+    def available? do
+      Code.ensure_loaded?(Native) and Enum.all?(@asked, fn {name, arity} -> function_exported?(Native, name, arity) end)
+    end
+
+    @doc "A machine with an instance of its own, whose memory takes `limit` bytes at most, and each table an eighth of that."
+    @spec new(Wasmex.Engine.t(), Compiled.t(), pos_integer, String.t() | nil) :: {:ok, t} | {:error, Error.t()}
+    def new(engine, %Compiled{} = compiled, limit, outbox) do
+      limits = %Wasmex.StoreLimits{memory_size: min(limit, @most), table_elements: div(limit, 8), memories: 1}
+
+      with {:ok, store} <- Wasmex.Store.new(limits, engine),
+           :ok <- Wasmex.StoreOrCaller.set_fuel(store, @convention_fuel),
+           {:ok, instance} <- instance(store, compiled),
+           {:ok, memory} <- memory(store, instance, compiled.exports),
+           {:ok, stack_pointer} <- stack_pointer(store, instance, compiled.exports) do
+        machine = %__MODULE__{
+          store: store.resource,
+          instance: instance.resource,
+          memory: memory,
+          cells: :atomics.new(length(@cells), signed: false),
+          stack_pointer: stack_pointer,
+          outbox: nil
+        }
+
+        measure(machine)
+        find_outbox(machine, outbox)
+      end
+    end
+
+    defp instance(store, compiled) do
+      with {:error, reason} <- Wasmex.Instance.new(store, compiled.module, %{}) do
+        cond do
+          # The reason of a trap is lost on the way, but for this one.
+          Wasmex.StoreOrCaller.get_fuel(store) == {:ok, 0} ->
+            error(:out_of_fuel, "the start function takes more than #{@convention_fuel} fuel")
+
+          reason =~ "wasm backtrace" ->
+            error(:trap, "the start function trapped: #{reason}")
+
+          true ->
+            error(:out_of_memory, "the module starts with more memory than its limit: #{reason}")
+        end
+      end
+    end
+
+    defp memory(store, instance, %{"memory" => {:memory, _bits, _minimum, _maximum}}) do
+      with {:ok, memory} <- Wasmex.Instance.memory(store, instance), do: {:ok, memory.resource}
+    end
+
+    defp memory(_store, _instance, _exports), do: {:ok, nil}
+
+    defp stack_pointer(store, instance, %{"__stack_pointer" => {:global, type, :mutable}}) when type in [:i32, :i64] do
+      Wasmex.Instance.get_global_value(store, instance, "__stack_pointer")
+    end
+
+    defp stack_pointer(_store, _instance, _exports), do: {:ok, nil}
+
+    defp find_outbox(machine, nil), do: {:ok, machine}
+
+    defp find_outbox(machine, name) do
+      with {:ok, address} <- convention(machine, name, []) do
+        case get(machine, :bytes) do
+          size when address + 8 > size -> outside("the outbox", address, 8, size)
+          _size -> {:ok, %{machine | outbox: address}}
+        end
+      end
+    end
+
+    @doc "Calls an export of the convention, which answers an address."
+    @spec convention(t, String.t(), [integer]) :: {:ok, non_neg_integer} | {:error, Error.t()}
+    def convention(machine, name, arguments) do
+      before = restore_operations(machine)
+      put(machine, :torn, 1)
+      answers = round(machine, before ++ [{:fuel, @convention_fuel}, {:call, name, arguments}, :size])
+
+      case Enum.take(answers, -2) do
+        [{:ok, [address]}, size] ->
+          put(machine, :torn, 0)
+          if is_integer(size), do: put(machine, :bytes, size)
+          {:ok, address &&& 0xFFFF_FFFF}
+
+        [{:error, reason}, _size] ->
+          {:error, failure(reason)}
+      end
+    end
+
+    @doc "Puts a machine in order for a new call, if the last one did not end by itself: that is under way no more."
+    @spec restore_operations(t) :: [operation]
+    def restore_operations(machine) do
+      case get(machine, :torn) do
+        0 -> []
+        1 when machine.outbox == nil -> stack_operations(machine)
+        1 -> [{:write, machine.outbox + 8, <<0::32>>} | stack_operations(machine)]
+      end
+    end
+
+    @doc "Empties the stack after a trap."
+    @spec stack_operations(t) :: [operation]
+    def stack_operations(%__MODULE__{stack_pointer: nil}), do: []
+    def stack_operations(%__MODULE__{stack_pointer: first}), do: [{:global, "__stack_pointer", first}]
+
+    @doc "Reads what `what` says is there."
+    @spec read(t, String.t(), non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
+    def read(machine, what, address, length) do
+      case round(machine, [{:read, address, length}, :size]) do
+        [bytes, _size] when is_binary(bytes) -> {:ok, bytes}
+        [{:error, _reason}, size] -> outside(what, address, length, size)
+      end
+    end
+
+    @doc "Asks for the size of the memory, and keeps it."
+    @spec measure(t) :: non_neg_integer
+    def measure(%__MODULE__{memory: nil}), do: 0
+
+    def measure(machine) do
+      [size] = round(machine, [:size])
+      put(machine, :bytes, size)
+      size
+    end
+
+    @doc "Writes bytes of any length."
+    @spec write_operations(non_neg_integer, binary) :: [operation]
+    def write_operations(address, <<piece::binary-size(@piece), rest::binary>>) when rest != "" do
+      [{:write, address, piece} | write_operations(address + @piece, rest)]
+    end
+
+    def write_operations(address, bytes), do: [{:write, address, bytes}]
+
+    @doc "What is kept under `name`."
+    @spec get(t, atom) :: non_neg_integer
+    @spec put(t, atom, non_neg_integer) :: :ok
+    for {name, index} <- Enum.with_index(@cells, 1) do
+      def get(%__MODULE__{cells: cells}, unquote(name)), do: :atomics.get(cells, unquote(index))
+      def put(%__MODULE__{cells: cells}, unquote(name), value), do: :atomics.put(cells, unquote(index), value)
+    end
+
+    @doc "Has all operations done in order, and answers their answers; of those that failed `{:error, reason}`."
+    @spec round(t, [operation]) :: [term]
+    def round(machine, operations) do
+      reference = make_ref()
+      ask(operations, machine, reference, 0)
+      answers(operations, reference, 0)
+    end
+
+    defp ask([], _machine, _reference, _number), do: :ok
+
+    defp ask([operation | operations], machine, reference, number) do
+      :ok = submit(operation, machine, {self(), {reference, number}})
+      ask(operations, machine, reference, number + 1)
+    end
+
+    defp answers([], _reference, _number), do: []
+
+    defp answers([_operation | operations], reference, number) do
+      receive do
+        {{^reference, ^number}, answer} -> [answer | answers(operations, reference, number + 1)]
+      end
+    end
+
+    defp submit({:fuel, fuel}, machine, from), do: Native.store_or_caller_set_fuel(machine.store, fuel, from)
+    defp submit(:fuel_left, machine, from), do: Native.store_or_caller_get_fuel(machine.store, from)
+
+    defp submit({:call, export, arguments}, machine, from) do
+      Native.instance_call_exported_function(machine.store, machine.instance, export, arguments, from, nil)
+    end
+
+    defp submit({:global, name, value}, machine, from) do
+      Native.instance_set_global_value(machine.store, machine.instance, name, value, from)
+    end
+
+    defp submit({:global, name}, machine, from) do
+      Native.instance_get_global_value(machine.store, machine.instance, name, from)
+    end
+
+    defp submit({:write, address, bytes}, machine, from) do
+      Native.memory_write_binary(machine.store, machine.memory, address, bytes, from)
+    end
+
+    defp submit({:read, address, length}, machine, from) do
+      Native.memory_read_binary(machine.store, machine.memory, address, length, from)
+    end
+
+    defp submit({:grow, pages}, machine, from), do: Native.memory_grow(machine.store, machine.memory, pages, from)
+    defp submit(:size, machine, from), do: Native.memory_size(machine.store, machine.memory, from)
+
+    @doc "Whether a call failed for want of fuel."
+    @spec out_of_fuel?(String.t()) :: boolean
+    def out_of_fuel?(reason), do: String.contains?(reason, "all fuel consumed")
+
+    @doc "The error for a call that failed."
+    @spec failure(String.t()) :: Error.t()
+    def failure(reason) do
+      if out_of_fuel?(reason) do
+        %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}
+      else
+        %Error{kind: :trap, message: trap(reason)}
+      end
+    end
+
+    # The trap's own words, without where it happened.
+    defp trap(reason) do
+      case Regex.run(~r/\((wasm trap: .*?)\): /, reason) do
+        [_all, trap] -> trap
+        nil -> reason
+      end
+    end
+
+    @doc "The error for what the module says is where its memory is not."
+    @spec outside(String.t(), non_neg_integer, non_neg_integer, non_neg_integer) :: {:error, Error.t()}
+    def outside(what, address, length, size) do
+      error(:bad_module, "#{what} is #{length} bytes at #{address}, outside of the memory of #{size} bytes")
+    end
+
+    defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
+  end
+end

@@ -1,0 +1,84 @@
+if Code.ensure_loaded?(Wasmex) do
+  defmodule BeTree.Runtime.Wasmex.Snapshot do
+    @moduledoc false
+    # The state of an instance as it stood at one moment: its memory, and its exported mutable globals.
+
+    alias BeTree.Error
+    alias BeTree.Runtime.Wasmex.Machine
+
+    @enforce_keys [:memory, :globals]
+    defstruct @enforce_keys
+
+    @type t :: %__MODULE__{memory: binary, globals: [{String.t(), number}]}
+
+    @page 65_536
+
+    # A store takes 1,024 questions at once, and a piece of memory is one.
+    @most_at_once 64
+
+    @doc "The state of a machine that the calling process holds. wasmex copies the memory on its own threads."
+    @spec take(Machine.t(), [String.t()]) :: {:ok, t} | {:error, Error.t()}
+    def take(machine, globals) do
+      before = Machine.restore_operations(machine)
+      size = Machine.measure(machine)
+      memory = if machine.memory, do: [{:read, 0, size}], else: []
+      answers = Machine.round(machine, before ++ memory ++ for(name <- globals, do: {:global, name}))
+      answers = Enum.drop(answers, length(before))
+
+      case Enum.find(answers, &match?({:error, _reason}, &1)) do
+        {:error, reason} -> error(:out_of_memory, "there is no snapshot of #{size} bytes: #{reason}")
+        nil when machine.memory == nil -> {:ok, %__MODULE__{memory: "", globals: Enum.zip(globals, answers)}}
+        nil -> {:ok, %__MODULE__{memory: hd(answers), globals: Enum.zip(globals, tl(answers))}}
+      end
+    end
+
+    @doc "How many bytes of memory it has."
+    @spec size(t) :: non_neg_integer
+    def size(%__MODULE__{memory: memory}), do: byte_size(memory)
+
+    @doc "A part of its memory."
+    @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
+    def read(%__MODULE__{memory: memory}, address, length) do
+      case memory do
+        <<_before::binary-size(address), bytes::binary-size(length), _rest::binary>> ->
+          {:ok, bytes}
+
+        _shorter ->
+          size = byte_size(memory)
+          error(:bad_module, "the read is #{length} bytes at #{address}, outside of the snapshot of #{size} bytes")
+      end
+    end
+
+    @doc """
+    Has a machine that the calling process holds begin with this. Pages that it grew by beyond stay, and are nobody's.
+    """
+    @spec restore(t, Machine.t()) :: :ok | {:error, Error.t()}
+    def restore(%__MODULE__{memory: memory, globals: globals}, machine) do
+      # A search may have been given up before the snapshot was taken, and the inbox lies where that module has it.
+      Machine.put(machine, :torn, 1)
+      Machine.put(machine, :capacity, 0)
+      missing = byte_size(memory) - Machine.measure(machine)
+      grow = if missing > 0, do: [{:grow, div(missing + @page - 1, @page)}], else: []
+      write = if memory == "", do: [], else: Machine.write_operations(0, memory)
+      globals = for {name, value} <- globals, do: {:global, name, value}
+
+      (grow ++ write ++ globals)
+      |> Enum.chunk_every(@most_at_once)
+      |> Enum.flat_map(&Machine.round(machine, &1))
+      |> Enum.find(&match?({:error, _reason}, &1))
+      |> case do
+        nil ->
+          Machine.measure(machine)
+          :ok
+
+        {:error, reason} ->
+          message =
+            "the memory of the snapshot, #{byte_size(memory)} bytes, is more than the limit or than the module may have"
+
+          error(:out_of_memory, "#{message}: #{reason}")
+      end
+    end
+
+    defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
+  end
+end
