@@ -114,7 +114,7 @@ defmodule BeTree.Runtime do
 
   @doc """
   A snapshot whose memory has `length` bytes, a whole number of the module's pages, which are zero but for `parts`: where
-  they begin, and their bytes. Its globals are those that the module begins with.
+  they begin, and their bytes; none lies over another. Its globals are those that the module begins with.
 
   Errors by kind: `:bad_module` for parts that lie outside of the memory, `:out_of_memory`.
   """

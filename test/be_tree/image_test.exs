@@ -86,7 +86,7 @@ defmodule BeTree.ImageTest do
       request = %{input: event, output: :u64s, fuel: :infinity, slice: :infinity, scheduler: :dirty}
 
       assert {:done, 0, [_, _ | found], _} =
-               Wasmtime.call(instance, "be_tree_search", [0, byte_size(event), -1], request)
+               Wasmtime.call(instance, "be_tree_search", [0, byte_size(event), -1, 0], request)
 
       assert found == ids
     end

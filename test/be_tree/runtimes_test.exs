@@ -596,7 +596,7 @@ defmodule BeTree.RuntimesTest do
         assert runtime.snapshot_read(snapshot, 0, 5) == {:ok, <<7, 0, 0, 0, 0>>}
         assert {:error, %Error{kind: :bad_module}} = runtime.snapshot_read(snapshot, 65_530, 7)
 
-        {:ok, other} = runtime.snapshot_of(<<9, 0::size(131_071)-unit(8)>>)
+        {:ok, other} = runtime.snapshot_of(131_072, [{0, <<9>>}])
         assert runtime.snapshot_length(other) == 131_072
         {:ok, replicas} = runtime.replicate(compiled, other, memory: 200_000, replicas: 2, queue: 0)
         assert {:done, 9, nil, _fuel} = call(runtime, replicas, "first")

@@ -42,9 +42,20 @@ if Code.ensure_loaded?(Wasmex) do
 
     @impl Runtime
     def instantiate(%Compiled{} = compiled, options) do
-      options = Keyword.validate!(options, [:memory, inbox: nil, outbox: nil, resume: nil])
+      options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
       Keyword.fetch!(options, :memory)
-      Instance.new(compiled, 1, nil, options)
+
+      with {:ok, instance} <- Instance.new(compiled, 1, options[:snapshot], options),
+           do: begin(instance, options[:snapshot])
+    end
+
+    defp begin(instance, nil), do: {:ok, instance}
+
+    # Only a replica that is lost begins as the snapshot again.
+    defp begin(instance, snapshot) do
+      with {:ok, _globals} <- carried(instance.compiled),
+           :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),
+           do: {:ok, %{instance | snapshot: nil}}
     end
 
     @impl Runtime
@@ -61,7 +72,7 @@ if Code.ensure_loaded?(Wasmex) do
     defp carried(%Compiled{carried: {:error, why}}), do: error(:bad_module, "the module cannot be replicated: #{why}")
 
     @impl Runtime
-    def snapshot_of(memory) when is_binary(memory), do: {:ok, %Snapshot{memory: memory, globals: []}}
+    defdelegate snapshot_of(length, parts), to: Snapshot, as: :of
 
     @impl Runtime
     defdelegate snapshot_length(snapshot), to: Snapshot, as: :size

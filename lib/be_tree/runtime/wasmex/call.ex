@@ -15,16 +15,20 @@ if Code.ensure_loaded?(Wasmex) do
 
     @type t :: %__MODULE__{}
 
-    # The most fuel that a slice is given to reach the next checkpoint, with as much more for each byte that the inbox has
-    # room for: far more than any step of an index takes.
+    # The most fuel that a slice is given to reach the next checkpoint, and as much more for each byte of the input: far
+    # more than any step of an index takes.
     @most_slice 1_000_000_000
     @most_slice_per_byte 1_000
 
     # The fuel of a stretch of a call that is not to be suspended: what its process leaves running when it is killed.
     @stretch 1_000_000_000
 
-    # How much of the answer is read before its length is known: what holds 126 ids.
-    @guess 1_024
+    # How much of an answer is read before its length is known: what holds 126 ids, or somewhat more than the last one
+    # had, but no more than is quickly copied.
+    @least_guess 1_024
+    @most_guess 262_144
+
+    @lists [:u64s, :u64_lists, :u64_binaries]
 
     @doc "Calls an export on the machine with this number, which the calling process holds until the call ends."
     @spec start(Instance.t(), non_neg_integer, String.t(), [integer | float], Runtime.request()) :: Runtime.outcome()
@@ -81,20 +85,21 @@ if Code.ensure_loaded?(Wasmex) do
     # `before` is what is done first, `progress` what the last trap left in the outbox, `used` the fuel of the slices so far.
     defp run(call, machine, before, progress, slice, used) do
       poured = min(slice, call.budget - used)
-      guessed = if call.output == :u64s, do: Machine.get(machine, :answer), else: 0
+      guess = guess(call, machine)
       Machine.put(machine, :torn, 1)
 
       [outcome, left | read] =
         machine
-        |> Machine.round(before ++ [{:fuel, poured}, next(call, progress), :fuel_left] ++ reads(call, machine, guessed))
+        |> Machine.round(before ++ [{:fuel, poured}, next(call, progress), :fuel_left] ++ reads(machine, guess))
         |> Enum.drop(length(before) + 1)
 
       used = used + poured - left
+      if machine.memory, do: Machine.put(machine, :bytes, hd(read))
 
       case outcome do
         {:ok, results} ->
           Machine.put(machine, :torn, 0)
-          leave(call, done(call, machine, results, read, guessed, used))
+          leave(call, done(call, machine, results, read, guess, used))
 
         {:error, reason} ->
           if Machine.out_of_fuel?(reason) do
@@ -110,18 +115,25 @@ if Code.ensure_loaded?(Wasmex) do
     defp next(call, 0), do: {:call, call.export, call.arguments}
     defp next(call, _progress), do: {:call, call.instance.resume, []}
 
-    defp reads(call, machine, guessed) do
-      outbox = if machine.outbox, do: [{:read, machine.outbox, 12}], else: []
-      guess = if guessed > 0, do: [{:read, guessed, @guess}], else: []
-      size = if call.scheduler == :dirty and machine.memory != nil, do: [:size], else: []
-      outbox ++ guess ++ size
+    # What is asked for behind the call: the size of the memory, the outbox, and what is probably the answer.
+    defp reads(%{memory: nil}, _guess), do: []
+    defp reads(%{outbox: nil}, _guess), do: [:size]
+    defp reads(%{outbox: outbox}, nil), do: [:size, {:read, outbox, 12}]
+    defp reads(%{outbox: outbox}, {address, length}), do: [:size, {:read, outbox, 12}, {:read, address, length}]
+
+    # Where the answer probably is, and how much to read of it.
+    defp guess(%{output: output}, machine) when output in @lists do
+      case Machine.get(machine, :answer) do
+        0 -> nil
+        address -> {address, machine |> Machine.get(:length) |> max(@least_guess) |> min(@most_guess)}
+      end
     end
 
-    defp done(call, machine, results, read, guessed, used) do
-      if call.scheduler == :dirty and machine.memory != nil, do: Machine.put(machine, :bytes, List.last(read))
+    defp guess(_call, _machine), do: nil
 
+    defp done(call, machine, results, read, guess, used) do
       with {:ok, status} <- status(results),
-           {:ok, output} <- output(call, machine, status, read, guessed),
+           {:ok, output} <- output(call, machine, status, read, guess),
            do: {:done, status, output, used}
     end
 
@@ -132,27 +144,52 @@ if Code.ensure_loaded?(Wasmex) do
       error(:bad_module, "a status is one integer, but the export answered #{inspect(results)}")
     end
 
-    defp output(%{output: :none}, _machine, _status, _read, _guessed), do: {:ok, nil}
+    defp output(%{output: :none}, _machine, _status, _read, _guess), do: {:ok, nil}
 
-    defp output(call, machine, status, [<<address::little-32, length::little-32, _::32>> | read], guessed) do
-      with {:ok, bytes} <- bytes(machine, address, length, read, guessed) do
-        if call.output == :u64s and status == 0 do
+    defp output(call, machine, status, [_size, <<address::little-32, length::little-32, _::32>> | read], guess) do
+      with {:ok, bytes} <- bytes(machine, address, length, read, guess) do
+        if call.output in @lists and status == 0 do
           Machine.put(machine, :answer, address)
-          u64s(bytes)
+          Machine.put(machine, :length, length + div(length, 4))
+          lists(call.output, bytes)
         else
           {:ok, bytes}
         end
       end
     end
 
-    defp bytes(_machine, address, length, [guess | _], address) when is_binary(guess) and length <= @guess do
-      {:ok, binary_part(guess, 0, length)}
+    defp bytes(_machine, address, length, [read], {address, guessed}) when is_binary(read) and length <= guessed do
+      {:ok, binary_part(read, 0, length)}
     end
 
-    defp bytes(machine, address, length, _read, _guessed), do: Machine.read(machine, "the outbox", address, length)
+    defp bytes(machine, address, length, _read, _guess), do: Machine.read(machine, "the outbox", address, length)
 
-    defp u64s(bytes) when rem(byte_size(bytes), 8) == 0, do: {:ok, for(<<number::little-64 <- bytes>>, do: number)}
-    defp u64s(bytes), do: error(:bad_module, "the outbox holds #{byte_size(bytes)} bytes, which are no 64-bit integers")
+    defp lists(_output, bytes) when rem(byte_size(bytes), 8) != 0 do
+      error(
+        :bad_module,
+        "the output has #{byte_size(bytes)} bytes, which is no whole number of 64-bit integers"
+      )
+    end
+
+    defp lists(:u64s, bytes), do: {:ok, numbers(bytes)}
+    defp lists(:u64_lists, bytes), do: each(bytes, &numbers/1, [])
+    # A part would keep the whole in memory.
+    defp lists(:u64_binaries, bytes), do: each(bytes, &:binary.copy/1, [])
+
+    defp each("", _make, made), do: {:ok, Enum.reverse(made)}
+
+    defp each(<<count::little-64, rest::binary>>, make, made) do
+      case rest do
+        <<list::binary-size(count)-unit(64), rest::binary>> ->
+          each(rest, make, [make.(list) | made])
+
+        shorter ->
+          left = div(byte_size(shorter), 8)
+          error(:bad_module, "the output has a list of #{count} integers where #{left} are left")
+      end
+    end
+
+    defp numbers(bytes), do: for(<<number::little-64 <- bytes>>, do: number)
 
     defp exhausted(call, machine, read, before, slice, used) do
       progress = progress(read)
@@ -173,9 +210,9 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    defp most_slice(machine), do: @most_slice + @most_slice_per_byte * Machine.get(machine, :capacity)
+    defp most_slice(machine), do: @most_slice + @most_slice_per_byte * Machine.get(machine, :input)
 
-    defp progress([<<_address::32, _length::32, progress::little-32>> | _]), do: progress
+    defp progress([_size, <<_address::32, _length::32, progress::little-32>> | _]), do: progress
     defp progress(_no_outbox), do: nil
 
     defp go_on(%{slice: :infinity} = call, machine, progress, slice, used) do

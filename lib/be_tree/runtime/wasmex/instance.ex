@@ -16,11 +16,17 @@ if Code.ensure_loaded?(Wasmex) do
 
     @most 0xFFFF_FFFF_FFFF_FFFF
 
+    @outputs [:none, :binary, :u64s, :u64_lists, :u64_binaries]
+
+    # A larger inbox is asked for anew each time, so that the module can give the room back.
+    @large_inbox 1_048_576
+
     @doc "An instance of `count` machines, each with the memory of `snapshot` if that is one."
     @spec new(Compiled.t(), pos_integer, Snapshot.t() | nil, keyword) :: {:ok, t} | {:error, Error.t()}
     def new(compiled, count, snapshot, options) do
       with :ok <- check_imports(compiled.imports),
            :ok <- check_conventions(compiled.exports, options),
+           :ok <- Snapshot.check(snapshot, compiled),
            {:ok, engine} <- Compiled.engine(),
            {:ok, machines} <- machines(engine, compiled, count, options) do
         {:ok,
@@ -91,7 +97,7 @@ if Code.ensure_loaded?(Wasmex) do
     """
     @spec check(t, String.t(), term, BeTree.Runtime.request()) :: {:ok, [integer | float]} | {:error, Error.t()}
     def check(instance, export, arguments, %{input: input, output: output, fuel: fuel, slice: slice}) do
-      unless amount?(fuel) and amount?(slice) and output in [:none, :binary, :u64s] and
+      unless amount?(fuel) and amount?(slice) and output in @outputs and
                (is_binary(input) or input == nil) do
         raise ArgumentError, "not a request: #{inspect(fuel: fuel, slice: slice, output: output)}"
       end
@@ -131,11 +137,17 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    defp offer(_instance, _machine, nil), do: {:ok, []}
-    defp offer(_instance, _machine, ""), do: {:ok, []}
+    defp offer(_instance, machine, nothing) when nothing in [nil, ""] do
+      Machine.put(machine, :input, 0)
+      {:ok, []}
+    end
 
     defp offer(instance, machine, input) do
-      with :ok <- open_inbox(instance, machine, byte_size(input)) do
+      length = byte_size(input)
+      Machine.put(machine, :input, length)
+
+      with :ok <- open_inbox(instance, machine, length) do
+        if length > @large_inbox, do: Machine.put(machine, :capacity, 0)
         {:ok, Machine.write_operations(Machine.get(machine, :inbox), input)}
       end
     end

@@ -24,13 +24,14 @@ if Code.ensure_loaded?(Wasmex) do
 
     # What is kept about a machine between calls: an atomic number each, changed by whoever holds the machine.
     #
-    #   inbox, capacity        where the inbox lies, and how much it takes; 0 where it has not been asked for
-    #   answer                 where the last answer lay, as the next one most likely will
+    #   inbox, capacity        where the inbox lies, and how much it takes; 0 where it is to be asked for
+    #   input                  the bytes of the last input
+    #   answer, length         where the last list of numbers lay, as the next one most likely will, and its bytes
     #   torn                   1 from when a call begins until it ends by itself
     #   filled                 1 where a replica is as its snapshot, but for what searches leave behind
     #   bytes                  the size of the memory when last asked for
     #   used, slice, progress  of a suspended call: fuel so far, of the next slice, and how far it has come
-    @cells [:inbox, :capacity, :answer, :torn, :filled, :bytes, :used, :slice, :progress]
+    @cells [:inbox, :capacity, :input, :answer, :length, :torn, :filled, :bytes, :used, :slice, :progress]
 
     @enforce_keys [:store, :instance, :memory, :cells, :stack_pointer, :outbox]
     defstruct @enforce_keys

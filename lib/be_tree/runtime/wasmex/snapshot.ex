@@ -4,7 +4,7 @@ if Code.ensure_loaded?(Wasmex) do
     # The state of an instance as it stood at one moment: its memory, and its exported mutable globals.
 
     alias BeTree.Error
-    alias BeTree.Runtime.Wasmex.Machine
+    alias BeTree.Runtime.Wasmex.{Compiled, Machine}
 
     @enforce_keys [:memory, :globals]
     defstruct @enforce_keys
@@ -31,6 +31,52 @@ if Code.ensure_loaded?(Wasmex) do
         nil -> {:ok, %__MODULE__{memory: hd(answers), globals: Enum.zip(globals, tl(answers))}}
       end
     end
+
+    @doc "One whose memory has `length` bytes, which are zero but for these parts, none of which lies over another."
+    @spec of(non_neg_integer, [{non_neg_integer, binary}]) :: {:ok, t} | {:error, Error.t()}
+    def of(length, parts) do
+      with {:ok, memory} <- parts |> Enum.sort() |> join(0, length, []) do
+        {:ok, %__MODULE__{memory: IO.iodata_to_binary(memory), globals: []}}
+      end
+    end
+
+    defp join([], at, length, joined), do: {:ok, [joined | zeros(length - at)]}
+
+    defp join([{address, bytes} | parts], at, length, joined)
+         when address >= at and address + byte_size(bytes) <= length do
+      join(parts, address + byte_size(bytes), length, [joined, zeros(address - at) | bytes])
+    end
+
+    defp join([{address, bytes} | _parts], at, length, _joined) do
+      place = "a part is #{byte_size(bytes)} bytes at #{address}"
+      error(:bad_module, "#{place}, before another's end at #{at} or outside of the memory of #{length} bytes")
+    end
+
+    defp zeros(count), do: :binary.copy(<<0>>, count)
+
+    @doc "Whether a module's instances can begin as this."
+    @spec check(t | nil, Compiled.t()) :: :ok | {:error, Error.t()}
+    def check(nil, _compiled), do: :ok
+
+    def check(%__MODULE__{memory: memory, globals: globals}, compiled) do
+      size = byte_size(memory)
+      first = first_size(compiled.exports)
+      missing = Enum.find(globals, fn {name, _value} -> not match?({:global, _, :mutable}, compiled.exports[name]) end)
+
+      cond do
+        size < first or rem(size, @page) != 0 ->
+          error(:bad_module, "a snapshot of #{size} bytes is not of this module, whose memory starts with #{first}")
+
+        missing != nil ->
+          error(:bad_module, "the module has no mutable global #{elem(missing, 0)} as the snapshot has")
+
+        true ->
+          :ok
+      end
+    end
+
+    defp first_size(%{"memory" => {:memory, _bits, pages, _most}}), do: pages * @page
+    defp first_size(_exports), do: 0
 
     @doc "How many bytes of memory it has."
     @spec size(t) :: non_neg_integer
