@@ -374,7 +374,6 @@ fn no_schema() -> Error {
     Error::new(Kind::NotFound, "there is no schema yet; give one first")
 }
 
-
 fn damaged() -> Error {
     Error::new(Kind::Trap, "an earlier change was cut off half way and left the index damaged; make it anew")
 }

@@ -1,5 +1,6 @@
 //! The index: subscriptions in, subscriptions out.
 
+use crate::dense::Dense;
 use crate::error::{Error, Kind};
 use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate, Test};
@@ -9,11 +10,10 @@ use crate::expression::store::ProgramId;
 use crate::expression::Literal;
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
-use crate::lanes::Lanes;
 use crate::language;
 use crate::library::Library;
 use crate::predicate::{self, Constants, Postfix, Predicate, Text};
-use crate::predicates::Location;
+use crate::predicates::{Location, RecordKind};
 use crate::schema::Schema;
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
@@ -80,14 +80,14 @@ pub struct Index {
     vocabulary: Vocabulary,
     subscriptions: Subscriptions,
     tree: Tree,
-    lanes: Lanes,
+    dense: Dense,
     code_bytes: usize,
 }
 
 impl Index {
     /// An empty index.
     pub fn new(schema: Schema) -> Self {
-        Index { library: Library::new(schema), ..Index::default() }
+        Index { dense: Dense::new(&schema), library: Library::new(schema), ..Index::default() }
     }
 
     /// The attributes that expressions read.
@@ -109,8 +109,8 @@ impl Index {
     }
 
     /// The dense expressions.
-    pub(crate) fn lanes(&self) -> &Lanes {
-        &self.lanes
+    pub(crate) fn dense(&self) -> &Dense {
+        &self.dense
     }
 
     /// Whether all expressions are dense, but for those that are false whatever the event.
@@ -140,7 +140,7 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            ungated: self.tree.ungated().len() + self.lanes.len(),
+            ungated: self.tree.ungated().len() + self.dense.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
@@ -198,7 +198,7 @@ impl Index {
 
     /// Takes a subscription out of wherever its home is.
     fn take_down(&mut self, slot: Slot, removed: &Subscription) {
-        let Index { library, subscriptions, tree, lanes, .. } = self;
+        let Index { library, subscriptions, tree, dense, .. } = self;
         match removed.home {
             Home::Nowhere => {}
             Home::Ungated(position) => {
@@ -206,9 +206,9 @@ impl Index {
                     subscriptions.get_mut(library.slot(moved)).home = Home::Ungated(position);
                 }
             }
-            Home::Dense(place) => {
-                for (moved, place) in lanes.remove(place) {
-                    subscriptions.get_mut(moved).home = Home::Dense(place);
+            Home::Dense(position) => {
+                if let Some(moved) = dense.remove(position) {
+                    subscriptions.get_mut(moved).home = Home::Dense(position);
                 }
             }
             Home::Gated => {
@@ -227,10 +227,10 @@ impl Index {
         self.library.predicates.validate(&references, &self.library.programs)?;
         self.strings.validate()?;
         let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home {
-            Home::Dense(place) => Some((slot, place)),
+            Home::Dense(position) => Some((slot, position)),
             _ => None,
         });
-        self.lanes.validate(&dense.collect::<Vec<_>>())?;
+        self.dense.validate(&dense.collect::<Vec<_>>())?;
         self.tree.validate(&self.library, &self.subscriptions)
     }
 
@@ -242,7 +242,7 @@ impl Index {
             + self.strings.growth(text / 2)
             + self.subscriptions.growth(1)
             + self.tree.growth()
-            + self.lanes.growth();
+            + self.dense.growth();
         let mut probe: Vec<Probe> = Vec::new();
         let bytes = HEADROOM + HEADROOM_PER_BYTE * text + tables;
         probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
@@ -294,30 +294,42 @@ impl Index {
         let analysis = Analysis::new(normal, &self.library);
         self.observe(&analysis);
         let access = analysis.access(&self.library.statistics);
+        if access.is_none() && self.is_boolean(&analysis) {
+            return self.subscribe_dense(id, source, &analysis);
+        }
         let expected = self.expected(&analysis, access.as_deref());
-        let estimate = |index, literal| self.estimate(index, literal, &analysis, &expected);
-        let tests = order(&analysis.normal, estimate);
-        let Some(access) = access else {
-            return self.subscribe_ungated(id, source, &tests);
-        };
+        let tests = self.order(&analysis, &expected);
         let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
-        self.subscriptions.get_mut(slot).home = Home::Gated;
-        self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
+        match access {
+            Some(access) => {
+                self.subscriptions.get_mut(slot).home = Home::Gated;
+                self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
+            }
+            None => self.hang_ungated(slot),
+        }
     }
 
-    fn subscribe_ungated(&mut self, id: u64, source: Source, tests: &[Test]) {
-        match Lanes::attributes(tests, &self.library.predicates) {
-            Some(attributes) => {
-                // Its tests run in a lane, so its program is none.
-                let slot = self.hold(id, source, |slot, _| program::constant(slot, false));
-                let place = self.lanes.insert(slot, tests, &attributes);
-                self.subscriptions.get_mut(slot).home = Home::Dense(place);
-            }
-            None => {
-                let slot = self.hold(id, source, |slot, library| program::assemble(slot, tests, library));
-                self.hang_ungated(slot);
-            }
+    /// Its program is run where its windows leave it open, and for many events at once.
+    fn subscribe_dense(&mut self, id: u64, source: Source, analysis: &Analysis) {
+        let tests = self.order(analysis, &[]);
+        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
+        let program = self.subscriptions.get(slot).program;
+        if !program::is_boolean(self.library.programs.get(program), tests.len()) {
+            return self.hang_ungated(slot);
         }
+        let chance = |index, literal| self.estimate(index, literal, analysis, &[]).probability;
+        let windows = self.dense.windows(&analysis.normal, &self.library.predicates, chance);
+        self.subscriptions.get_mut(slot).home = Home::Dense(self.dense.insert(slot, program, &windows));
+    }
+
+    /// Whether all literals test booleans.
+    fn is_boolean(&self, analysis: &Analysis) -> bool {
+        let mut literals = analysis.normal.top_down().filter_map(|index| analysis.normal.literal(index));
+        literals.all(|literal| self.library.predicates.record(literal.predicate).kind == RecordKind::True)
+    }
+
+    fn order(&self, analysis: &Analysis, expected: &[NodeIndex]) -> Vec<Test> {
+        order(&analysis.normal, |index, literal| self.estimate(index, literal, analysis, expected))
     }
 
     /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.

@@ -1,6 +1,7 @@
 //! Finds, among very many boolean expressions, those that an event makes true.
 
 mod chunks;
+mod dense;
 pub mod error;
 mod evaluate;
 pub mod event;
@@ -9,7 +10,6 @@ mod expression;
 mod hash;
 pub mod index;
 pub mod interner;
-mod lanes;
 pub mod language;
 mod library;
 pub mod predicate;

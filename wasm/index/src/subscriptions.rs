@@ -3,10 +3,10 @@
 use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
+use crate::dense::Position;
 use crate::expression::source::Source;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
-use crate::lanes::LanePlace;
 use crate::predicates::table_growth;
 
 /// The place of a subscription in [`Subscriptions`].
@@ -19,8 +19,8 @@ pub(crate) enum Home {
     Nowhere,
     /// At this position of the list of those that every search looks at.
     Ungated(u32),
-    /// Among the dense expressions, which every search looks at.
-    Dense(LanePlace),
+    /// At this position of the dense expressions, which every search looks at.
+    Dense(Position),
     /// In leaf lists.
     Gated,
 }

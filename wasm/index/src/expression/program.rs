@@ -212,6 +212,51 @@ pub(crate) fn list_holds(words: &[u32], value: Value, event: &Event) -> bool {
     compare(words[0] & CODE, value, &words[1..], event)
 }
 
+/// The literals of a boolean program: of each attribute that a test may name, that it is not true, and that it is.
+pub(crate) const BOOLEAN_LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
+/// A boolean program has no more tests than this.
+pub(crate) const BOOLEAN_TESTS: usize = 510;
+
+/// A test of a boolean program: the literal by which it jumps, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Boolean {
+    pub literal: usize,
+    pub way: Way,
+}
+
+/// Where a test of a boolean program jumps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By so many tests.
+    Ahead(usize),
+    Accept,
+    Reject,
+}
+
+/// Whether `program`, which has so many tests, is a boolean one: each of its words but the first and the last is a test
+/// that asks whether a boolean is true.
+pub(crate) fn is_boolean(program: &[u32], tests: usize) -> bool {
+    let all = program.get(START as usize..START as usize + tests);
+    tests <= BOOLEAN_TESTS && all.is_some_and(|words| words.iter().all(|word| word & CODE == code::TRUE))
+}
+
+/// The words of the tests of a boolean program.
+pub(crate) fn boolean_tests(program: &[u32]) -> &[u32] {
+    &program[START as usize..program.len() - 1]
+}
+
+/// A test of a boolean program.
+#[inline]
+pub(crate) fn boolean(word: u32) -> Boolean {
+    let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
+    let way = match word >> JUMP_SHIFT {
+        ACCEPT => Way::Accept,
+        REJECT => Way::Reject,
+        ahead => Way::Ahead(ahead as usize),
+    };
+    Boolean { literal: 2 * attribute + usize::from(word & ON != 0), way }
+}
+
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

@@ -105,8 +105,8 @@ impl Batch {
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
-        if index.lanes().len() >= FEWEST_EXPRESSIONS {
-            self.sliced.reserve(index.schema().len(), index.subscriptions().capacity())?;
+        if index.dense().len() >= FEWEST_EXPRESSIONS {
+            self.sliced.reserve(index.subscriptions().capacity())?;
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Batch {
     fn group(&mut self, index: &Index, progress: &mut Progress) {
         progress.group = progress.next;
         progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_dense = self.request.only.is_none() && index.lanes().len() >= FEWEST_EXPRESSIONS;
+        let is_dense = self.request.only.is_none() && index.dense().len() >= FEWEST_EXPRESSIONS;
         progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
         progress.slot = 0;
         progress.phase = if progress.len == 0 {
@@ -210,7 +210,7 @@ impl Batch {
     }
 
     fn slice(&mut self, index: &Index, progress: &mut Progress) {
-        match self.sliced.step(progress.slot, index.lanes(), index.subscriptions()) {
+        match self.sliced.step(progress.slot, index) {
             Some(slot) => progress.slot = slot,
             None => progress.phase = Phase::Open,
         }
@@ -308,7 +308,7 @@ mod tests {
             let id = i * 7919 % 100_003;
             index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
         }
-        assert!(index.lanes().len() > 500);
+        assert!(index.dense().len() > 500);
         index
     }
 

@@ -49,6 +49,16 @@ impl SlotSet {
         }
     }
 
+    /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
+    pub fn insert_run(&mut self, first: Slot, bits: u64) {
+        for (word, bits) in (first / BITS..).zip([bits as u32, (bits >> BITS) as u32]) {
+            if bits != 0 {
+                set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
+                set(&mut self.words[word as usize], self.search, bits);
+            }
+        }
+    }
+
     /// Gives the slots from the word `from` on, ascending, until there are about `limit`; answers the word to go on
     /// from, or none at the end.
     pub fn each(&self, from: u32, limit: u32, mut each: impl FnMut(Slot)) -> Option<u32> {

@@ -11,8 +11,10 @@
 //!    where the way to them and the filter are all that their expressions demand.
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
-//! 4. **Ungated.** The same for the expressions that no gate holds back; those over booleans alone run in lanes.
-//! 5. **Collect**, and **sort** where ids do not ascend with slots.
+//! 4. **Dense.** The expressions over booleans alone that no gate holds back are decided by their windows; those that
+//!    are not become candidates.
+//! 5. **Ungated.** The code of the others that no gate holds back runs.
+//! 6. **Collect**, and **sort** where ids do not ascend with slots.
 //!
 //! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
 //! behind, finished or cut off, is passed over without a branch on it.
@@ -32,13 +34,13 @@ use memo::Memo;
 use sort::Sort;
 use spill::Spill;
 
+use crate::dense::{ones, Bits, PART};
 use crate::error::{Error, Kind};
 use crate::event::{decode, prepared, Event, Format, Value};
 use crate::expression::program::{self, Outcome};
 use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
-use crate::lanes::{Marks, Masks, Positions};
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::filter::{self, Probe};
@@ -69,8 +71,8 @@ pub struct Search {
     proven: Vec<Slot>,
     memo: Memo,
     matches: SlotSet,
-    masks: Masks,
-    marks: Marks,
+    /// What windows read of the event.
+    bits: Bits,
     ids: Vec<u64>,
     sort: Sort,
     /// What touching memory ahead of its use came to; kept so that the reads are not left out.
@@ -82,8 +84,6 @@ pub struct Search {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     phase: Phase,
-    /// Whether all subscriptions are looked at, and not only those that were asked for.
-    among_all: bool,
     /// Of `nodes`: how many are known, and how many are done with.
     nodes: u32,
     node: u32,
@@ -94,9 +94,9 @@ struct Progress {
     /// Of `candidates`: how many there are, and how many are done with.
     candidates: u32,
     candidate: u32,
-    /// How many ungated expressions are done with, and how far the lanes of the dense ones have come.
+    /// How many parts of the dense expressions, and how many ungated expressions, are done with.
+    dense: u32,
     ungated: u32,
-    lanes: Positions,
     /// The position in the code of the present expression.
     position: u32,
     /// Where in `ids` the answer starts.
@@ -116,8 +116,8 @@ enum Phase {
     #[default]
     Walk,
     Verify,
-    Ungated,
     Dense,
+    Ungated,
     Collect,
     Sort,
     Done,
@@ -224,7 +224,7 @@ impl Search {
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
-        grow(self.candidates.kept(), STEP as usize)?;
+        grow(self.candidates.kept(), STEP as usize + PART)?;
         grow(&mut self.proven, STEP as usize)?;
         grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
@@ -300,20 +300,20 @@ impl Search {
         filter::probe(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
         self.matches.begin();
-        if index.lanes().len() > 0 {
-            self.masks.set(&self.event.values);
+        if index.dense().len() > 0 {
+            self.bits.set(index.dense().columns(), &self.event.values);
         }
         let mut progress = Progress { start, form, ..Progress::default() };
         match only {
             None => {
                 self.candidates.choose(false);
                 self.nodes[0] = ROOT;
-                progress.among_all = true;
                 progress.nodes = 1;
             }
             Some(ids) => {
                 self.select(index, ids, &mut progress)?;
                 progress.phase = Phase::Verify;
+                progress.dense = index.dense().parts() as u32;
                 progress.ungated = index.tree().ungated().len() as u32;
             }
         }
@@ -327,7 +327,7 @@ impl Search {
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }
 
-    /// Makes candidates of the subscriptions with these ids; the dense ones are evaluated at once.
+    /// Makes candidates of the subscriptions with these ids; the dense ones are decided at once, as far as windows can.
     fn select(
         &mut self,
         index: &Index,
@@ -340,12 +340,14 @@ impl Search {
         for slot in ids.filter_map(|id| subscriptions.find(id)) {
             progress.visited += 1;
             let subscription = subscriptions.get(slot);
-            if let Home::Dense(place) = subscription.home {
-                progress.evaluated += 1;
-                if index.lanes().holds(place, &self.masks) {
-                    self.matches.insert(slot);
+            if let Home::Dense(position) = subscription.home {
+                if let Some(holds) = index.dense().holds(position, &self.bits) {
+                    progress.evaluated += 1;
+                    if holds {
+                        self.matches.insert(slot);
+                    }
+                    continue;
                 }
-                continue;
             }
             self.candidates[progress.candidates as usize] = subscription.program;
             progress.candidates += 1;
@@ -387,11 +389,11 @@ impl Search {
         match progress.phase {
             Phase::Walk => self.walk(index, &mut progress),
             Phase::Verify => self.verify(index, &mut progress),
-            Phase::Ungated => self.evaluate_ungated(index, &mut progress),
             Phase::Dense => match dense {
-                Dense::Open => self.evaluate_dense(index, &mut progress),
+                Dense::Open => self.decide_dense(index, &mut progress),
                 Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
             },
+            Phase::Ungated => self.evaluate_ungated(index, &mut progress),
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
             Phase::Done => return true,
@@ -520,7 +522,13 @@ impl Search {
         }
         progress.candidate = 0;
         progress.candidates = 0;
-        progress.phase = if progress.node < progress.nodes { Phase::Walk } else { Phase::Ungated };
+        progress.phase = if progress.node < progress.nodes {
+            Phase::Walk
+        } else if (progress.dense as usize) < index.dense().parts() {
+            Phase::Dense
+        } else {
+            Phase::Ungated
+        };
     }
 
     /// Reads a word of each candidate's program. They lie anywhere in memory, and reads that do not wait for one
@@ -546,21 +554,30 @@ impl Search {
             }
         }
         if progress.ungated as usize == ungated.len() {
-            let is_dense = progress.among_all && index.lanes().len() > 0;
-            progress.phase = if is_dense { Phase::Dense } else { Phase::Collect };
+            progress.phase = Phase::Collect;
         }
     }
 
-    fn evaluate_dense(&mut self, index: &Index, progress: &mut Progress) {
-        let lanes = index.lanes();
-        let at_end = lanes.run(&mut progress.lanes, &self.masks, &mut self.marks);
-        for slot in lanes.marked(&self.marks) {
-            self.matches.insert(slot);
-        }
-        if at_end {
-            progress.visited += lanes.len() as u64;
-            progress.evaluated += lanes.len() as u64;
-            progress.phase = Phase::Collect;
+    /// Decides a part of the dense expressions; those that it cannot decide become candidates.
+    fn decide_dense(&mut self, index: &Index, progress: &mut Progress) {
+        let dense = index.dense();
+        let Search { bits, candidates, matches, .. } = self;
+        let before = progress.candidates;
+        let visited = dense.decide(progress.dense as usize, bits, |block, decided| {
+            match block.run() {
+                Some(first) => matches.insert_run(first, decided.holds),
+                None => ones(decided.holds).for_each(|lane| matches.insert(block.slot(lane))),
+            }
+            for lane in ones(decided.open) {
+                candidates[progress.candidates as usize] = block.program(lane);
+                progress.candidates += 1;
+            }
+        });
+        progress.visited += visited as u64;
+        progress.evaluated += visited as u64 - u64::from(progress.candidates - before);
+        progress.dense += 1;
+        if progress.dense as usize == dense.parts() || progress.candidates > STEP {
+            progress.phase = Phase::Verify;
         }
     }
 
@@ -595,7 +612,8 @@ impl Search {
         progress.word = end;
         if end == words {
             progress.word = 0;
-            progress.phase = Phase::Collect;
+            progress.dense = index.dense().parts() as u32;
+            progress.phase = Phase::Verify;
         }
     }
 
@@ -721,17 +739,21 @@ mod tests {
         let attributes = vec![
             attribute("a", Type::Integer),
             attribute("b", Type::Boolean),
+            attribute("c", Type::Boolean),
             attribute("l", Type::IntegerList),
             attribute("s", Type::String),
         ];
         let mut index = Index::new(Schema::new(attributes).unwrap());
-        // Ids out of order, so that matches are sorted; gated, ungated and long expressions.
+        // Ids out of order, so that matches are sorted; gated, ungated and long expressions; dense ones, some of which
+        // are too long for windows.
         for i in 0..4000_u64 {
-            let text = match i % 5 {
+            let text = match i % 7 {
                 0 => format!("a = {} and s <> 'x'", i % 50),
                 1 => format!("a >= {} and a < {} and not b", i % 90, i % 90 + 20),
                 2 => format!("l one of ({}, {}) and contains(s, 'ell')", i % 700, i % 300),
                 3 => format!("not b or a <> {}", i % 10),
+                4 => ["b or c", "not b and not c"][i as usize / 7 % 2].into(),
+                5 => vec!["(b or not c)"; 1 + 5 * (i as usize % 90)].join(" and "),
                 _ => (0..300).map(|j| format!("a <> {}", 1000 + j * i)).collect::<Vec<_>>().join(" and "),
             };
             let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);

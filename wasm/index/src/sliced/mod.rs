@@ -1,7 +1,7 @@
 //! Dense expressions for 256 events at once: a bit an event.
 //!
-//! An expression is the same list of tests that [`crate::lanes`] runs for one event, each of which jumps ahead or goes
-//! on to the next. Here a test is reached by a set of events. Those that its literal makes jump are added to the set
+//! An expression is the program that is run for one event, a list of tests of which each jumps ahead or goes on to the
+//! next. Here a test is reached by a set of events. Those that its literal makes jump are added to the set
 //! that waits at its target, the others go on; so one pass over the tests leads every event to its end, whatever its
 //! values, without a branch on them. The tests that decide most come first: the pass is over where all events have
 //! come to an end, mostly before the last test.
@@ -14,9 +14,10 @@ use bits::{transpose, Bits, EVENTS};
 
 use crate::error::Error;
 use crate::event::Value;
-use crate::lanes::{self, Lanes};
+use crate::expression::program::{self, Boolean, Way};
+use crate::index::Index;
 use crate::search::grow;
-use crate::subscriptions::{Home, Slot, Subscriptions};
+use crate::subscriptions::{Home, Slot};
 
 /// So many slots are evaluated until the bits are turned from events to slots.
 const BLOCK: usize = EVENTS;
@@ -27,10 +28,13 @@ const STRETCH: usize = 8;
 /// About how many tests a step takes.
 const STEP: usize = 1024;
 
+/// The places that events wait at: as many tests as a boolean program has, and its two ends.
+const PLACES: usize = (program::BOOLEAN_TESTS + 2).next_power_of_two();
+
 /// The events that jump where a literal is tested, for each literal.
-type Columns = [Bits; lanes::MAX_LITERALS];
+type Columns = [Bits; program::BOOLEAN_LITERALS];
 /// For each test of an expression the events that jumped there.
-type Waiting = [Bits; lanes::MAX_WORDS];
+type Waiting = [Bits; PLACES];
 
 /// The values of booleans, and what the expressions over them come to, for a group of events.
 #[derive(Clone, Debug, Default)]
@@ -43,24 +47,22 @@ pub(crate) struct Sliced {
     block: Vec<Bits>,
     /// Block by block a row for each event: the slots of the block that it makes true.
     rows: Vec<Bits>,
-    attributes: usize,
     events: usize,
 }
 
 impl Sliced {
-    /// Makes room for an index of so many attributes and slots.
-    pub fn reserve(&mut self, attributes: usize, slots: usize) -> Result<(), Error> {
+    /// Makes room for an index of so many slots.
+    pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
         grow(&mut self.columns, size_of::<Columns>() / size_of::<Bits>())?;
         grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Bits>())?;
         grow(&mut self.block, BLOCK)?;
         grow(&mut self.rows, slots.next_multiple_of(BLOCK))?;
-        self.attributes = attributes;
         Ok(())
     }
 
     /// Begins a group of `events` events.
     pub fn begin(&mut self, events: usize) {
-        self.columns[..lanes::literals(self.attributes)].fill(Bits::NONE);
+        self.columns.fill(Bits::NONE);
         self.waiting.fill(Bits::NONE);
         self.is_cut_off = false;
         self.events = events;
@@ -68,7 +70,7 @@ impl Sliced {
 
     /// Takes in the values of the event with this number in the group.
     pub fn add(&mut self, event: usize, values: &[Value]) {
-        let columns = self.columns[lanes::literals(0)..].chunks_exact_mut(2);
+        let columns = self.columns.chunks_exact_mut(2);
         for (pair, value) in columns.zip(values) {
             pair[usize::from(*value == Value::Boolean(true))].set(event);
         }
@@ -76,7 +78,8 @@ impl Sliced {
 
     /// Evaluates dense expressions from `slot` on, and answers the slot to go on from, or none at the end.
     #[inline(never)]
-    pub fn step(&mut self, slot: Slot, lanes: &Lanes, subscriptions: &Subscriptions) -> Option<Slot> {
+    pub fn step(&mut self, slot: Slot, index: &Index) -> Option<Slot> {
+        let subscriptions = index.subscriptions();
         if self.is_cut_off {
             self.waiting.fill(Bits::NONE);
         }
@@ -87,8 +90,10 @@ impl Sliced {
         let end = subscriptions.capacity();
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
-            if let Some(&Home::Dense(place)) = subscriptions.home(slot as Slot) {
-                tests += self.evaluate(lanes.words(place), &mut row);
+            if let Some(&Home::Dense(_)) = subscriptions.home(slot as Slot) {
+                let subscription = subscriptions.get(slot as Slot);
+                let program = &index.library().programs.get(subscription.program)[..subscription.words as usize];
+                tests += self.evaluate(program::boolean_tests(program), &mut row);
             }
             self.block[slot % BLOCK] = row;
             slot += 1;
@@ -125,28 +130,27 @@ impl Sliced {
 
     /// Sets `held` to the events that make an expression true, and tells how many of its tests were taken.
     #[inline(never)]
-    fn evaluate(&mut self, words: &[u32], held: &mut Bits) -> usize {
+    fn evaluate(&mut self, tests: &[u32], held: &mut Bits) -> usize {
         let Sliced { columns, waiting, events, .. } = self;
         let (Some(columns), Some(waiting)) = (columns.first_chunk(), waiting.first_chunk_mut()) else {
             unreachable!("there is room");
         };
         let all = Bits::of_first(*events);
-        let tests = &words[..words.len() - 2];
-        let accept = tests.len() % lanes::MAX_WORDS;
-        let reject = (accept + 2) % lanes::MAX_WORDS;
+        let accept = tests.len() % PLACES;
+        let reject = (accept + 1) % PLACES;
         let mut reached = all;
         let mut at = 0;
         for stretch in tests.chunks(STRETCH) {
             for &word in stretch {
-                reached = take(word, at, reached, columns, waiting);
+                reached = take(word, at, [accept, reject], reached, columns, waiting);
                 at += 1;
             }
             if waiting[accept] | waiting[reject] == all {
-                reached = Bits::NONE;
                 break;
             }
         }
-        *held = waiting[accept] | reached;
+        // Behind the last test the expression is false.
+        *held = waiting[accept];
         waiting[accept] = Bits::NONE;
         waiting[reject] = Bits::NONE;
         at
@@ -163,12 +167,24 @@ impl Sliced {
 /// Takes the test at `at` for the events that come to it from the one before and those that wait there. Answers which
 /// of them go on to the next.
 #[inline(always)]
-fn take(word: u32, at: usize, coming: Bits, columns: &Columns, waiting: &mut Waiting) -> Bits {
-    let here = at % lanes::MAX_WORDS;
-    let target = (at + 1 + lanes::distance(word)) % lanes::MAX_WORDS;
+fn take(
+    word: u32,
+    at: usize,
+    [accept, reject]: [usize; 2],
+    coming: Bits,
+    columns: &Columns,
+    waiting: &mut Waiting,
+) -> Bits {
+    let Boolean { literal, way } = program::boolean(word);
+    let here = at % PLACES;
+    let target = match way {
+        Way::Ahead(tests) => (at + tests) % PLACES,
+        Way::Accept => accept,
+        Way::Reject => reject,
+    };
     let reached = coming | waiting[here];
     waiting[here] = Bits::NONE;
-    let jumping = reached & columns[lanes::literal(word)];
+    let jumping = reached & columns[literal];
     waiting[target] = waiting[target] | jumping;
     reached ^ jumping
 }

@@ -1,0 +1,158 @@
+//! The two steps that take vector instructions: reading sixteen bits of an event at once, and collecting signs.
+
+/// Bytes of the event's bits that one instruction looks up in.
+pub(super) const PAGE: usize = 16;
+
+/// A part of an event's bits.
+pub(super) type Page = [u8; PAGE];
+
+/// Which bits of an event stand in the bits of a word: of each its byte, and its place in that as a mask. Where the
+/// mask is zero, the word's bit is one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+pub(super) struct Selection {
+    pub bytes: [u8; PAGE],
+    pub masks: [u8; PAGE],
+}
+
+impl Selection {
+    pub const NONE: Selection = Selection { bytes: [0; PAGE], masks: [0; PAGE] };
+}
+
+/// Reads the words of all selections from the event's bits.
+#[cfg(target_arch = "wasm32")]
+#[inline(always)]
+pub(super) fn gather<const PAGES: usize, const N: usize>(
+    pages: &[Page; PAGES],
+    selections: &[[Selection; 4]; N],
+) -> [[u16; 4]; N] {
+    // Four at a time, so that the loop costs little beside what it does.
+    selections.each_ref().map(|four| four.each_ref().map(|selection| wasm::gather(pages, selection)))
+}
+
+/// Reads the words of all selections from the event's bits.
+#[cfg(not(target_arch = "wasm32"))]
+#[inline(always)]
+pub(super) fn gather<const PAGES: usize, const N: usize>(
+    pages: &[Page; PAGES],
+    selections: &[[Selection; 4]; N],
+) -> [[u16; 4]; N] {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("ssse3") {
+        // SAFETY: the processor has SSSE3, as was asked just now.
+        return unsafe { x86::gather(pages, selections) };
+    }
+    portable::gather(pages, selections)
+}
+
+/// The topmost bits of sixteen words.
+#[cfg(target_arch = "wasm32")]
+pub(super) fn signs(words: &[u16; 16]) -> u16 {
+    wasm::signs(words)
+}
+
+/// The topmost bits of sixteen words.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn signs(words: &[u16; 16]) -> u16 {
+    words.iter().enumerate().fold(0, |signs, (i, word)| signs | (word >> 15) << i)
+}
+
+#[cfg(target_arch = "wasm32")]
+mod wasm {
+    use core::arch::wasm32::*;
+
+    use super::{Page, Selection, PAGE};
+
+    #[inline(always)]
+    pub fn gather<const PAGES: usize>(pages: &[Page; PAGES], selection: &Selection) -> u16 {
+        let bytes = load(&selection.bytes);
+        let masks = load(&selection.masks);
+        // A byte that is not of a page reads as zero there.
+        let mut found = i8x16_swizzle(load(&pages[0]), bytes);
+        for page in 1..PAGES {
+            let bytes = u8x16_sub(bytes, u8x16_splat((page * PAGE) as u8));
+            found = v128_or(found, i8x16_swizzle(load(&pages[page]), bytes));
+        }
+        u8x16_bitmask(u8x16_eq(v128_and(found, masks), masks))
+    }
+
+    #[inline(always)]
+    pub fn signs(words: &[u16; 16]) -> u16 {
+        let [low, high] = [&words[..8], &words[8..]].map(|half| half.as_ptr());
+        // SAFETY: each half is sixteen bytes; no alignment is asked for.
+        let (low, high) = unsafe { (v128_load(low.cast()), v128_load(high.cast())) };
+        // Narrowing keeps the sign.
+        i8x16_bitmask(i8x16_narrow_i16x8(low, high))
+    }
+
+    #[inline(always)]
+    fn load(bytes: &Page) -> v128 {
+        // SAFETY: these are sixteen bytes; no alignment is asked for.
+        unsafe { v128_load(bytes.as_ptr().cast()) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use core::arch::x86_64::*;
+
+    use super::{Page, Selection, PAGE};
+
+    #[target_feature(enable = "ssse3")]
+    pub fn gather<const PAGES: usize, const N: usize>(
+        pages: &[Page; PAGES],
+        selections: &[[Selection; 4]; N],
+    ) -> [[u16; 4]; N] {
+        let mut words = [[0; 4]; N];
+        for (words, selections) in words.iter_mut().zip(selections) {
+            for (word, selection) in words.iter_mut().zip(selections) {
+                *word = read(pages, selection);
+            }
+        }
+        words
+    }
+
+    #[target_feature(enable = "ssse3")]
+    fn read<const PAGES: usize>(pages: &[Page; PAGES], selection: &Selection) -> u16 {
+        let bytes = load(&selection.bytes);
+        let masks = load(&selection.masks);
+        let mut found = _mm_setzero_si128();
+        for (number, page) in pages.iter().enumerate() {
+            let bytes = _mm_sub_epi8(bytes, _mm_set1_epi8((number * PAGE) as u8 as i8));
+            // A byte of 128 and more reads as zero: those that are not of the page are made such.
+            let bytes = _mm_adds_epu8(bytes, _mm_set1_epi8(0x70));
+            found = _mm_or_si128(found, _mm_shuffle_epi8(load(page), bytes));
+        }
+        let found = _mm_cmpeq_epi8(_mm_and_si128(found, masks), masks);
+        _mm_movemask_epi8(found) as u16
+    }
+
+    #[target_feature(enable = "ssse3")]
+    fn load(bytes: &Page) -> __m128i {
+        // SAFETY: these are sixteen bytes; no alignment is asked for.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+}
+
+/// For processors without such instructions.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) mod portable {
+    use super::{Page, Selection, PAGE};
+
+    pub fn gather<const PAGES: usize, const N: usize>(
+        pages: &[Page; PAGES],
+        selections: &[[Selection; 4]; N],
+    ) -> [[u16; 4]; N] {
+        selections.each_ref().map(|four| four.each_ref().map(|selection| read(pages, selection)))
+    }
+
+    fn read<const PAGES: usize>(pages: &[Page; PAGES], selection: &Selection) -> u16 {
+        let mut word = 0;
+        for (bit, (&byte, &mask)) in selection.bytes.iter().zip(&selection.masks).enumerate() {
+            let page = usize::from(byte) / PAGE;
+            let found = pages.get(page).map_or(0, |page| page[usize::from(byte) % PAGE]);
+            word |= u16::from(found & mask == mask) << bit;
+        }
+        word
+    }
+}
