@@ -29,7 +29,7 @@ defmodule BeTree.NativeTest do
   end
 
   defp instance(module) do
-    {:ok, instance} = Native.instantiate(module, 1_000_000, nil, nil)
+    {:ok, instance} = Native.instantiate(module, nil, 1_000_000, nil, nil)
     instance
   end
 
@@ -108,7 +108,7 @@ defmodule BeTree.NativeTest do
     assert_raise ArgumentError, fn -> call(instance, instance, "three") end
     assert_raise ArgumentError, fn -> Native.resume(instance) end
     assert_raise ArgumentError, fn -> Native.module_exports(make_ref()) end
-    assert_raise ArgumentError, fn -> Native.instantiate(module, -1, nil, nil) end
+    assert_raise ArgumentError, fn -> Native.instantiate(module, nil, -1, nil, nil) end
   end
 
   describe "nothing is left" do
