@@ -278,7 +278,10 @@ impl State {
     fn advance_batch(&mut self, number: u64) -> Outcome {
         let State { index, search, batch, inbox, outbox, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        outbox.step();
+        // Only what is new counts: to be run again is no progress.
+        if outbox.progress == NOTED {
+            outbox.step();
+        }
         let refused = |(position, error)| Refusal { error, position: Some(position) };
         while !batch.advance(index, search, inbox).map_err(refused)? {
             outbox.step();
