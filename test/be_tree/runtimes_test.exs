@@ -319,6 +319,17 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
+      test "a slice that is too small for a step of a batch is no end of it", %{runtime: runtime} do
+        tree = tree(runtime)
+        events = for a <- [1, 2_500, 4_999], do: %{a: a, b: true}
+        lists = BeTree.search_many!(tree, events)
+        assert Enum.at(lists, 1) == @matches
+
+        for slice <- [1, 500, 5_000, 20_000] do
+          assert BeTree.search_many!(tree, events, slice: slice, timeout: 20_000) == lists
+        end
+      end
+
       # Over the phases that a small index has, cut off after any number of units up to some.
       test "a search that is cut off anywhere finds the same", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: runtime)
@@ -480,6 +491,10 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.search(tree, %{age: 30, country: "CA", plan: 1}) == {:ok, [1]}
         assert BeTree.search(tree, {:json, ~s({"age": 70, "plan": 3})}, ids: [3, 1]) == {:ok, [3]}
         assert BeTree.search_many(tree, [%{age: 70, plan: 3}, [age: 1, plan: 1]]) == {:ok, [[2, 3], []]}
+        assert BeTree.search_many(tree, [%{age: 70, plan: 3}], as: :binary) == {:ok, [<<2::little-64, 3::little-64>>]}
+        assert tree |> BeTree.stream([%{age: 70, plan: 3}, %{}]) |> Enum.map(&elem(&1, 0)) == [:ok, :error]
+        {:ok, prepared} = BeTree.Event.prepare(tree, %{age: 70, plan: 3})
+        assert BeTree.search(tree, prepared) == {:ok, [2, 3]}
         assert tree |> BeTree.Iterator.stream(%{age: 70, plan: 3}) |> Enum.to_list() == [2, 3]
         assert BeTree.explain!(tree, %{age: 70, plan: 3}, 2).match
         assert BeTree.info!(tree).expressions == 3
@@ -596,13 +611,20 @@ defmodule BeTree.RuntimesTest do
         assert runtime.snapshot_read(snapshot, 0, 5) == {:ok, <<7, 0, 0, 0, 0>>}
         assert {:error, %Error{kind: :bad_module}} = runtime.snapshot_read(snapshot, 65_530, 7)
 
-        {:ok, other} = runtime.snapshot_of(131_072, [{0, <<9>>}])
+        {:ok, other} = runtime.snapshot_of(131_072, [{0, <<9>>}, {70_000, "far"}])
         assert runtime.snapshot_length(other) == 131_072
+        assert runtime.snapshot_read(other, 69_999, 5) == {:ok, <<0, "far", 0>>}
+        assert {:error, %Error{kind: :bad_module}} = runtime.snapshot_of(65_536, [{65_535, "ab"}])
         {:ok, replicas} = runtime.replicate(compiled, other, memory: 200_000, replicas: 2, queue: 0)
         assert {:done, 9, nil, _fuel} = call(runtime, replicas, "first")
         assert {:done, 7, nil, _fuel} = call(runtime, instance, "first")
         {:ok, narrow} = runtime.replicate(compiled, other, memory: 70_000, replicas: 1, queue: 0)
         assert {:error, %Error{kind: :out_of_memory}} = call(runtime, narrow, "first")
+
+        {:ok, begun} = runtime.instantiate(compiled, memory: 200_000, snapshot: other)
+        assert {:done, 9, nil, _fuel} = call(runtime, begun, "first")
+        {:ok, short} = runtime.snapshot_of(0, [])
+        assert {:error, %Error{kind: :bad_module}} = runtime.instantiate(compiled, memory: 200_000, snapshot: short)
       end
     end
   end
