@@ -441,15 +441,19 @@ defmodule BeTree do
       iex> error.kind
       :missing_attribute
   """
-  @spec stream(t, Enumerable.t(), [
+  @spec stream(target, Enumerable.t(), [
           {:max_concurrency, pos_integer} | {:slice, Fuel.budget()} | {:ids, [id]} | {:as, Search.form()}
         ]) :: Enumerable.t()
-  def stream(%__MODULE__{} = tree, events, options \\ []) do
-    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: 1])
+  def stream(target, events, options \\ []) do
+    target = Target.resolve(target)
+    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: concurrency(target)])
     check_positive(options, :max_concurrency)
     {concurrency, options} = Keyword.pop!(options, :max_concurrency)
-    Batch.stream(tree, events, Search.check(options), concurrency)
+    Batch.stream(target, events, Search.check(options), concurrency)
   end
+
+  defp concurrency(%__MODULE__{}), do: 1
+  defp concurrency(%Index{}), do: System.schedulers_online()
 
   @doc """
   Why the subscription `id` matches `event`, or does not.

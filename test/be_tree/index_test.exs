@@ -2,6 +2,7 @@ defmodule BeTree.IndexTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Holding
   import BeTree.WasmModule
 
   alias BeTree.{Error, Index, Iterator, Search}
@@ -22,27 +23,6 @@ defmodule BeTree.IndexTest do
 
   defp info(%{runtime: runtime, instance: instance}), do: runtime.info(instance)
 
-  # Holds a replica until it is told to go on; answers the process.
-  defp hold(index) do
-    parent = self()
-
-    task =
-      Task.async(fn ->
-        {:yield, search} = Search.start(index, @event, slice: 10_000)
-        send(parent, {:held, self()})
-        receive(do: (:go -> Search.cancel(search)))
-      end)
-
-    assert_receive {:held, pid}, 5_000
-    assert pid == task.pid
-    task
-  end
-
-  defp release(task) do
-    send(task.pid, :go)
-    Task.await(task)
-  end
-
   describe "an index answers what its tree answers," do
     test "over the whole language, in every way to search" do
       tree = BeTree.new!(Language.domains())
@@ -60,6 +40,7 @@ defmodule BeTree.IndexTest do
       end
 
       assert BeTree.search_many(index, events) == BeTree.search_many(tree, events)
+      assert Enum.to_list(BeTree.stream(index, events)) == Enum.to_list(BeTree.stream(tree, events))
       assert BeTree.info(index) == BeTree.info(tree)
 
       for {{_expression, event, _holds}, id} <- Enum.with_index(Language.rows()) do
@@ -143,7 +124,7 @@ defmodule BeTree.IndexTest do
 
     test "waits for a search that holds the tree, but not for the caller's own" do
       tree = tree()
-      holder = hold(tree)
+      holder = hold(tree, @event)
       publisher = Task.async(fn -> BeTree.publish!(tree) end)
       eventually(fn -> info(tree).waiting == 1 end)
       release(holder)
@@ -208,7 +189,7 @@ defmodule BeTree.IndexTest do
       assert %{machines: 1, state: :free} = info(index)
       for _ <- 1..10, do: BeTree.search!(index, @event, slice: 10_000)
       assert %{machines: 1} = info(index)
-      holders = for _ <- 1..3, do: hold(index)
+      holders = for _ <- 1..3, do: hold(index, @event)
       assert %{machines: 3, state: :suspended, waiting: 0} = info(index)
       Enum.each(holders, &release/1)
       eventually(fn -> info(index).state == :free end)
@@ -234,7 +215,7 @@ defmodule BeTree.IndexTest do
 
     test "are waited for in order, by as many as may" do
       index = BeTree.publish!(tree(), replicas: 1, queue: 20)
-      holder = hold(index)
+      holder = hold(index, @event)
       parent = self()
 
       waiting =
@@ -255,7 +236,7 @@ defmodule BeTree.IndexTest do
 
     test "that nobody may wait for are refused at once" do
       index = BeTree.publish!(tree(), replicas: 2, queue: 0)
-      holders = for _ <- 1..2, do: hold(index)
+      holders = for _ <- 1..2, do: hold(index, @event)
       assert {:error, %Error{kind: :overloaded}} = BeTree.search(index, @event)
       Enum.each(holders, &release/1)
       eventually(fn -> info(index).state == :free end)
@@ -266,7 +247,7 @@ defmodule BeTree.IndexTest do
       test "waiting for #{title} ends at the caller's timeout" do
         tree = tree()
         target = if unquote(publish), do: BeTree.publish!(tree, replicas: 1), else: tree
-        holder = hold(target)
+        holder = hold(target, @event)
 
         for timeout <- [0, 1, 50] do
           assert {:error, %Error{kind: :timeout, message: message}} = BeTree.search(target, @event, timeout: timeout)
@@ -284,7 +265,7 @@ defmodule BeTree.IndexTest do
 
     test "of killed processes are given back, and who was killed while it waited no longer does" do
       index = BeTree.publish!(tree(), replicas: 2, queue: 5)
-      holders = for _ <- 1..2, do: hold(index)
+      holders = for _ <- 1..2, do: hold(index, @event)
       Process.flag(:trap_exit, true)
       waiting = for _ <- 1..5, do: spawn_link(fn -> BeTree.search!(index, @event) end)
       eventually(fn -> info(index).waiting == 5 end)

@@ -3,6 +3,8 @@ defmodule BeTree.RuntimesTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Holding
+  import BeTree.Test.Reductions
   import BeTree.WasmModule
 
   alias BeTree.{Error, Runtime, Search}
@@ -25,27 +27,6 @@ defmodule BeTree.RuntimesTest do
 
   defp finish({:yield, search}), do: finish(Search.resume(search))
   defp finish(answer), do: answer
-
-  # Holds a tree or a replica until it is told to go on; answers the process.
-  defp hold(target) do
-    parent = self()
-
-    task =
-      Task.async(fn ->
-        {:yield, search} = Search.start(target, @event, slice: 10_000)
-        send(parent, {:held, self()})
-        receive(do: (:go -> Search.cancel(search)))
-      end)
-
-    assert_receive {:held, pid}, 5_000
-    assert pid == task.pid
-    task
-  end
-
-  defp release(task) do
-    send(task.pid, :go)
-    Task.await(task)
-  end
 
   defp instance(runtime, parts, options \\ []) do
     {:ok, compiled} = runtime.load(assemble(parts))
@@ -76,16 +57,6 @@ defmodule BeTree.RuntimesTest do
 
   defp outside(what, length, address) do
     "the #{what} is #{length} bytes at #{address}, outside of the memory of 65536 bytes"
-  end
-
-  defp reductions(work) do
-    Task.async(fn ->
-      {:reductions, before} = Process.info(self(), :reductions)
-      work.()
-      {:reductions, later} = Process.info(self(), :reductions)
-      later - before
-    end)
-    |> Task.await(60_000)
   end
 
   for runtime <- Runtimes.all() do
@@ -425,7 +396,7 @@ defmodule BeTree.RuntimesTest do
         assert Search.cancel(search) == :ok
         assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, @event, slice: 1_000, timeout: 0)
 
-        holder = hold(tree)
+        holder = hold(tree, @event)
         assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, @event, timeout: 10)
         assert info(tree).waiting == 0
         release(holder)
@@ -434,7 +405,7 @@ defmodule BeTree.RuntimesTest do
 
       test "wait in order", %{tree: tree} do
         parent = self()
-        holder = hold(tree)
+        holder = hold(tree, @event)
 
         waiting =
           for number <- 1..20 do

@@ -2,6 +2,7 @@ defmodule BeTree.SchedulingTest do
   # Counts what is alive in the whole VM.
   use ExUnit.Case, async: false
 
+  import BeTree.Test.Reductions
   import BeTree.WasmModule
 
   alias BeTree.{Error, Fuel, Native, Search}
@@ -69,17 +70,6 @@ defmodule BeTree.SchedulingTest do
   end
 
   describe "reductions rise by what the fuel is worth" do
-    # The reductions that a process does for `work`.
-    defp reductions(work) do
-      Task.async(fn ->
-        {:reductions, before} = Process.info(self(), :reductions)
-        work.()
-        {:reductions, later} = Process.info(self(), :reductions)
-        later - before
-      end)
-      |> Task.await(60_000)
-    end
-
     # `search` takes a tree and answers the fuel that it burnt; `build` makes one with a ratio. What the code around the
     # searches costs is what they cost where fuel is worth nothing.
     defp check_charge(build, ratio, search) do

@@ -7,6 +7,13 @@
 //! What is freed on the heap is wiped first. So nothing of an event or of a deleted expression is in free memory, nor in
 //! the spare room of a table that lies there later: what is kept of an index (`State::forget`) is the index.
 
+use std::sync::atomic::{compiler_fence, Ordering};
+
+/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
+pub(crate) fn in_order() {
+    compiler_fence(Ordering::SeqCst);
+}
+
 /// Has what follows allocate memory of searches: as the next search, or going on with the last one.
 pub(crate) fn of_search(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
@@ -42,9 +49,10 @@ mod chunks {
     use std::cell::Cell;
     use std::mem::size_of;
     use std::ptr::null_mut;
-    use std::sync::atomic::{compiler_fence, Ordering};
 
     use be_tree_index::index::PROBE;
+
+    use super::in_order;
 
     const PAGE: usize = 64 * 1024;
     /// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
@@ -212,14 +220,9 @@ mod chunks {
         unsafe { &*(address as *const Chunk) }
     }
 
-    /// Has the compiler do all stores above before those below, as a search may be cut off here.
-    fn in_order() {
-        compiler_fence(Ordering::SeqCst);
-    }
-
     // SAFETY: on the heap it is the allocator it stands before. In a search every block is fresh memory of a chunk, aligned,
     // and behind all blocks before it; no chunk is written by anything else, and none is given out again until the next
-    // search begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::refusal`).
+    // search begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
     unsafe impl GlobalAlloc for Memory {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,7 +1,6 @@
 //! What an instance holds, and its operations on it.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{compiler_fence, Ordering};
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
@@ -9,7 +8,8 @@ use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Form, Search};
 
-use crate::{answer, memory, request};
+use crate::memory::{self, in_order};
+use crate::{answer, request};
 
 /// The size of the inbox at first.
 const INBOX: usize = 4096;
@@ -358,11 +358,6 @@ impl Outbox {
         self.address = answer.as_ptr() as usize as u32;
         self.length = size_of_val(answer) as u32;
     }
-}
-
-/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
-fn in_order() {
-    compiler_fence(Ordering::SeqCst);
 }
 
 /// The first `length` bytes of the inbox.

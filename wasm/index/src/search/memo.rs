@@ -49,24 +49,11 @@ impl Memo {
     /// Whether the predicate `id` holds for `event`; evaluated at most once an event.
     #[inline]
     pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> bool {
-        if let Some(holds) = self.known(id) {
-            return holds;
+        let value = &mut self.values[id as usize];
+        if *value >> 1 != self.event {
+            *value = self.event << 1 | u8::from(evaluate::holds(library, id, event));
         }
-        let holds = evaluate::holds(library, id, event);
-        self.remember(id, holds);
-        holds
-    }
-
-    /// Whether the predicate `id` holds, if that was remembered for this event.
-    #[inline]
-    pub fn known(&self, id: PredicateId) -> Option<bool> {
-        let known = self.values[id as usize];
-        (known >> 1 == self.event).then_some(known & 1 == 1)
-    }
-
-    #[inline]
-    pub fn remember(&mut self, id: PredicateId, holds: bool) {
-        self.values[id as usize] = self.event << 1 | u8::from(holds);
+        *value & 1 == 1
     }
 }
 

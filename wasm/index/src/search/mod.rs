@@ -179,7 +179,7 @@ impl<P: Copy> Checkpoint<P> {
 }
 
 /// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
-fn in_order() {
+pub(crate) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -8,15 +8,13 @@
 
 pub(crate) mod bits;
 
-use std::sync::atomic::{compiler_fence, Ordering};
-
 use bits::{transpose, Bits, EVENTS};
 
 use crate::error::Error;
 use crate::event::Value;
 use crate::expression::program::{self, Boolean, Way};
 use crate::index::Index;
-use crate::search::grow;
+use crate::search::{grow, in_order};
 use crate::subscriptions::{Home, Slot};
 
 /// So many slots are evaluated until the bits are turned from events to slots.
@@ -84,7 +82,7 @@ impl Sliced {
             self.waiting.fill(Bits::NONE);
         }
         self.is_cut_off = true;
-        compiler_fence(Ordering::SeqCst);
+        in_order();
         let mut tests = 0;
         let mut slot = slot as usize;
         let end = subscriptions.capacity();
@@ -104,7 +102,7 @@ impl Sliced {
                 break;
             }
         }
-        compiler_fence(Ordering::SeqCst);
+        in_order();
         self.is_cut_off = false;
         (slot < end).then_some(slot as Slot)
     }

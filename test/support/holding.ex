@@ -1,0 +1,29 @@
+defmodule BeTree.Test.Holding do
+  @moduledoc """
+  A search that stands between two slices, and so holds its tree, or a replica of its index.
+  """
+
+  import ExUnit.Assertions
+
+  @doc "Starts a search for `event`, of more than 10,000 fuel, in a process that holds it until `release/1`."
+  def hold(target, event) do
+    parent = self()
+
+    task =
+      Task.async(fn ->
+        {:yield, search} = BeTree.Search.start(target, event, slice: 10_000)
+        send(parent, {:held, self()})
+        receive(do: (:go -> BeTree.Search.cancel(search)))
+      end)
+
+    assert_receive {:held, pid}, 5_000
+    assert pid == task.pid
+    task
+  end
+
+  @doc "Has the search given up, and waits for its process to end."
+  def release(task) do
+    send(task.pid, :go)
+    Task.await(task)
+  end
+end
