@@ -140,7 +140,7 @@ defmodule BeTree.Bench.W7 do
     events = shared(:events)
     {:ok, format, bytes} = Event.encode(elem(events, index))
     request = %{input: bytes, output: :u64s, fuel: :infinity, slice: :infinity, scheduler: :dirty}
-    arguments = [format, byte_size(bytes), -1]
+    arguments = [format, byte_size(bytes), -1, 0]
     {:done, 0, _ids, _fuel} = tree.runtime.call(tree.instance, "be_tree_search", arguments, request)
     :counters.add(counter, 1, 1)
     search_dirty(tree, rem(index + 1, tuple_size(events)), counter)
@@ -180,7 +180,7 @@ defmodule BeTree.Bench.W7 do
     late = Task.async(fn -> sleep(now() + @turn * 1_000_000, []) end) |> Task.await(:infinity)
     searches = :counters.get(counter, 1)
     for {pid, _monitor} <- workers, do: Process.exit(pid, :kill)
-    for {pid, monitor} <- workers, do: receive(do: ({:DOWN, ^monitor, :process, ^pid, :killed} -> :ok))
+    for {_pid, monitor} <- workers, do: receive(do: ({:DOWN, ^monitor, _, _, reason} -> :killed = reason))
     :erlang.system_monitor(:undefined)
     pids = long_schedules([])
     first = Enum.count(pids, &(workers != [] and &1 == workers |> hd() |> elem(0)))
