@@ -43,6 +43,12 @@ impl<T> Chunks<T> {
         self.chunks.get(position / CHUNK)?.get(position % CHUNK)
     }
 
+    /// The elements from `position` on, to the end of its chunk: 32 of them at the least where `position` is a multiple of
+    /// that and there are as many.
+    pub fn run(&self, position: usize) -> &[T] {
+        &self.chunks[position / CHUNK][position % CHUNK..]
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }

@@ -82,6 +82,12 @@ impl Subscriptions {
         self.ids[slot as usize]
     }
 
+    /// The ids of `first` and of slots that follow it: of the next 32, where `first` is a multiple of that and there are
+    /// as many.
+    pub fn ids(&self, first: Slot) -> &[u64] {
+        self.ids.run(first as usize)
+    }
+
     pub fn get(&self, slot: Slot) -> &Subscription {
         match &self.slots[slot as usize] {
             Some(subscription) => subscription,

@@ -2,6 +2,7 @@
 //! eight expressions are evaluated by one instruction.
 
 use super::formula::{LOWER, UPPER};
+use super::ones;
 use super::simd::{gather, signs, Page, Selection};
 use super::wide::{Rest, Wide};
 use super::window::{Addition, Window};
@@ -164,6 +165,18 @@ impl Block {
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> Decided {
         let words = gather(pages, &self.selections);
         self.add_up(words.as_flattened())
+    }
+
+    /// What the wider windows come to of the expressions in `lanes`.
+    #[inline(never)]
+    pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
+        let mut decided = Decided { holds: 0, open: 0 };
+        for lane in ones(lanes) {
+            let (holds, open) = self.wide(lane).decide(pages);
+            decided.holds |= holds << lane;
+            decided.open |= open << lane;
+        }
+        decided
     }
 
     #[inline(never)]

@@ -185,17 +185,14 @@ fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&B
 
 /// What all windows of a block come to; those of 64 bits and more are asked for the expressions in `lanes`.
 fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decided {
-    let Decided { mut holds, open } = block.decide(pages);
+    let narrow = block.decide(pages);
+    let Decided { holds: decided, open } = block.widen(narrow.open & lanes, pages);
+    let mut holds = narrow.holds | decided;
     let mut left = 0;
-    for lane in ones(open & lanes) {
-        let wide = block.wide(lane);
-        let (is_true, is_open) = wide.decide(pages);
-        holds |= is_true << lane;
-        if is_open == 1 {
-            match &wide.rest {
-                Rest::Whole(whole) => holds |= whole.decide(pages) << lane,
-                Rest::Program(_) => left |= 1 << lane,
-            }
+    for lane in ones(open) {
+        match &block.wide(lane).rest {
+            Rest::Whole(whole) => holds |= whole.decide(pages) << lane,
+            Rest::Program(_) => left |= 1 << lane,
         }
     }
     Decided { holds, open: left }

@@ -51,7 +51,7 @@ impl Wide {
     }
 
     /// Whether the expression holds, and whether that is open: a bit each.
-    #[inline(never)]
+    #[inline(always)]
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> (u64, u64) {
         let word = self.leaves.read(pages);
         let [lower, upper] = self.additions.each_ref().map(|additions| {

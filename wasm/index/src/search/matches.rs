@@ -4,6 +4,7 @@
 //! emptied at no cost, whatever an earlier search left in it, and setting a bit twice is the same as once.
 
 use super::{grow, in_order};
+use crate::dense::ones;
 use crate::error::Error;
 use crate::subscriptions::Slot;
 
@@ -59,9 +60,9 @@ impl SlotSet {
         }
     }
 
-    /// Gives the slots from the word `from` on, ascending, until there are about `limit`; answers the word to go on
-    /// from, or none at the end.
-    pub fn each(&self, from: u32, limit: u32, mut each: impl FnMut(Slot)) -> Option<u32> {
+    /// Gives the words from `from` on that have slots, ascending: the slot of the first bit, and the bits. Ends at about
+    /// `limit` slots; answers the word to go on from, or none at the end.
+    pub fn words(&self, from: u32, limit: u32, mut each: impl FnMut(Slot, u32)) -> Option<u32> {
         let mut given = 0;
         let mut word = from;
         loop {
@@ -75,15 +76,42 @@ impl SlotSet {
                 return Some(word);
             }
             word += rest.trailing_zeros();
-            let mut rest = bits(self.words[word as usize], self.search);
-            while rest != 0 {
-                each(word * BITS + rest.trailing_zeros());
-                given += 1;
-                rest &= rest - 1;
-            }
+            let slots = bits(self.words[word as usize], self.search);
+            each(word * BITS, slots);
+            given += slots.count_ones();
             word += 1;
         }
     }
+}
+
+/// From how many of 32 on it is quicker to write all than to choose.
+const MANY: u32 = 10;
+
+/// Writes to `to` the elements of `from` whose bits are one, and tells how many these are.
+#[inline]
+pub(crate) fn pick(bits: u32, from: &[u64], to: &mut [u64]) -> usize {
+    match (from.first_chunk(), to.first_chunk_mut()) {
+        (Some(from), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, from, to),
+        _ => pick_few(bits, from, to),
+    }
+}
+
+/// Writes each; what is not picked is written over by the next, so that no branch depends on the bits.
+fn pick_many(bits: u32, from: &[u64; BITS as usize], to: &mut [u64; BITS as usize]) -> usize {
+    let mut picked = 0;
+    for (eight, from) in from.as_chunks::<8>().0.iter().enumerate() {
+        let bits = bits >> (8 * eight);
+        for (place, &element) in from.iter().enumerate() {
+            to[picked % BITS as usize] = element;
+            picked += (bits >> place & 1) as usize;
+        }
+    }
+    picked
+}
+
+fn pick_few(bits: u32, from: &[u64], to: &mut [u64]) -> usize {
+    let places = ones(u64::from(bits));
+    places.zip(&mut *to).map(|(place, to)| *to = from[place]).count()
 }
 
 /// The bits of `word` that are of this search.
@@ -111,15 +139,29 @@ mod tests {
         for search in [0, u32::MAX - 1, u32::MAX] {
             set.search = search;
             set.begin();
-            assert_eq!(set.each(0, 10, |slot| panic!("{slot}")), None);
+            assert_eq!(set.words(0, 10, |first, _| panic!("{first}")), None);
             slots.iter().rev().chain(&slots).for_each(|&slot| set.insert(slot));
             for limit in [1, 3, 1000] {
                 let mut given = Vec::new();
                 let mut word = Some(0);
                 while let Some(from) = word {
-                    word = set.each(from, limit, |slot| given.push(slot));
+                    word =
+                        set.words(from, limit, |first, bits| given.extend(ones(bits.into()).map(|i| first + i as u32)));
                 }
                 assert_eq!(given, slots);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_picked_is_where_bits_are_one() {
+        let from: Vec<u64> = (100..164).collect();
+        for bits in [0, 1, 1 << 31, 0x8000_0001, 0x0f0f_3333, u32::MAX - 1, u32::MAX] {
+            let expected: Vec<u64> = (0..32).filter(|place| bits >> place & 1 == 1).map(|place| 100 + place).collect();
+            for (from, room) in [(&from[..], 64), (&from[..32], 32), (&from[..32], expected.len())] {
+                let mut to = vec![0; room];
+                assert_eq!(pick(bits, from, &mut to), expected.len());
+                assert_eq!(to[..expected.len()], expected);
             }
         }
     }

@@ -29,7 +29,7 @@ use std::sync::atomic::{compiler_fence, Ordering};
 
 pub use batch::{packed, Batch, Refused, Request};
 
-use matches::SlotSet;
+use matches::{pick, SlotSet};
 use memo::Memo;
 use sort::Sort;
 use spill::Spill;
@@ -629,9 +629,8 @@ impl Search {
         let subscriptions = index.subscriptions();
         let list = &mut self.ids[progress.start as usize..];
         let mut ids = progress.ids as usize;
-        let words = self.matches.each(progress.word, STEP, |slot| {
-            list[ids] = subscriptions.id(slot);
-            ids += 1;
+        let words = self.matches.words(progress.word, STEP, |first, bits| {
+            ids += pick(bits, subscriptions.ids(first), &mut list[ids..]);
         });
         progress.ids = ids as u32;
         match words {
@@ -652,18 +651,19 @@ impl Search {
         let most = batch::bitmap_words(index) as u64;
         let mut words = progress.ids as usize;
         let mut too_large = progress.too_large;
-        let rest = self.matches.each(progress.word, STEP, |slot| {
-            let id = subscriptions.id(slot);
-            if id / 64 >= most {
-                too_large = Some(id);
-                return;
+        let rest = self.matches.words(progress.word, STEP, |first, bits| {
+            for id in ones(u64::from(bits)).map(|place| subscriptions.id(first + place as Slot)) {
+                if id / 64 >= most {
+                    too_large = Some(id);
+                    continue;
+                }
+                let word = (id / 64) as usize;
+                if word >= words {
+                    bitmap[words..=word].fill(0);
+                    words = word + 1;
+                }
+                bitmap[word] |= 1 << (id % 64);
             }
-            let word = (id / 64) as usize;
-            if word >= words {
-                bitmap[words..=word].fill(0);
-                words = word + 1;
-            }
-            bitmap[word] |= 1 << (id % 64);
         });
         progress.ids = words as u32;
         progress.too_large = too_large;
