@@ -1,5 +1,6 @@
 //! What is expected of values: how many an attribute takes, and so how selective a predicate is.
 
+use crate::event::key::of_float;
 use crate::schema::{Attribute, Bounds, Schema, Type};
 
 /// The share of events that are taken to define an optional attribute.
@@ -80,7 +81,7 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         Bounds::Unbounded if attribute.ty == Type::Boolean => (Some(2.0), None),
         Bounds::Unbounded => (None, None),
         Bounds::Integer { min, max } => (Some(max as f32 - min as f32 + 1.0), Some((min, max))),
-        Bounds::Float { min, max } => (None, Some((crate::tree::key::of_float(min), crate::tree::key::of_float(max)))),
+        Bounds::Float { min, max } => (None, Some((of_float(min), of_float(max)))),
         Bounds::Count(count) => (Some(count as f32), None),
     };
     let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);

@@ -2,7 +2,9 @@
 
 mod fill;
 mod json;
+pub(crate) mod key;
 pub(crate) mod prepared;
+pub(crate) mod probe;
 mod source;
 mod term;
 #[cfg(test)]

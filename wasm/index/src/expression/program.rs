@@ -13,6 +13,8 @@
 use super::list::{self, List};
 use super::order::{Target, Test};
 use super::Literal;
+use crate::event::key::Scale;
+use crate::event::probe::{self, Probe};
 use crate::event::{Event, Text, Value};
 use crate::interner::StringId;
 use crate::library::Library;
@@ -37,26 +39,25 @@ const SHORT: usize = 0xfff0;
 mod code {
     pub const REJECT: u32 = 0;
     pub const ACCEPT: u32 = 1;
-    /// A predicate of the table; its number.
-    pub const SHARED: u32 = 2;
-    pub const TRUE: u32 = 3;
-    pub const NULL: u32 = 4;
-    pub const NOT_NULL: u32 = 5;
-    /// A string's number.
-    pub const STRING_EQUAL: u32 = 6;
-    pub const STRING_NOT_EQUAL: u32 = 7;
-    /// A [`List`](super::List) of integers.
-    pub const ONE_OF_INTEGERS: u32 = 8;
-    pub const NONE_OF_INTEGERS: u32 = 9;
-    /// A list of strings' numbers.
-    pub const ONE_OF_STRINGS: u32 = 10;
-    pub const NONE_OF_STRINGS: u32 = 11;
-    /// Six relations to an integer of 32 bits.
-    pub const INTEGER: u32 = 12;
-    /// Six relations to a float, in two words.
-    pub const FLOAT: u32 = 18;
     /// Goes on at the position in the next word: what a long program's tests skip, or do not.
-    pub const GO: u32 = 24;
+    pub const GO: u32 = 2;
+    /// A predicate of the table; its number.
+    pub const SHARED: u32 = 3;
+    /// A [`List`](super::List) of integers.
+    pub const ONE_OF_INTEGERS: u32 = 4;
+    pub const NONE_OF_INTEGERS: u32 = 5;
+    /// A list of strings' numbers.
+    pub const ONE_OF_STRINGS: u32 = 6;
+    pub const NONE_OF_STRINGS: u32 = 7;
+    /// Six relations to a float, in two words.
+    pub const FLOAT: u32 = 8;
+    /// From here on what a probe answers, as [`ORDERINGS`](super::ORDERINGS) has it: that a boolean is true, that a value is
+    /// undefined, that it is not,
+    pub const TRUE: u32 = 14;
+    pub const NULL: u32 = 15;
+    pub const NOT_NULL: u32 = 16;
+    /// and six relations to an integer of 32 bits. A string's number is one, of which two are asked.
+    pub const SCALAR: u32 = 17;
 }
 
 const RELATIONS: [Relation; 6] = [
@@ -68,9 +69,12 @@ const RELATIONS: [Relation; 6] = [
     Relation::NotEqual,
 ];
 
-/// The orderings of a value and a constant for which each of the relations holds, a bit each: less, equal, greater. Which
-/// relation it is, is looked up and not chosen: a choice would often be guessed wrong.
-const ORDERINGS: u32 = 0b101_010_110_100_011_001;
+/// For which orderings of a value and a constant each operation from [`code::TRUE`] on holds, a bit each: less, equal,
+/// greater, undefined. It is looked up and not chosen: a choice would often be guessed wrong.
+const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
+
+/// An undefined value, beside less, equal and greater.
+const UNDEFINED: u32 = 3;
 
 /// Where the operations of a program start.
 pub(crate) const START: u32 = 1;
@@ -163,18 +167,9 @@ fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32
         Test::True => code::TRUE,
         Test::Null => code::NULL,
         Test::NotNull => code::NOT_NULL,
-        Test::StringEqual(id) => {
-            words.push(id.0);
-            code::STRING_EQUAL
-        }
-        Test::StringNotEqual(id) => {
-            words.push(id.0);
-            code::STRING_NOT_EQUAL
-        }
-        Test::Integer(relation, constant) => {
-            words.push(i32::try_from(*constant).ok()? as u32);
-            code::INTEGER + number(*relation)
-        }
+        Test::StringEqual(id) => scalar(Relation::Equal, id.0.into(), words)?,
+        Test::StringNotEqual(id) => scalar(Relation::NotEqual, id.0.into(), words)?,
+        Test::Integer(relation, constant) => scalar(*relation, *constant, words)?,
         Test::Float(relation, constant) => {
             let bits = constant.get().to_bits();
             words.extend([bits as u32, (bits >> 32) as u32]);
@@ -183,6 +178,15 @@ fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32
         Test::OneOf(constants) => list(constants, words, code::ONE_OF_INTEGERS, code::ONE_OF_STRINGS)?,
         Test::NoneOf(constants) => list(constants, words, code::NONE_OF_INTEGERS, code::NONE_OF_STRINGS)?,
         _ => return None,
+    })
+}
+
+/// A relation that a probe answers exactly.
+fn scalar(relation: Relation, constant: i64, words: &mut Vec<u32>) -> Option<u32> {
+    let is_exact = Scale::Clamp.is_exact_at(constant);
+    is_exact.then(|| {
+        words.push(constant as u32);
+        code::SCALAR + number(relation)
     })
 }
 
@@ -269,24 +273,28 @@ pub(crate) enum Outcome {
     Stopped(u32),
 }
 
+/// What programs ask.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub event: &'a Event,
+    pub probes: &'a [Probe],
+    pub library: &'a Library,
+}
+
 /// Runs `program` from `position` for as many operations as `budget` has left.
-pub(crate) fn run(
-    program: &[u32],
-    position: u32,
-    budget: &mut u32,
-    event: &Event,
-    library: &Library,
-    memo: &mut Memo,
-) -> Outcome {
+pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked, memo: &mut Memo) -> Outcome {
+    let Asked { event, probes, library } = asked;
     let mut at = position as usize;
     while *budget > 0 {
         *budget -= 1;
         let word = program[at];
-        let value = || event.values[(word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize];
-        let relation = (word & CODE).wrapping_sub(code::INTEGER);
+        let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
         let (holds, next) = match word & CODE {
-            // Ahead of all others, as most are of this kind.
-            _ if relation < RELATIONS.len() as u32 => (compare_integer(relation, value(), program[at + 1]), at + 2),
+            // Ahead of all others, as most are of these kinds.
+            scalar if scalar >= code::SCALAR => {
+                (holds(scalar, ordering(probes[probe::place(attribute)], program[at + 1] as i32)), at + 2)
+            }
+            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), at + 1),
             code::REJECT => return Outcome::Done(false),
             code::ACCEPT => return Outcome::Done(true),
             code::GO => {
@@ -294,12 +302,10 @@ pub(crate) fn run(
                 continue;
             }
             code::SHARED => (memo.holds(library, program[at + 1], event), at + 2),
-            code::TRUE => (value() == Value::Boolean(true), at + 1),
-            code::NULL => (value() == Value::Undefined, at + 1),
-            code::NOT_NULL => (value() != Value::Undefined, at + 1),
             comparison => {
                 let operands = &program[at + 1..];
-                (compare(comparison, value(), operands, event), at + 1 + length(comparison, operands))
+                let holds = compare(comparison, event.values[attribute as usize], operands, event);
+                (holds, at + 1 + length(comparison, operands))
             }
         };
         at = if holds == (word & ON != 0) {
@@ -315,20 +321,34 @@ pub(crate) fn run(
     Outcome::Stopped(at as u32)
 }
 
-/// How many words of `operands` an operation takes.
+/// How a value stands to a constant, by its probe.
+#[inline]
+fn ordering(probe: Probe, constant: i32) -> u32 {
+    let ordering = 1 + u32::from(probe.value > constant) - u32::from(probe.value < constant);
+    if probe.value == probe::UNDEFINED {
+        UNDEFINED
+    } else {
+        ordering
+    }
+}
+
+/// Whether an operation from [`code::TRUE`] on holds for `ordering`.
+#[inline]
+fn holds(operation: u32, ordering: u32) -> bool {
+    ORDERINGS >> (4 * (operation - code::TRUE) + ordering) & 1 == 1
+}
+
+/// How many words of `operands` an operation takes that is about a list or a float.
 fn length(comparison: u32, operands: &[u32]) -> usize {
     match comparison {
-        code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS => list::words(operands[0]),
         code::FLOAT.. => 2,
-        _ => 1,
+        _ => list::words(operands[0]),
     }
 }
 
 fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bool {
     let list = || List::read(operands);
     match comparison {
-        code::STRING_EQUAL => string(value).is_some_and(|id| id == operands[0]),
-        code::STRING_NOT_EQUAL => string(value).is_some_and(|id| id != operands[0]),
         code::ONE_OF_INTEGERS => among_integers(value, list(), event) == Some(true),
         code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
         code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
@@ -340,34 +360,11 @@ fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bo
     }
 }
 
-fn string(value: Value) -> Option<u32> {
+fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
     match value {
-        Value::String(text) => Some(text.id.0),
-        _ => None,
-    }
-}
-
-#[inline]
-fn compare_integer(relation: u32, value: Value, constant: u32) -> bool {
-    let constant = i64::from(constant as i32);
-    match value {
-        Value::Integer(value) => holds(relation, 1 + u32::from(value > constant) - u32::from(value < constant)),
+        Value::Float(value) => RELATIONS[relation as usize].holds_of_floats(value, constant),
         _ => false,
     }
-}
-
-fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
-    let Value::Float(value) = value else { return false };
-    match RELATIONS[relation as usize] {
-        Relation::Equal | Relation::NotEqual => holds(relation, u32::from((value - constant).abs() < f64::EPSILON)),
-        _ => holds(relation, 1 + u32::from(value > constant) - u32::from(value < constant)),
-    }
-}
-
-/// Whether the relation holds where a value is less than (0), equal to (1) or greater than (2) the constant.
-#[inline]
-fn holds(relation: u32, ordering: u32) -> bool {
-    ORDERINGS >> (3 * relation + ordering) & 1 == 1
 }
 
 /// Whether an integer, or one of a list, is among `list`; nothing where the value is undefined.

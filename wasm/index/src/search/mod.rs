@@ -36,15 +36,14 @@ use spill::Spill;
 
 use crate::dense::{ones, Bits, PART};
 use crate::error::{Error, Kind};
-use crate::event::{decode, prepared, Event, Format, Value};
-use crate::expression::program::{self, Outcome};
+use crate::event::probe::{self, Probe};
+use crate::event::{decode, key, prepared, Event, Format, Value};
+use crate::expression::program::{self, Asked, Outcome};
 use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
-use crate::tree::filter::{self, Probe};
-use crate::tree::key;
 use crate::tree::level::Level;
 use crate::tree::{Entry, NodeId, ROOT};
 
@@ -59,7 +58,7 @@ const EVENT: usize = 16 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     event: Spill<Event>,
-    /// What filters know of the event.
+    /// What filters and most tests of programs ask.
     probes: Vec<Probe>,
     /// The nodes to visit, in the order in which they were found.
     nodes: Vec<NodeId>,
@@ -297,7 +296,7 @@ impl Search {
         start: u32,
         form: Form,
     ) -> Result<(), Error> {
-        filter::probe(&self.event, index.schema(), &mut self.probes);
+        probe::read(&self.event, index.schema(), &mut self.probes);
         self.memo.begin();
         self.matches.begin();
         if index.dense().len() > 0 {
@@ -586,9 +585,9 @@ impl Search {
     fn evaluate(&mut self, index: &Index, id: ProgramId, progress: &mut Progress, budget: &mut u32) -> bool {
         let library = index.library();
         let program = library.programs.get(id);
-        let Search { event, memo, matches, .. } = self;
+        let Search { event, probes, memo, matches, .. } = self;
         let position = progress.position.max(program::START);
-        match program::run(program, position, budget, event, library, memo) {
+        match program::run(program, position, budget, Asked { event, probes, library }, memo) {
             Outcome::Stopped(position) => {
                 progress.position = position;
                 return false;

@@ -6,8 +6,8 @@
 
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
-use super::key::{self, Scale};
-use crate::event::{Event, Value};
+use crate::event::key::Scale;
+use crate::event::probe::{bit, Probe};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
@@ -33,17 +33,6 @@ pub(crate) struct Filter {
     span: u32,
 }
 
-/// What filters know of an event's value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Probe {
-    /// A bit for each value; none where it is undefined.
-    mask: u64,
-    value: i32,
-}
-
-/// The probe value of an undefined value: no range has it.
-const UNDEFINED: i32 = i32::MIN;
-
 impl Filter {
     /// The filter that every event passes: the first probe is always 0.
     pub const NONE: Filter = Filter { probe: 0, low: 0, span: 0 };
@@ -67,11 +56,12 @@ impl Filter {
     /// Whether a filter of `gate` is passed by nothing else than what meets the demand.
     pub fn is_exact_for(gate: &Gate, schema: &Schema) -> bool {
         let ty = schema.attribute(gate.attribute).ty;
-        let fits = |key: i64| i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX);
+        let scale = Scale::of(ty);
+        let fits = |key: i64| scale.is_exact_at(key);
         match &gate.demand {
             _ if gate.attribute >= PROBE => false,
             Demand::Defined => true,
-            _ if scale(ty) != Scale::Clamp || is_list(ty) => false,
+            _ if scale != Scale::Clamp || is_list(ty) => false,
             Demand::Points(keys) => matches!(keys[..], [key] if fits(key)),
             Demand::Interval(low, high) => {
                 low <= high && (*low == i64::MIN || fits(*low)) && (*high == i64::MAX || fits(*high))
@@ -155,7 +145,7 @@ fn mask(probe: u32, keys: &[i64]) -> Filter {
 }
 
 fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
-    let scale = scale(ty);
+    let scale = Scale::of(ty);
     let low = scale.probe(low);
     // What no value meets (the least above the greatest) would wrap to a wide range; one probe is as good as none.
     let high = high.map_or(low, |high| scale.probe(high)).max(low);
@@ -164,39 +154,4 @@ fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
 
 fn bits(keys: &[i64]) -> u64 {
     keys.iter().fold(0, |bits, &key| bits | bit(key))
-}
-
-/// The bit of a value: the upper bits of a multiplicative hash, since neighbouring values are common.
-fn bit(key: i64) -> u64 {
-    1 << ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
-}
-
-/// Puts what filters need to know of `event` into `probes`: one for none, then one for each attribute.
-pub(crate) fn probe(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
-    probes.clear();
-    probes.push(Probe::default());
-    let values = event.values.iter().zip(schema.attributes());
-    probes.extend(values.map(|(&value, attribute)| match value {
-        Value::Undefined => Probe { mask: 0, value: UNDEFINED },
-        Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
-        Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
-        Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
-        Value::Caps(_) => list(std::iter::empty()),
-        scalar => match key::of_value(scalar) {
-            Some(key) => Probe { mask: bit(key), value: scale(attribute.ty).probe(key) },
-            None => unreachable!("{scalar:?} has a key"),
-        },
-    }));
-}
-
-fn list(keys: impl Iterator<Item = i64>) -> Probe {
-    Probe { mask: keys.fold(0, |bits, key| bits | bit(key)), value: 0 }
-}
-
-/// How the keys of a type become probes.
-fn scale(ty: Type) -> Scale {
-    match ty {
-        Type::Float => Scale::UpperHalf,
-        _ => Scale::Clamp,
-    }
 }

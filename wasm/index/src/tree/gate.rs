@@ -2,7 +2,7 @@
 //!
 //! A gate may be wider than its literal but never narrower: an event that makes the literal true passes the gate.
 
-use super::key;
+use crate::event::key;
 use crate::expression::Literal;
 use crate::interner::StringId;
 use crate::predicate::{Constants, Predicate, Relation, Test};

@@ -14,7 +14,6 @@
 pub(crate) mod analysis;
 pub(crate) mod filter;
 pub(crate) mod gate;
-pub(crate) mod key;
 pub(crate) mod level;
 mod split;
 mod validate;

@@ -1,6 +1,7 @@
 //! Values as integers: a key that orders an attribute's values, and a probe of 32 bits that never contradicts it.
 
-use crate::event::Value;
+use super::Value;
+use crate::schema::Type;
 
 /// An integer that orders floats as they are ordered.
 pub(crate) fn of_float(value: f64) -> i64 {
@@ -28,6 +29,19 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
+    /// The scale of an attribute of type `ty`.
+    pub fn of(ty: Type) -> Self {
+        match ty {
+            Type::Float => Scale::UpperHalf,
+            _ => Scale::Clamp,
+        }
+    }
+
+    /// Whether a probe is equal to, less or greater than that of `key` just where its key is: no other key has its probe.
+    pub fn is_exact_at(self, key: i64) -> bool {
+        self == Scale::Clamp && i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX)
+    }
+
     /// The probe of `key`: never decreasing with the key, and never the least `i32`, which stands for undefined.
     pub fn probe(self, key: i64) -> i32 {
         let probe = match self {
