@@ -31,6 +31,40 @@ fn search(index: &Index, json: &str) -> Vec<u64> {
 }
 
 #[test]
+fn every_relation_at_the_ends_of_what_32_and_64_bits_hold() {
+    let narrow = [i32::MIN, -1, 0, i32::MAX].map(i64::from);
+    let around = |end: i64| (-2..=2).filter_map(move |step| end.checked_add(step));
+    let ends: Vec<i64> = [i64::MIN, i64::MAX].into_iter().chain(narrow).flat_map(around).collect();
+    type Holds = fn(i64, i64) -> bool;
+    let relations: [(&str, Holds); 6] = [
+        ("<", |value, constant| value < constant),
+        ("<=", |value, constant| value <= constant),
+        (">", |value, constant| value > constant),
+        (">=", |value, constant| value >= constant),
+        ("=", |value, constant| value == constant),
+        ("<>", |value, constant| value != constant),
+    ];
+    let mut index = index();
+    let mut cases = Vec::new();
+    for &constant in &ends {
+        for (relation, holds) in relations {
+            // Found by the comparison, and looked at by every search.
+            for text in [format!("i {relation} {constant}"), format!("i {relation} {constant} or not b")] {
+                insert(&mut index, cases.len() as u64, &text);
+                cases.push((constant, holds));
+            }
+        }
+    }
+    index.validate().unwrap();
+    for &value in &ends {
+        let matching = (0_u64..).zip(&cases).filter(|(_, (constant, holds))| holds(value, *constant));
+        let expected: Vec<u64> = matching.map(|(id, _)| id).collect();
+        assert_eq!(search(&index, &format!(r#"{{"i": {value}, "b": true}}"#)), expected, "{value}");
+    }
+    assert_eq!(search(&index, r#"{"b": true}"#), [0; 0]);
+}
+
+#[test]
 fn nesting_of_a_million_levels() {
     let mut index = index();
     let levels = 1_000_000;
