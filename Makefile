@@ -60,10 +60,12 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd wasm/index/fuzz && $(CARGO) fmt --check
 	@cd bench/native && $(CARGO) fmt --all --check
 	@cd examples/steiner && $(CARGO) fmt --check
+	@cd examples/scan && $(CARGO) fmt --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
+	@cd examples/scan && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 
 fmt: $(ready) ## Format all code
 	@mix format
@@ -71,6 +73,7 @@ fmt: $(ready) ## Format all code
 	@cd wasm/index/fuzz && $(CARGO) fmt
 	@cd bench/native && $(CARGO) fmt --all
 	@cd examples/steiner && $(CARGO) fmt
+	@cd examples/scan && $(CARGO) fmt
 
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
