@@ -19,6 +19,7 @@ defmodule BeTree do
     * `BeTree.Event` - what an event may be: a map, a keyword list, a struct, a record, JSON;
     * `publish/2` and `BeTree.Index` - searched by many processes at once;
     * `BeTree.Image` - an index as one file, for other nodes, after a restart, or outside of the BEAM;
+    * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that are run step by step;
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/3` and `BeTree.Explanation` - why a subscription matches, or does not;
@@ -72,6 +73,8 @@ defmodule BeTree do
     Target
   }
 
+  alias BeTree.Server.View
+
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
   defstruct @enforce_keys
 
@@ -85,8 +88,8 @@ defmodule BeTree do
           memory: pos_integer
         }
 
-  @typedoc "What can be searched."
-  @type target :: t | Index.t()
+  @typedoc "What can be searched: a tree, a published index, or a `BeTree.Server` by its name."
+  @type target :: t | Index.t() | BeTree.Server.name()
 
   @typedoc "What a subscription is known by: an unsigned 64-bit integer."
   @type id :: 0..0xFFFF_FFFF_FFFF_FFFF
@@ -404,8 +407,15 @@ defmodule BeTree do
       {:missing_attribute, 1}
   """
   @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [Search.found()]} | {:error, Error.t()}
-  def search_many(target, events, options \\ []),
-    do: Batch.search(Target.resolve(target), events, Search.check(options))
+  def search_many(target, events, options \\ []) do
+    options = Search.check(options)
+
+    case Target.resolve(target) do
+      {:error, error} -> {:error, error}
+      # Of a server the same version for all events.
+      resolved -> Batch.search(resolved, events, options)
+    end
+  end
 
   @doc """
   `search_many/3` that answers the lists and raises its errors.
@@ -445,15 +455,16 @@ defmodule BeTree do
           {:max_concurrency, pos_integer} | {:slice, Fuel.budget()} | {:ids, [id]} | {:as, Search.form()}
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
-    target = Target.resolve(target)
-    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: concurrency(target)])
+    # A server is asked for its index again for each chunk.
+    concurrency = concurrency(Target.resolve(target))
+    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: concurrency])
     check_positive(options, :max_concurrency)
     {concurrency, options} = Keyword.pop!(options, :max_concurrency)
     Batch.stream(target, events, Search.check(options), concurrency)
   end
 
   defp concurrency(%__MODULE__{}), do: 1
-  defp concurrency(%Index{}), do: System.schedulers_online()
+  defp concurrency(_index_or_server), do: System.schedulers_online()
 
   @doc """
   Why the subscription `id` matches `event`, or does not.
@@ -474,17 +485,28 @@ defmodule BeTree do
   """
   @spec explain(target, Event.t(), id) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id) do
-    %{runtime: runtime, instance: instance} = Target.resolve(target)
-
     with :ok <- Subscription.check_id(id),
          {:ok, format, bytes} <- Event.encode(event) do
-      arguments = [format, byte_size(bytes), signed(id)]
-
-      case Guest.call(runtime, instance, "be_tree_explain", arguments, bytes) do
+      case explain_in(Target.resolve(target), id, [format, byte_size(bytes), signed(id)], bytes) do
         {:ok, answer} -> Explanation.decode(answer, id)
         {:error, error} -> {:error, %{error | text: Event.text(event)}}
       end
     end
+  end
+
+  defp explain_in({:error, error}, _id, _arguments, _bytes), do: {:error, error}
+
+  defp explain_in(%View{delta: nil, base: base} = view, id, arguments, bytes) do
+    with :ok <- View.check_alive(view, id), do: explain_in(base, id, arguments, bytes)
+  end
+
+  defp explain_in(%View{delta: delta} = view, id, arguments, bytes) do
+    with {:error, %Error{kind: :not_found}} <- explain_in(delta, id, arguments, bytes),
+         do: explain_in(%{view | delta: nil}, id, arguments, bytes)
+  end
+
+  defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes) do
+    Guest.call(runtime, instance, "be_tree_explain", arguments, bytes)
   end
 
   @doc """
@@ -514,8 +536,14 @@ defmodule BeTree do
   @spec info(target) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(target) do
     case Target.resolve(target) do
+      {:error, error} ->
+        {:error, error}
+
       %Index{info: info} ->
         {:ok, info}
+
+      %View{} = view ->
+        {:ok, View.info(view)}
 
       tree ->
         with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil), do: Answer.info(answer)

@@ -3,7 +3,8 @@ defmodule BeTree.Batch do
   # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
   # docs/abi.md; where the answers are large, they come in parts.
 
-  alias BeTree.{Answer, Error, Event, Search, Slices}
+  alias BeTree.{Answer, Error, Event, Search, Slices, Target}
+  alias BeTree.Server.View
 
   # A chunk has so many events, or so many bytes and the event that made them so many.
   @events 256
@@ -46,7 +47,7 @@ defmodule BeTree.Batch do
   defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
 
   @doc "One answer for each of `events`, or the error of the first that has none, with its position where it is an event's."
-  @spec search(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options()) ::
+  @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
     deadline = deadline(options.timeout)
@@ -78,26 +79,32 @@ defmodule BeTree.Batch do
   end
 
   @doc "A stream of answers to `events`, `{:ok, found}` or `{:error, error}`, by so many processes at the same time."
-  @spec stream(BeTree.t() | BeTree.Index.t(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
-  def stream(tree, events, options, 1), do: events |> chunks() |> Stream.flat_map(&answers(&1, tree, options))
+  @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
+  def stream(target, events, options, 1), do: events |> chunks() |> Stream.flat_map(&answers(&1, target, options))
 
-  def stream(tree, events, options, concurrency) do
+  def stream(target, events, options, concurrency) do
     events
     |> chunks()
-    |> Task.async_stream(&answers(&1, tree, options), max_concurrency: concurrency, timeout: :infinity)
+    |> Task.async_stream(&answers(&1, target, options), max_concurrency: concurrency, timeout: :infinity)
     |> Stream.flat_map(fn {:ok, answers} -> answers end)
   end
 
   # One answer for each event of a chunk.
-  @spec answers(t, BeTree.t() | BeTree.Index.t(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
-  defp answers(chunk, tree, options) do
-    run = %{tree: tree, options: options, ids: "", ids_length: -1, fuel: :infinity, deadline: :infinity}
+  @spec answers(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
+  defp answers(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
-    case Search.append_ids("", options.ids) do
-      {:ok, ids, ids_length} -> each_answer(chunk, %{run | ids: ids, ids_length: ids_length}, refused)
+    with {:ok, tree} <- resolve(target),
+         {:ok, ids, length} <- Search.append_ids("", options.ids) do
+      run = %{tree: tree, options: options, ids: ids, ids_length: length, fuel: :infinity, deadline: :infinity}
+      each_answer(chunk, run, refused)
+    else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
     end
+  end
+
+  defp resolve(target) do
+    with %_handle{} = handle <- Target.resolve(target), do: {:ok, handle}
   end
 
   defp each_answer(%{count: count} = chunk, run, rest) do
@@ -121,7 +128,38 @@ defmodule BeTree.Batch do
 
   # The answers to a chunk, and what is left of the budget.
   @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | refusal
+  defp search_chunk(chunk, %{tree: %View{} = view, options: options} = run) do
+    # An error leaves all unanswered: of an answer both indexes have a part.
+    with {:ok, found, after_base} <- submit(chunk, [], %{run | tree: view.base, options: %{options | as: :list}}),
+         {:ok, more, after_delta} <- search_delta(chunk, %{after_base | tree: view.delta}),
+         {:ok, found} <- joined(found, more, view, options.as) do
+      {:ok, found, %{after_delta | tree: view, options: options}}
+    else
+      {:error, error, _found} -> {:error, error, []}
+    end
+  end
+
   defp search_chunk(chunk, run), do: submit(chunk, [], run)
+
+  defp search_delta(chunk, %{tree: nil} = run), do: {:ok, List.duplicate([], chunk.count), run}
+  defp search_delta(chunk, run), do: submit(chunk, [], run)
+
+  # For each event what the base has found and still has, with what the delta has found.
+  defp joined(found, more, view, form) do
+    found
+    |> Enum.zip(more)
+    |> Enum.with_index()
+    |> Enum.reduce_while([], fn {{of_base, of_delta}, position}, joined ->
+      case view |> View.alive(of_base) |> View.merge(of_delta) |> View.pack(view, form) do
+        {:ok, found} -> {:cont, [found | joined]}
+        {:error, error} -> {:halt, {:error, %{error | position: position}, []}}
+      end
+    end)
+    |> case do
+      {:error, error, []} -> {:error, error, []}
+      joined -> {:ok, Enum.reverse(joined)}
+    end
+  end
 
   # The parts of the answers so far are `found`, the last first.
   defp submit(%{count: 0}, found, run), do: {:ok, joined(found), run}

@@ -55,13 +55,12 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t) :: {:ok, prepared} | {:error, Error.t()}
   def prepare(target, event) do
-    target = Target.resolve(target)
-
-    with {:ok, format, bytes} <- encode(event) do
+    with {:ok, format, bytes} <- encode(event),
+         {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
       scheduler = if byte_size(bytes) <= @small, do: :normal, else: :dirty
 
-      case Guest.call(target.runtime, target.instance, "be_tree_prepare", arguments, bytes, scheduler) do
+      case Guest.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, scheduler) do
         {:ok, prepared} -> {:ok, {:prepared, prepared}}
         {:error, error} -> {:error, %{error | text: text(event)}}
       end

@@ -12,7 +12,7 @@ defmodule BeTree.Guest do
   another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
   """
 
-  alias BeTree.{Answer, Error}
+  alias BeTree.{Answer, Error, Fuel}
 
   @enforce_keys [:runtime, :compiled, :wasm]
   defstruct @enforce_keys
@@ -148,19 +148,31 @@ defmodule BeTree.Guest do
   end
 
   @doc false
-  # Any operation but a search: to its end, and its answer. What takes some microseconds may run on the :normal scheduler.
-  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil, :dirty | :normal) ::
+  # Any operation but a search: to its end, and its answer. What takes some microseconds may run on the :normal scheduler;
+  # in :slices anything may, if its runtime can suspend it: a process that is killed meanwhile cuts it short.
+  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil, :dirty | :normal | :slices) ::
           {:ok, binary} | {:error, Error.t()}
   def call(runtime, instance, function, arguments, input, scheduler \\ :dirty) do
-    request = %{request(input, :binary) | scheduler: scheduler}
+    request = scheduled(request(input, :binary), scheduler)
 
-    case runtime.call(instance, function, arguments, request) do
+    case to_end(runtime.call(instance, function, arguments, request), runtime) do
       {:done, 0, answer, _fuel} -> {:ok, answer}
       {:done, 1, refusal, _fuel} -> {:error, Answer.refusal(refusal)}
       {:done, status, _answer, _fuel} -> {:error, Answer.bad("#{function} with status #{status}")}
       {:error, error} -> {:error, error}
     end
   end
+
+  defp scheduled(request, :slices), do: %{request | scheduler: :normal, slice: Fuel.default_slice()}
+  defp scheduled(request, scheduler), do: %{request | scheduler: scheduler}
+
+  # A slice is a time slice (BeTree.Fuel), which is 4,000 reductions.
+  defp to_end({:yield, suspended, _fuel}, runtime) do
+    :erlang.bump_reductions(4_000)
+    to_end(runtime.resume(suspended), runtime)
+  end
+
+  defp to_end(outcome, _runtime), do: outcome
 
   @doc false
   # Has an instance forget all but its subscriptions, where its module knows how to.

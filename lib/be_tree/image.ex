@@ -246,9 +246,8 @@ defmodule BeTree.Image do
 
   # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
   defp encode(target) do
-    %{runtime: runtime, guest: guest, domains: domains} = BeTree.Target.resolve(target)
-
-    with {:ok, snapshot} <- snapshot(target),
+    with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
+         {:ok, snapshot} <- snapshot(whole),
          {:ok, instance} <- Guest.instantiate(guest, @any_memory, snapshot),
          :ok <- Guest.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance),
@@ -266,6 +265,10 @@ defmodule BeTree.Image do
       })
     end
   end
+
+  # A server publishes all that it has.
+  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: BeTree.Server.index(name)
+  defp whole(target), do: {:ok, BeTree.Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}), do: {:ok, snapshot}
   defp snapshot(%BeTree{runtime: runtime, instance: instance}), do: runtime.snapshot(instance)

@@ -42,7 +42,8 @@ defmodule BeTree.Iterator do
   @spec new(BeTree.target(), Event.t(), [Search.option()]) :: t
   def new(target, event, options \\ []) do
     Search.check(options)
-    %__MODULE__{state: {:new, Target.resolve(target), event, options}}
+    Target.resolve(target)
+    %__MODULE__{state: {:new, target, event, options}}
   end
 
   @doc """

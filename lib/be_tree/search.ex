@@ -59,9 +59,12 @@ defmodule BeTree.Search do
   require BeTree.Telemetry
 
   alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Target, Telemetry}
+  alias BeTree.Server.View
 
+  # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
+  # first has found.
   @enforce_keys [:slices, :text, :span, :as]
-  defstruct @enforce_keys
+  defstruct @enforce_keys ++ [:parts]
 
   @opaque t :: %__MODULE__{}
 
@@ -98,17 +101,31 @@ defmodule BeTree.Search do
   @spec start(BeTree.target(), Event.t(), [option]) :: answer
   def start(target, event, options \\ []) do
     options = check(options)
-    target = Target.resolve(target)
 
+    case Target.resolve(target) do
+      {:error, error} ->
+        {:error, error}
+
+      %View{base: base} = view ->
+        start(base, event, %{options | as: :list}, %{view: view, form: options.as, found: nil})
+
+      handle ->
+        start(handle, event, options, nil)
+    end
+  end
+
+  defp start(handle, event, options, parts) do
     search = %__MODULE__{
-      slices: Slices.new(target.runtime, &target.runtime.resume/1, target.fuel_per_reduction, options),
+      slices: Slices.new(handle.runtime, &handle.runtime.resume/1, handle.fuel_per_reduction, options),
       text: Event.text(event),
-      span: Telemetry.start(target),
+      span: Telemetry.start(handle),
       as: options.as
     }
 
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- append_ids(bytes, options.ids) do
+      arguments = [format, byte_size(bytes), ids_length, number(options.as)]
+
       request = %{
         input: input,
         output: if(options.as == :list, do: :u64s, else: :binary),
@@ -118,12 +135,17 @@ defmodule BeTree.Search do
         timeout: options.timeout
       }
 
-      target.instance
-      |> target.runtime.call("be_tree_search", [format, byte_size(bytes), ids_length, number(options.as)], request)
-      |> Slices.settle(search.slices)
-      |> answer(search)
+      parts = parts && Map.merge(parts, %{arguments: arguments, request: request})
+      call(handle, arguments, request, %{search | parts: parts})
     end
     |> Telemetry.observe(search)
+  end
+
+  defp call(handle, arguments, request, search) do
+    handle.instance
+    |> handle.runtime.call("be_tree_search", arguments, request)
+    |> Slices.settle(search.slices)
+    |> answer(search)
   end
 
   @doc """
@@ -175,7 +197,9 @@ defmodule BeTree.Search do
   defp answer({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp answer({:error, error}, _search), do: {:error, error}
 
-  defp answer({:done, 0, [visited, evaluated | ids], slices}, _search), do: done(ids, visited, evaluated, slices)
+  defp answer({:done, 0, [visited, evaluated | ids], slices}, search) do
+    ids |> done(visited, evaluated, slices) |> go_on(%{search | slices: slices})
+  end
 
   defp answer({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}, _search) do
     done(found, visited, evaluated, slices)
@@ -191,6 +215,29 @@ defmodule BeTree.Search do
 
   defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
     {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
+  end
+
+  defp go_on(done, %{parts: nil}), do: done
+
+  defp go_on({:done, ids, stats}, %{parts: %{found: nil, view: view} = parts} = search) do
+    found = View.alive(view, ids)
+    if view.delta, do: search_delta(search, found, stats), else: joined(found, stats, parts)
+  end
+
+  defp go_on({:done, ids, stats}, %{parts: %{found: {found, before}} = parts}) do
+    stats = %{stats | visited: before.visited + stats.visited, evaluated: before.evaluated + stats.evaluated}
+    found |> View.merge(ids) |> joined(stats, parts)
+  end
+
+  defp search_delta(%{parts: %{view: view, arguments: arguments, request: request} = parts} = search, found, stats) do
+    with {:ok, slices, fuel, timeout} <- Slices.again(search.slices) do
+      search = %{search | slices: slices, parts: %{parts | found: {found, stats}}}
+      call(view.delta, arguments, %{request | fuel: fuel, timeout: timeout}, search)
+    end
+  end
+
+  defp joined(ids, stats, %{view: view, form: form}) do
+    with {:ok, found} <- View.pack(ids, view, form), do: {:done, found, stats}
   end
 
   @doc false

@@ -7,9 +7,12 @@ defmodule BeTree.Slices do
   alias BeTree.{Error, Fuel, Runtime}
 
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
-  defstruct @enforce_keys ++ [:suspended, fuel: 0, count: 0]
+  defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
 
-  @typedoc "`resume` runs the next slice of what is `suspended`; `fuel` and `count` are of the slices so far."
+  @typedoc """
+  `resume` runs the next slice of what is `suspended`; `fuel` and `count` are of the slices so far, of which the fuel
+  `before` is of other calls.
+  """
   @type t :: %__MODULE__{
           runtime: module,
           resume: (Runtime.suspended() -> outcome),
@@ -17,6 +20,7 @@ defmodule BeTree.Slices do
           deadline: integer | :infinity,
           per_reduction: pos_integer,
           suspended: Runtime.suspended() | nil,
+          before: Fuel.t(),
           fuel: Fuel.t(),
           count: non_neg_integer
         }
@@ -84,14 +88,30 @@ defmodule BeTree.Slices do
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{runtime: runtime, suspended: suspended}), do: runtime.cancel(suspended)
 
+  @doc """
+  The same for one more call, after one that is done: with what is left of the budget, and the same deadline. Answers the
+  `:fuel` and the `:timeout` of the next request too.
+  """
+  @spec again(t) :: {:ok, t, Fuel.budget(), timeout} | {:error, Error.t()}
+  def again(%__MODULE__{fuel: fuel, budget: budget, deadline: deadline} = slices) do
+    if is_integer(budget) and fuel >= budget do
+      {:error, %Error{kind: :out_of_fuel, message: "the call used its whole budget of #{budget} fuel"}}
+    else
+      left = if is_integer(budget), do: budget - fuel, else: budget
+      {:ok, %{slices | before: fuel}, left, time_left(deadline)}
+    end
+  end
+
   @doc "Charges the calling process for a slice that it ran."
   @spec settle(outcome, t) :: answer
   def settle({:done, results, output, fuel}, slices) do
+    fuel = slices.before + fuel
     charge(slices, fuel)
     {:done, results, output, %{slices | suspended: nil, fuel: fuel, count: slices.count + 1}}
   end
 
   def settle({:yield, suspended, fuel}, slices) do
+    fuel = slices.before + fuel
     charge(slices, fuel)
     {:yield, %{slices | suspended: suspended, fuel: fuel, count: slices.count + 1}}
   end
@@ -125,6 +145,9 @@ defmodule BeTree.Slices do
 
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
+
+  defp time_left(:infinity), do: :infinity
+  defp time_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 
   defp late?(:infinity), do: false
   defp late?(deadline), do: System.monotonic_time(:millisecond) >= deadline

@@ -30,6 +30,22 @@ defmodule BeTree.Subscription do
     refuse(:type, "a subscription is {id, expression} or {id, expression, options}, got: #{inspect(other)}")
   end
 
+  @doc "Many of them, in order. An error has the position of the first that is wrong."
+  @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
+  def new_all(subscriptions) do
+    subscriptions
+    |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
+      case new(subscription) do
+        {:ok, wire} -> {:cont, {[wire | wires], position + 1}}
+        {:error, error} -> {:halt, {:error, %{error | position: position}}}
+      end
+    end)
+    |> case do
+      {:error, error} -> {:error, error}
+      {wires, _count} -> {:ok, Enum.reverse(wires)}
+    end
+  end
+
   @doc "Whether `id` is an unsigned 64-bit integer."
   @spec check_id(term) :: :ok | {:error, Error.t()}
   def check_id(id) when id in @ids, do: :ok

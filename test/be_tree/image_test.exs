@@ -295,7 +295,7 @@ defmodule BeTree.ImageTest do
     end
 
     assert_raise ArgumentError, fn -> Image.read_tree(image, replicas: 1) end
-    assert_raise ArgumentError, fn -> Image.to_binary(:no_tree) end
+    assert_raise ArgumentError, fn -> Image.to_binary("no tree") end
   end
 
   test "a bang raises what its function answers" do

@@ -397,7 +397,7 @@ defmodule BeTree.IndexTest do
   end
 
   test "what is neither a tree nor an index is refused" do
-    for wrong <- [nil, %{}, :no_server] do
+    for wrong <- [nil, %{}, "a name"] do
       assert_raise ArgumentError, fn -> BeTree.search(wrong, %{}) end
       assert_raise ArgumentError, fn -> BeTree.info(wrong) end
       assert_raise ArgumentError, fn -> BeTree.explain(wrong, %{}, 1) end

@@ -7,7 +7,7 @@ defmodule BeTree.RuntimesTest do
   import BeTree.Test.Reductions
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Runtime, Search}
+  alias BeTree.{Error, Runtime, Search, Server}
   alias BeTree.Test.{Runtimes, WasmGuest}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Workload.{W1, W3}
@@ -500,6 +500,31 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.search(tree, %{l: []}) == {:ok, []}
         assert BeTree.search(tree, event, fuel: 1_000_000) |> elem(1) |> Map.fetch!(:kind) == :out_of_fuel
         assert BeTree.search(tree, event) == {:ok, [1, 2]}
+      end
+    end
+
+    describe "#{Runtimes.name(runtime)}, a server:" do
+      @describetag runtime: runtime
+
+      test "what is changed one by one is published, and another base built of it", %{runtime: runtime} do
+        name = :"server_#{System.unique_integer([:positive])}"
+        start_supervised!({Server, name: name, domains: [a: :integer], runtime: runtime, interval: :infinity})
+        Server.insert_all!(name, for(id <- 1..5_000, do: {id, "a = #{rem(id, 10)}"}))
+        Server.publish!(name)
+        for id <- 1..600, do: Server.delete!(name, id)
+        Server.publish!(name)
+        for id <- 1..500, do: Server.insert!(name, id, "a = #{rem(id, 7)}")
+        %{bases: bases} = Server.info!(name)
+        Server.publish!(name)
+
+        there = fn value ->
+          for id <- 1..5_000, id not in 501..600, rem(id, if(id <= 500, do: 7, else: 10)) == value, do: id
+        end
+
+        for value <- [3, 8], do: assert(BeTree.search(name, %{a: value}) == {:ok, there.(value)})
+        eventually(fn -> Server.info!(name).bases > bases end)
+        for value <- [3, 8], do: assert(BeTree.search(name, %{a: value}) == {:ok, there.(value)})
+        assert %{inserted: 0, deleted: 0, expressions: 4_900} = Server.info!(name)
       end
     end
 

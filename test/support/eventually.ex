@@ -4,7 +4,7 @@ defmodule BeTree.Test.Eventually do
   """
 
   @doc "Asks `check` every 10 milliseconds until it is true; the test fails if it is not within `seconds`."
-  def eventually(check, seconds \\ 5), do: ask(check, seconds, 100 * seconds)
+  def eventually(check, seconds \\ 30), do: ask(check, seconds, 100 * seconds)
 
   defp ask(check, seconds, attempts) do
     cond do

@@ -27,10 +27,10 @@ defmodule BeTree.Test.WasmGuest do
   @doc """
   A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
   `ids/0`: with `when_json: true` only for events in JSON; others are answered at once. `parts:` are more of the module,
-  as `BeTree.WasmModule.assemble/1` takes them. Its counts are all 0.
+  as `BeTree.WasmModule.assemble/1` takes them, and `insert:` is the body of its insertion. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
-    options = Keyword.validate!(options, when_json: false, locals: [], parts: [])
+    options = Keyword.validate!(options, when_json: false, locals: [], parts: [], insert: i32_const(0))
     {globals, parts} = Keyword.pop(options[:parts], :globals, [])
     is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)
 
@@ -41,7 +41,7 @@ defmodule BeTree.Test.WasmGuest do
         function("be_tree_inbox", [:i32], [:i32], i32_const(@inbox)),
         function("be_tree_outbox", [], [:i32], i32_const(@outbox)),
         function("be_tree_schema", [:i32], [:i32], i32_const(0)),
-        function("be_tree_insert", [:i32], [:i32], i32_const(0)),
+        function("be_tree_insert", [:i32], [:i32], options[:insert]),
         function("be_tree_delete", [:i64], [:i32], i32_const(0)),
         function("be_tree_search", [:i32, :i32, :i32, :i32], [:i32], [
           block([is_other, branch_if(0), call(@body)]),
@@ -74,6 +74,13 @@ defmodule BeTree.Test.WasmGuest do
 
   @doc "Counts `count` down and does nothing else."
   def spin(count), do: assemble([i32_const(count), local_set(0), count_down(0, [])], locals: [:i32])
+
+  @doc "Answers each search, and each insertion of up to 5,000 bytes; one of 6,000 traps. It keeps nothing."
+  def trapping_insert do
+    # It reads so many bytes before its memory's end.
+    read = [local_get(0), i32_load8_u(0x1_0000 - 5_500), drop()]
+    assemble(nop(), insert: [read, i32_const(@outbox), i32_const(0), i32_store(4), i32_const(0)])
+  end
 
   @doc "Calls the body again, without an end."
   def recurse, do: call(@body)

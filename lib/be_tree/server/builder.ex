@@ -1,0 +1,110 @@
+defmodule BeTree.Server.Builder do
+  @moduledoc false
+  # Builds the next base beside the writer, in a process of its own, linked to it: another index, the tree that goes on
+  # from there, and the delta of what was changed meanwhile, so that the writer has only the last few changes to add.
+  #
+  # Changes of a tree run in slices here, so that it takes its turn among the searches like any other process and holds no
+  # dirty scheduler, which publishing needs. The writer receives
+  #
+  #   * `{:later, builder, version}`, to be answered with `tell/3`: what was changed since that version;
+  #   * `{:built, builder, {:ok, built} | {:error, error}}`, the last.
+
+  alias BeTree.{Error, Guest, Index}
+  alias BeTree.Server.{Changes, Delta, Table}
+
+  # It asks for later changes until they are so few, but no more often than so many times.
+  @few 100
+  @rounds 4
+  # Subscriptions of the table that are inserted at once: some milliseconds.
+  @part 100
+
+  @type built :: %{
+          index: Index.t(),
+          version: Table.version(),
+          tree: BeTree.t(),
+          delta: Delta.t(),
+          added: Table.version()
+        }
+
+  @doc "From a base and what was changed since, up to `version`."
+  @spec next(Index.t(), Changes.t(), Table.version(), map) :: pid
+  def next(index, changes, version, options) do
+    start(version, options, fn -> Changes.tree(index, changes, options.memory) end)
+  end
+
+  @doc "The same in another index module: from the subscriptions of `table`, up to `version`."
+  @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
+  def with_guest(guest, domains, table, version, options) do
+    start(version, options, fn ->
+      with {:ok, tree} <- BeTree.new(domains, Keyword.put(options.new, :guest, guest)),
+           {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
+           :ok <- check_count(tree, count),
+           do: {:ok, tree}
+    end)
+  end
+
+  defp fill(tree, parts) do
+    Enum.reduce_while(parts, {:ok, 0}, fn part, {:ok, filled} ->
+      case Changes.insert(tree, part) do
+        {:ok, count} -> {:cont, {:ok, filled + count}}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp check_count(tree, count) do
+    case BeTree.info(tree) do
+      {:ok, %{expressions: ^count}} ->
+        :ok
+
+      {:ok, %{expressions: other}} ->
+        message = "the index module took #{count} subscriptions and says that it has #{other}"
+        {:error, %Error{kind: :bad_module, message: message}}
+
+      {:error, error} ->
+        {:error, error}
+    end
+  end
+
+  defp start(version, options, fill) do
+    writer = self()
+    spawn_link(fn -> send(writer, {:built, self(), build(writer, version, options, fill)}) end)
+  end
+
+  defp build(writer, version, options, fill) do
+    with {:ok, filled} <- fill.(),
+         {:ok, index} <- BeTree.publish(filled, options.publish),
+         {:ok, tree} <- Index.to_tree(index, options.memory) do
+      built = %{index: index, version: version, tree: tree, delta: Delta.new(index, options.new), added: version}
+      catch_up(built, writer, @rounds)
+    end
+  end
+
+  defp catch_up(built, _writer, 0), do: {:ok, built}
+
+  defp catch_up(built, writer, rounds) do
+    {version, changes} = later(writer, built.added)
+    rounds = if Changes.count(changes) > @few, do: rounds - 1, else: 0
+    with {:ok, built} <- add(built, changes, version), do: catch_up(built, writer, rounds)
+  end
+
+  defp later(writer, version) do
+    send(writer, {:later, self(), version})
+
+    receive do
+      {:changes, ^writer, version, changes} -> {version, changes}
+    end
+  end
+
+  @doc "Answers a builder that asks for later changes: up to `version`."
+  @spec tell(pid, Table.version(), Changes.t()) :: term
+  def tell(builder, version, changes), do: send(builder, {:changes, self(), version, changes})
+
+  @doc "Adds what was changed later, up to `version`."
+  @spec add(built, Changes.t(), Table.version()) :: {:ok, built} | {:error, Error.t()}
+  def add(built, changes, version) do
+    with :ok <- Changes.make(built.tree, changes),
+         {:ok, delta} <- built.delta |> Delta.add(changes) |> Delta.update(),
+         do: {:ok, %{built | delta: delta, added: version}}
+  end
+end

@@ -1,0 +1,102 @@
+defmodule BeTree.Server.Changes do
+  @moduledoc false
+  # Changes of a tree that belongs to the calling process alone. They run in slices on the process's own scheduler: that
+  # takes less than the way to a dirty one and back, and should the process be killed in it, the tree that it leaves half
+  # changed is lost anyway. Many at once, and all where a runtime can suspend only searches, run on a dirty scheduler.
+
+  alias BeTree.{Answer, Error, Guest, Index, Subscription}
+  alias BeTree.Server.Table
+
+  # Bytes of subscriptions that are inserted in slices: some milliseconds.
+  @small 0x1_0000
+  @part 100
+
+  @typedoc "What is there and was not, and what is no longer there, or was taken out before it was put in again."
+  @type t :: %{deleted: [{BeTree.id(), Table.version()}], inserted: [{Table.version(), Subscription.wire()}]}
+
+  @spec count(t) :: non_neg_integer
+  def count(%{deleted: deleted, inserted: inserted}), do: length(deleted) + length(inserted)
+
+  @doc "A tree that begins as `index`, shares its memory, and has the changes."
+  @spec tree(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def tree(index, changes, memory) do
+    with {:ok, tree} <- Index.to_tree(index, memory),
+         :ok <- make(tree, changes),
+         do: {:ok, tree}
+  end
+
+  @doc "Makes changes. What is to be deleted may not be there: then it was inserted and deleted since."
+  @spec make(BeTree.t(), t) :: :ok | {:error, Error.t()}
+  def make(tree, %{deleted: deleted, inserted: inserted}) do
+    with :ok <- delete_all(tree, Stream.map(deleted, &elem(&1, 0))),
+         do: insert_all(tree, Enum.map(inserted, &elem(&1, 1)))
+  end
+
+  @doc "Inserts `subscriptions`, part by part. After an error some may be there."
+  @spec insert_all(BeTree.t(), [Subscription.wire()]) :: :ok | {:error, Error.t()}
+  def insert_all(tree, subscriptions) do
+    subscriptions
+    |> Enum.chunk_every(@part)
+    |> Enum.reduce_while(:ok, fn part, :ok ->
+      case insert(tree, part) do
+        {:ok, _count} -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  @doc "Inserts all of `subscriptions`, or none."
+  @spec insert(BeTree.t(), [Subscription.wire()]) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert(_tree, []), do: {:ok, 0}
+
+  def insert(tree, subscriptions) do
+    input = Subscription.encode(subscriptions)
+    scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
+
+    case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler) do
+      {:ok, ""} -> {:ok, length(subscriptions)}
+      {:ok, other} -> nothing_expected(other)
+      {:error, error} -> {:error, blame(error, subscriptions)}
+    end
+  end
+
+  defp blame(%Error{position: nil} = error, _subscriptions), do: error
+
+  defp blame(%Error{position: position} = error, subscriptions) do
+    case Enum.fetch(subscriptions, position) do
+      {:ok, {id, text, _constants}} -> %{error | text: text, message: "subscription #{id}: #{error.message}"}
+      :error -> Answer.bad("that subscription #{position} of #{length(subscriptions)} is wrong")
+    end
+  end
+
+  @spec delete(BeTree.t(), BeTree.id()) :: :ok | {:error, Error.t()}
+  def delete(tree, id) do
+    # The i64 that has the same bits.
+    <<signed::signed-64>> = <<id::64>>
+
+    case Guest.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, scheduler(tree)) do
+      {:ok, ""} -> :ok
+      {:ok, other} -> nothing_expected(other)
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp scheduler(%{runtime: BeTree.Runtime.Wasmtime}), do: :slices
+  defp scheduler(_tree), do: :dirty
+
+  @doc "Deletes those of `ids` that are there."
+  @spec delete_all(BeTree.t(), Enumerable.t()) :: :ok | {:error, Error.t()}
+  def delete_all(tree, ids) do
+    Enum.reduce_while(ids, :ok, fn id, :ok ->
+      case delete(tree, id) do
+        :ok -> {:cont, :ok}
+        {:error, %Error{kind: :not_found}} -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp nothing_expected(answer) do
+    {:error, Answer.bad("#{byte_size(answer)} bytes where it has nothing to say")}
+  end
+end

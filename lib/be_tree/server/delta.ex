@@ -1,0 +1,141 @@
+defmodule BeTree.Server.Delta do
+  @moduledoc false
+  # What was changed since a base: the subscriptions that were inserted and are still there, and the ids that were deleted.
+  # The former are published as an index of their own, of a small tree that follows the changes; the latter are held back
+  # from what the base finds.
+
+  alias BeTree.{Error, Index, Subscription}
+  alias BeTree.Server.{Changes, Deleted, Table}
+
+  # Changes after which the next base is to be built, at least and at most: the index of 10,000 W3 expressions takes 5 ms
+  # to publish.
+  @few 1_000
+  @many 10_000
+  # One change for so many expressions of the base.
+  @share 16
+  # Times as many changes, for which there is room.
+  @room 4
+
+  @enforce_keys [:enough, :deleted_set, :domains, :options]
+  defstruct [
+    :enough,
+    # By id, what was inserted and is there: {version, subscription}.
+    inserted: %{},
+    # As {id, version}, and how many; the same as a set for views.
+    deleted: [],
+    deleted_count: 0,
+    deleted_set: nil,
+    # What the tree is made of, and what it has; and the ids that were changed since it was brought up to date.
+    domains: nil,
+    options: nil,
+    tree: nil,
+    ids: MapSet.new(),
+    pending: MapSet.new(),
+    # The tree as it was last published.
+    index: nil
+  ]
+
+  @type t :: %__MODULE__{}
+
+  @doc "Nothing yet. `options` are those of `BeTree.new/2`."
+  @spec new(Index.t(), keyword) :: t
+  def new(%Index{guest: guest, domains: domains, info: %{expressions: expressions}}, options) do
+    enough = expressions |> div(@share) |> max(@few) |> min(@many)
+    set = Deleted.new(@room * enough)
+    %__MODULE__{enough: enough, deleted_set: set, domains: domains, options: Keyword.put(options, :guest, guest)}
+  end
+
+  @doc "How many changes there are, without those that were undone."
+  @spec size(t) :: non_neg_integer
+  def size(delta), do: map_size(delta.inserted) + delta.deleted_count
+
+  @doc "Whether the next base is to be built."
+  @spec large?(t) :: boolean
+  def large?(delta), do: size(delta) > delta.enough
+
+  @doc "Whether there are more than can be published."
+  @spec full?(t) :: boolean
+  def full?(delta), do: size(delta) > @room * delta.enough
+
+  @doc "How many changes are not published."
+  @spec pending(t) :: non_neg_integer
+  def pending(delta), do: MapSet.size(delta.pending)
+
+  @spec insert(t, [Subscription.wire()], Table.version()) :: t
+  def insert(delta, wires, version) do
+    Enum.reduce(wires, delta, fn {id, _text, _constants} = wire, delta ->
+      %{delta | inserted: Map.put(delta.inserted, id, {version, wire}), pending: MapSet.put(delta.pending, id)}
+    end)
+  end
+
+  @doc "Whether the base has `id` does not matter: the set is only ever asked for what the base has found."
+  @spec delete(t, BeTree.id(), Table.version()) :: t
+  def delete(%{deleted_count: count} = delta, id, version) do
+    %{
+      delta
+      | inserted: Map.delete(delta.inserted, id),
+        deleted: [{id, version} | delta.deleted],
+        deleted_count: count + 1,
+        deleted_set: if(full?(delta), do: delta.deleted_set, else: Deleted.put(delta.deleted_set, id, version)),
+        pending: MapSet.put(delta.pending, id)
+    }
+  end
+
+  @doc "What was changed after `version`."
+  @spec since(t, Table.version()) :: Changes.t()
+  def since(delta, version) do
+    %{
+      deleted: for({_id, since} = deletion <- delta.deleted, since > version, do: deletion),
+      inserted: for({_id, {since, _wire} = insertion} <- delta.inserted, since > version, do: insertion)
+    }
+  end
+
+  @doc "All of it."
+  @spec changes(t) :: Changes.t()
+  def changes(delta), do: since(delta, -1)
+
+  @spec add(t, Changes.t()) :: t
+  def add(delta, %{deleted: deleted, inserted: inserted}) do
+    delta = Enum.reduce(deleted, delta, fn {id, version}, delta -> delete(delta, id, version) end)
+    Enum.reduce(inserted, delta, fn {version, wire}, delta -> insert(delta, [wire], version) end)
+  end
+
+  @doc "Brings its tree up to date: what was changed is taken out, and put in if it is there."
+  @spec update(t) :: {:ok, t} | {:error, Error.t()}
+  def update(%{tree: nil, inserted: inserted} = delta) when inserted == %{}, do: {:ok, %{delta | pending: MapSet.new()}}
+
+  def update(%{tree: nil} = delta) do
+    with {:ok, tree} <- BeTree.new(delta.domains, delta.options),
+         do: update(%{delta | tree: tree, ids: MapSet.new(), pending: MapSet.new(Map.keys(delta.inserted))})
+  end
+
+  def update(%{tree: tree, pending: pending} = delta) do
+    stale = MapSet.intersection(delta.ids, pending)
+    fresh = for id <- pending, {_version, wire} <- [delta.inserted[id]], do: wire
+
+    with :ok <- Changes.delete_all(tree, stale),
+         :ok <- Changes.insert_all(tree, fresh) do
+      index = if fresh == [] and MapSet.size(stale) == 0, do: delta.index
+      ids = delta.ids |> MapSet.difference(stale) |> MapSet.union(MapSet.new(fresh, &elem(&1, 0)))
+      {:ok, %{delta | ids: ids, pending: MapSet.new(), index: index}}
+    end
+  end
+
+  @doc "Brings its index up to date. An error leaves the tree in doubt."
+  @spec publish(t, [Index.option()]) :: {:ok, t} | {:error, Error.t()}
+  def publish(delta, options) do
+    with {:ok, delta} <- update(delta), do: publish_tree(delta, options)
+  end
+
+  defp publish_tree(%{inserted: inserted} = delta, _options) when inserted == %{}, do: {:ok, %{delta | index: nil}}
+  defp publish_tree(%{index: %Index{}} = delta, _options), do: {:ok, delta}
+
+  defp publish_tree(%{tree: tree} = delta, options) do
+    with {:ok, index} <- BeTree.publish(tree, options), do: {:ok, %{delta | index: index}}
+  end
+
+  @doc "The set for views, or `nil` where nothing was deleted."
+  @spec deleted_set(t) :: Deleted.t() | nil
+  def deleted_set(%{deleted_count: 0}), do: nil
+  def deleted_set(%{deleted_set: set}), do: set
+end

@@ -1,0 +1,343 @@
+defmodule BeTree.Server.Writer do
+  @moduledoc false
+  # The process that takes a server's changes, one after the other, and publishes them.
+  #
+  # A change goes into the tree, which judges it, and into the tables, which outlive this process; then it is acknowledged.
+  # What searches use is a view: a published base, and the delta, what was changed since. To show the changes of a moment,
+  # only the delta is published. When it has become large, another process builds the next base aside. So neither searches
+  # nor changes wait for the size of the index. Only where there are so many changes that building aside would take longer
+  # than to publish the tree, that is what is done.
+
+  use GenServer
+
+  alias BeTree.{Error, Guest, Index}
+  alias BeTree.Server.{Builder, Changes, Delta, Table, View}
+
+  @none %{inserted: [], deleted: []}
+
+  # With more changes at once than these, and than one for so many bytes of the base, the whole is copied in less time than
+  # they would take to go into the delta's tree.
+  @few 1_000
+  @bytes 80_000
+
+  # After these the tree may not be what it should be.
+  @doubtful [:trap, :out_of_fuel, :out_of_memory, :bad_module]
+
+  @enforce_keys [:table, :options]
+  defstruct [
+    :table,
+    :options,
+    # All subscriptions, and how many they are.
+    :tree,
+    :count,
+    # The last change, and the last that is shown.
+    :version,
+    :shown,
+    :base,
+    :delta,
+    # The process that builds aside, and who waits for it.
+    :builder,
+    # What is shown now, and those who wait for what comes next.
+    :view,
+    watchers: [],
+    timer: nil,
+    error: nil,
+    counts: %{views: 0, bases: 0}
+  ]
+
+  @spec start_link({Table.t(), map}) :: GenServer.on_start()
+  def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options}, name: table.name)
+
+  @doc """
+  What the server `name` shows, once that is another base than the one of this name, or another version: the name of its
+  base, the view, and what was deleted from the base.
+  """
+  @spec next_view(atom, reference | nil, non_neg_integer | nil) :: {reference, View.t(), [{BeTree.id(), pos_integer}]}
+  def next_view(name, base, version), do: GenServer.call(name, {:next_view, base, version}, :infinity)
+
+  @impl GenServer
+  def init({table, options}) do
+    # What builds aside ends with this process, but not the other way round.
+    Process.flag(:trap_exit, true)
+
+    case begin(%__MODULE__{table: table, options: options}, Table.recover(table)) do
+      {:ok, state} ->
+        # However many search, changes go in. What takes long runs elsewhere, so that nobody waits for this process.
+        Process.flag(:priority, :high)
+        {:ok, state}
+
+      {:error, error} ->
+        {:stop, error}
+    end
+  end
+
+  defp begin(%{options: options} = state, nil) do
+    with {:ok, tree} <- BeTree.new(options.domains, options.new),
+         {:ok, index} <- BeTree.publish(tree, options.publish),
+         do: rebase(%{state | version: 0}, base(index, 0, true))
+  end
+
+  defp begin(state, %{base: base, version: version, changes: changes}) do
+    rebase(%{state | version: version}, base, changes)
+  end
+
+  defp base(index, version, complete), do: %{id: make_ref(), index: index, version: version, complete: complete}
+
+  @impl GenServer
+  def handle_call({:insert, wires}, _from, state) do
+    case Changes.insert(state.tree, wires) do
+      {:ok, count} -> {:reply, {:ok, count}, inserted(state, wires, count), {:continue, :due}}
+      {:error, error} -> refuse(error, state)
+    end
+  end
+
+  def handle_call({:delete, id}, _from, state) do
+    case Changes.delete(state.tree, id) do
+      :ok -> {:reply, :ok, deleted(state, id), {:continue, :due}}
+      {:error, error} -> refuse(error, state)
+    end
+  end
+
+  def handle_call(:publish, _from, state) do
+    state = publish(state)
+    {:reply, if(state.error, do: {:error, state.error}, else: :ok), state}
+  end
+
+  def handle_call({:swap, %Index{} = index}, _from, state) do
+    version = state.version + 1
+    state = stop_building(state)
+
+    case rebase(%{state | version: version}, base(index, version, false)) do
+      {:ok, state} -> {:reply, :ok, state}
+      {:error, error} -> {:reply, {:error, error}, state}
+    end
+  end
+
+  def handle_call({:swap, %Guest{} = guest}, from, %{base: %{complete: true}} = state) do
+    state = stop_building(state)
+    builder = Builder.with_guest(guest, state.base.index.domains, state.table, state.version, state.options)
+    {:noreply, %{state | builder: {builder, from}}}
+  end
+
+  def handle_call({:swap, %Guest{}}, _from, state) do
+    message = "the index was swapped in without its expressions; swap in an index that was made with the new guest"
+    {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
+  end
+
+  def handle_call({:next_view, id, version}, from, %{base: %{id: id}, shown: version} = state) do
+    watchers = Enum.filter(state.watchers, fn {pid, _tag} -> Process.alive?(pid) end)
+    {:noreply, %{state | watchers: [from | watchers]}}
+  end
+
+  def handle_call({:next_view, _id, _version}, _from, state), do: {:reply, shown(state), state}
+
+  def handle_call(:read_options, _from, state), do: {:reply, {:ok, state.options.read}, state}
+  def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
+
+  def handle_call(:index, _from, state) do
+    state = whole(state)
+    {:reply, if(state.error, do: {:error, state.error}, else: {:ok, state.base.index}), state}
+  end
+
+  # A change that was acknowledged is shown when it is due; the caller does not wait for that.
+  @impl GenServer
+  def handle_continue(:due, %{options: %{changes: changes}} = state) do
+    if Delta.pending(state.delta) >= changes, do: {:noreply, publish(state)}, else: {:noreply, wait(state)}
+  end
+
+  @impl GenServer
+  def handle_info(:publish, state), do: {:noreply, publish(%{state | timer: nil})}
+
+  def handle_info({:later, pid, version}, %{builder: {pid, _from}} = state) do
+    Builder.tell(pid, state.version, Delta.since(state.delta, version))
+    {:noreply, state}
+  end
+
+  def handle_info({:built, pid, outcome}, %{builder: {pid, from}} = state) do
+    {:noreply, built(%{state | builder: nil}, outcome, from)}
+  end
+
+  def handle_info({:EXIT, pid, reason}, %{builder: {pid, from}} = state) do
+    error = %Error{kind: :trap, message: "building the next base ended with #{inspect(reason)}"}
+    {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
+  end
+
+  # What was told to stop, or has told all that it had to tell.
+  def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
+  def handle_info({step, _pid, _outcome}, state) when step in [:later, :built], do: {:noreply, state}
+
+  ## Changes
+
+  defp inserted(state, [], 0), do: state
+
+  defp inserted(state, wires, count) do
+    version = state.version + 1
+    Table.insert(state.table, wires, version)
+    %{state | version: version, count: state.count + count, delta: Delta.insert(state.delta, wires, version)}
+  end
+
+  defp deleted(state, id) do
+    version = state.version + 1
+    Table.delete(state.table, id, version)
+    %{state | version: version, count: state.count - 1, delta: Delta.delete(state.delta, id, version)}
+  end
+
+  defp refuse(error, state) do
+    state = if error.kind in @doubtful, do: restore(state), else: state
+    {:reply, {:error, error}, state}
+  end
+
+  # A change that was cut off may have damaged the tree, and then all that it is asked for says so. It is made anew.
+  defp restore(%{count: count} = state) do
+    case BeTree.info(state.tree) do
+      {:ok, %{expressions: ^count}} ->
+        state
+
+      _damaged ->
+        {:ok, tree} = Changes.tree(state.base.index, Delta.changes(state.delta), state.options.memory)
+        %{state | tree: tree}
+    end
+  end
+
+  ## Publishing
+
+  defp wait(%{timer: nil, options: %{interval: interval}} = state) when is_integer(interval) do
+    %{state | timer: Process.send_after(self(), :publish, interval)}
+  end
+
+  defp wait(state), do: state
+
+  defp publish(%{version: version, shown: version} = state), do: %{state | error: nil}
+
+  defp publish(state) do
+    with false <- Delta.full?(state.delta) or many_at_once?(state),
+         {:ok, state} <- show(state) do
+      build_if_due(state)
+    else
+      # Where there is no memory for a delta, there may be for a tree that shares the base's.
+      _many_or_error -> whole(state)
+    end
+  end
+
+  defp many_at_once?(%{base: base, delta: delta}) do
+    Delta.pending(delta) > max(@few, div(base.index.info.memory_bytes, @bytes))
+  end
+
+  # Shows the base with the delta as it is now.
+  defp show(%{base: base} = state) do
+    with {:ok, delta} <- Delta.publish(state.delta, state.options.publish) do
+      view = %View{
+        base: base.index,
+        delta: delta.index,
+        deleted: Delta.deleted_set(delta),
+        version: state.version,
+        expressions: state.count
+      }
+
+      View.show(view, state.table.name)
+      counts = Map.update!(state.counts, :views, &(&1 + 1))
+      state = %{state | delta: delta, view: view, shown: state.version, error: nil, counts: counts}
+      for watcher <- state.watchers, do: GenServer.reply(watcher, shown(state))
+      {:ok, %{state | watchers: []}}
+    end
+  end
+
+  defp shown(state), do: {state.base.id, state.view, state.delta.deleted}
+
+  # Publishes the tree with all that is in it.
+  defp whole(%{version: version, base: %{version: version}} = state), do: %{state | error: nil}
+
+  defp whole(state) do
+    state = stop_building(state)
+
+    with {:ok, index} <- BeTree.publish(state.tree, state.options.publish),
+         {:ok, state} <- rebase(state, base(index, state.version, state.base.complete)) do
+      state
+    else
+      {:error, error} -> wait(%{state | error: error})
+    end
+  end
+
+  # Goes on with another base, and with what was changed since. The tree begins as the base, and shares its memory.
+  defp rebase(%{options: options} = state, %{index: index} = base, changes \\ @none) do
+    delta = index |> Delta.new(options.new) |> Delta.add(changes)
+
+    with {:ok, tree} <- Changes.tree(index, changes, options.memory),
+         do: take_over(state, base, tree, delta)
+  end
+
+  defp take_over(state, base, tree, delta) do
+    with {:ok, %{expressions: count}} <- BeTree.info(tree) do
+      state = %{state | base: base, tree: tree, delta: delta, count: count}
+      if Delta.full?(delta), do: publish_over(state), else: show_base(state)
+    end
+  end
+
+  # So much was changed since that it is no delta.
+  defp publish_over(%{base: base} = state) do
+    with {:ok, index} <- BeTree.publish(state.tree, state.options.publish),
+         do: rebase(state, base(index, state.version, base.complete))
+  end
+
+  defp show_base(state) do
+    with {:ok, state} <- show(state) do
+      Table.put_base(state.table, state.base)
+      {:ok, %{state | counts: Map.update!(state.counts, :bases, &(&1 + 1))}}
+    end
+  end
+
+  ## Building aside
+
+  defp build_if_due(%{builder: nil, base: base, delta: delta} = state) do
+    if Delta.large?(delta) do
+      builder = Builder.next(base.index, Delta.changes(delta), state.version, state.options)
+      %{state | builder: {builder, nil}}
+    else
+      state
+    end
+  end
+
+  defp build_if_due(state), do: state
+
+  defp stop_building(%{builder: nil} = state), do: state
+
+  defp stop_building(%{builder: {pid, from}} = state) do
+    Process.unlink(pid)
+    Process.exit(pid, :kill)
+    message = "another swap, or too many changes, came before this one was done; try again"
+    answer(from, {:error, %Error{kind: :overloaded, message: message}})
+    %{state | builder: nil}
+  end
+
+  defp built(state, outcome, from) do
+    with {:ok, built} <- outcome,
+         {:ok, built} <- Builder.add(built, Delta.since(state.delta, built.added), state.version),
+         base = base(built.index, built.version, state.base.complete),
+         {:ok, state} <- take_over(state, base, built.tree, built.delta) do
+      answer(from, :ok)
+      state
+    else
+      {:error, error} ->
+        answer(from, {:error, error})
+        if from, do: state, else: %{state | error: error}
+    end
+  end
+
+  defp answer(nil, _answer), do: :ok
+  defp answer(from, answer), do: GenServer.reply(from, answer)
+
+  defp info(%{base: base, delta: delta} = state) do
+    memory = fn index -> if index, do: index.info.memory_bytes, else: 0 end
+
+    Map.merge(state.counts, %{
+      expressions: state.count,
+      version: state.version,
+      shown: state.shown,
+      inserted: map_size(delta.inserted),
+      deleted: delta.deleted_count,
+      building: state.builder != nil,
+      memory: memory.(base.index) + memory.(delta.index),
+      error: state.error
+    })
+  end
+end

@@ -1,0 +1,170 @@
+defmodule BeTree.Server.CrashTest do
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Server}
+  alias BeTree.Test.WasmGuest
+
+  @moduletag timeout: 300_000
+
+  setup :quiet
+
+  defp start(options) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, Keyword.merge([name: name, domains: [a: :integer]], options)}, id: name)
+    name
+  end
+
+  # Each process has ids of its own, inserts them and deletes some again, until it is told to stop. Answers what was
+  # acknowledged: the ids that are there, and those of which nobody knows.
+  defp change(name, ids, stop, acknowledged) do
+    Enum.reduce_while(ids, {MapSet.new(), MapSet.new()}, fn id, {present, unknown} = state ->
+      cond do
+        :atomics.get(stop, 1) == 1 -> {:halt, state}
+        rem(id, 3) == 0 and MapSet.size(present) > 0 -> {:cont, delete(name, Enum.random(present), state, acknowledged)}
+        rem(id, 10) == 0 -> {:cont, insert(name, for(number <- 1..20, do: id * 100 + number), state, acknowledged)}
+        true -> {:cont, insert(name, [id], {present, unknown}, acknowledged)}
+      end
+    end)
+  end
+
+  defp insert(name, ids, {present, unknown}, acknowledged) do
+    case Server.insert_all(name, for(id <- ids, do: {id, "true"})) do
+      {:ok, _count} ->
+        :counters.add(acknowledged, 1, 1)
+        {MapSet.union(present, MapSet.new(ids)), unknown}
+
+      {:error, %Error{kind: :not_found} = error} ->
+        {present, if(asked?(error), do: MapSet.union(unknown, MapSet.new(ids)), else: unknown)}
+    end
+  end
+
+  defp delete(name, id, {present, unknown}, acknowledged) do
+    case Server.delete(name, id) do
+      :ok ->
+        :counters.add(acknowledged, 1, 1)
+        {MapSet.delete(present, id), unknown}
+
+      {:error, %Error{kind: :not_found} = error} ->
+        if asked?(error), do: {MapSet.delete(present, id), MapSet.put(unknown, id)}, else: {present, unknown}
+    end
+  end
+
+  # Where no server was there to be asked, it did nothing. A little later there is one.
+  defp asked?(%{message: message}) do
+    Process.sleep(1)
+    not (message =~ "it may be starting again")
+  end
+
+  # Ids that are there all the time.
+  @constant for id <- 1..3_000, do: 0x1_0000_0000 + id
+
+  for {title, interval} <- [{"often", 1}, {"seldom", 200}, {"never by itself", :infinity}] do
+    test "nothing that was acknowledged is lost by a writer that is killed under load, publishing #{title}" do
+      name = start(interval: unquote(interval), changes: 10_000)
+      Server.insert_all!(name, for(id <- @constant, do: {id, "true"}))
+      Server.publish!(name)
+      stop = :atomics.new(1, [])
+      acknowledged = :counters.new(1, [])
+
+      changers =
+        for number <- 1..4 do
+          ids = (number * 1_000_000)..(number * 1_000_000 + 900_000)
+          Task.async(fn -> change(name, ids, stop, acknowledged) end)
+        end
+
+      searcher = Task.async(fn -> search(name, stop, 0) end)
+      kill_often(name, acknowledged, 0)
+      :atomics.put(stop, 1, 1)
+      assert Task.await(searcher, 60_000) > 10
+      answers = Task.await_many(changers, 60_000)
+      eventually(fn -> Server.publish(name) == :ok end)
+
+      present = for {present, _unknown} <- answers, id <- present, into: MapSet.new(), do: id
+      unknown = for {_present, unknown} <- answers, id <- unknown, into: MapSet.new(), do: id
+      all = BeTree.search!(name, %{a: 1})
+      assert Enum.filter(all, &(&1 > 0x1_0000_0000)) == @constant
+      found = all |> Enum.reject(&(&1 > 0x1_0000_0000)) |> MapSet.new()
+      assert MapSet.subset?(MapSet.difference(present, unknown), found)
+      assert MapSet.subset?(found, MapSet.union(present, unknown))
+      assert Server.info!(name).expressions == length(all)
+
+      # And what is there can be built from: another base has the same.
+      {:ok, index} = Server.index(name)
+      assert BeTree.search(index, %{a: 1}) == {:ok, all}
+    end
+  end
+
+  defp kill_often(name, acknowledged, kills) do
+    if kills < 25 or :counters.get(acknowledged, 1) < 500 do
+      Process.sleep(:rand.uniform(60))
+      if pid = Process.whereis(name), do: Process.exit(pid, :kill)
+      kill_often(name, acknowledged, kills + 1)
+    end
+  end
+
+  # Searches never fail, whatever happens to the writer.
+  defp search(name, stop, done) do
+    {:ok, _ids} = BeTree.search(name, %{a: 1})
+    if :atomics.get(stop, 1) == 1, do: done, else: search(name, stop, done + 1)
+  end
+
+  test "a swapped index and what was changed since come back too" do
+    tree = BeTree.new!(b: :string)
+    BeTree.insert_all!(tree, [{1, "b = 'x'"}, {2, "b = 'x'"}])
+    name = start(interval: :infinity)
+    Server.insert!(name, 5, "a = 1")
+    Server.swap!(name, BeTree.publish!(tree))
+    Server.insert!(name, 3, "b = 'x'")
+    Server.delete!(name, 1)
+    kill(name)
+    # What was acknowledged is published by who comes next.
+    eventually(fn -> BeTree.search(name, %{b: "x"}) == {:ok, [2, 3]} end)
+    assert {:error, %Error{kind: :duplicate_id}} = Server.insert(name, 3, "b = 'x'")
+    assert Server.insert(name, 1, "b = 'x'") == :ok
+  end
+
+  defp kill(name) do
+    pid = Process.whereis(name)
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+    eventually(fn -> Process.whereis(name) not in [nil, pid] end)
+    # It answers once it is ready.
+    eventually(fn -> match?({:ok, _}, Server.info(name)) end)
+  end
+
+  test "a base that cannot be built aside is built another time" do
+    name = start(interval: :infinity)
+
+    for part <- [1..750, 751..1_500] do
+      Server.insert_all!(name, for(id <- part, do: {id, "a = #{id}"}))
+      Server.publish!(name)
+    end
+
+    assert %{building: true} = Server.info!(name)
+    {:links, links} = Process.info(Process.whereis(name), :links)
+    supervisor = hd(Process.info(Process.whereis(name), :dictionary) |> elem(1) |> Keyword.fetch!(:"$ancestors"))
+    for pid <- links, is_pid(pid), pid != supervisor, do: Process.exit(pid, :kill)
+    eventually(fn -> not Server.info!(name).building end)
+    Server.insert!(name, 2_000, "a = 1")
+    Server.publish!(name)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2_000]}
+    eventually(fn -> Server.info!(name).bases > 1 and not Server.info!(name).building end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2_000]}
+  end
+
+  test "a module that traps in a change is made anew with what was there" do
+    name = start(domains: [], guest: WasmGuest.trapping_insert(), interval: :infinity)
+
+    for id <- 1..3 do
+      assert {:error, %Error{kind: :trap}} = Server.insert(name, id, String.duplicate(" ", 6_000))
+      assert Server.insert(name, id, "true") == :ok
+    end
+
+    # Such a module finds its one id whatever it holds, so it is asked as a whole.
+    {:ok, _index} = Server.index(name)
+    assert BeTree.search(name, %{}) == {:ok, WasmGuest.ids()}
+  end
+end

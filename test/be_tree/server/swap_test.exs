@@ -1,0 +1,236 @@
+Code.require_file("examples/scan/scan.ex")
+
+defmodule BeTree.Server.SwapTest do
+  # Measures the memory of the whole VM.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.Eventually
+
+  alias BeTree.{Error, Guest, Native, Server}
+  alias BeTree.Test.WasmGuest
+  alias BeTree.Workload.W3
+
+  @moduletag timeout: 300_000
+
+  setup_all do
+    {:ok, scan} = Guest.load(Scan.wasm!())
+    {:ok, scan: scan}
+  end
+
+  defp start(options) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, [name: name] ++ options}, id: name)
+    name
+  end
+
+  defp subscriptions(count) do
+    %{W3.defaults() | expressions: count} |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1})
+  end
+
+  defp domains, do: W3.domains(W3.defaults())
+  defp events(count), do: %{W3.defaults() | events: count} |> W3.events() |> Enum.to_list()
+
+  # Searches for one event after the other in `count` processes, until the function that is answered is called, which
+  # answers how many searches there were. Each answer has to be one of `allowed` for its event.
+  defp searching(name, allowed, count) do
+    stop = :atomics.new(1, [])
+    events = List.to_tuple(allowed)
+    tasks = for number <- 1..count, do: Task.async(fn -> search(name, events, stop, number, 0) end)
+
+    fn ->
+      :atomics.put(stop, 1, 1)
+      tasks |> Task.await_many(60_000) |> Enum.sum()
+    end
+  end
+
+  defp search(name, events, stop, number, done) do
+    {event, allowed} = elem(events, rem(number + done, tuple_size(events)))
+    {:ok, ids} = BeTree.search(name, event)
+    assert ids in allowed
+    if :atomics.get(stop, 1) == 1, do: done + 1, else: search(name, events, stop, number, done + 1)
+  end
+
+  # Bytes of this VM that are in memory, its mappings, and its files.
+  defp footprint do
+    :erlang.garbage_collect()
+    [_size, resident | _] = "/proc/self/statm" |> File.read!() |> String.split()
+    mappings = "/proc/self/maps" |> File.stream!() |> Enum.count()
+    %{bytes: String.to_integer(resident) * 4_096, mappings: mappings, files: length(File.ls!("/proc/self/fd"))}
+  end
+
+  test "1,000 times under load: every answer is that of one of the two, and memory stays what it was after 50" do
+    subscriptions = subscriptions(2_000)
+    {half, _rest} = Enum.split(subscriptions, 1_000)
+    versions = for part <- [subscriptions, half], do: domains() |> BeTree.new!() |> fill(part) |> BeTree.publish!()
+    events = events(50)
+    allowed = for event <- events, do: {event, for(index <- versions, do: BeTree.search!(index, event))}
+    assert Enum.count(allowed, fn {_event, [all, some]} -> all != some end) > 20
+
+    name = start(domains: domains(), interval: 5)
+    Server.swap!(name, hd(versions))
+    searched = searching(name, allowed, System.schedulers_online())
+
+    footprints =
+      for {index, number} <- versions |> Stream.cycle() |> Stream.drop(1) |> Stream.take(1_000) |> Enum.with_index(1) do
+        :ok = Server.swap(name, index)
+        if number in [50, 1_000], do: footprint()
+      end
+
+    assert searched.() > 1_000
+    [first, last] = Enum.filter(footprints, & &1)
+    assert last.bytes < first.bytes * 1.1 + 10_000_000
+    assert last.mappings < first.mappings + 100
+    assert last.files < first.files + 20
+  end
+
+  defp fill(tree, subscriptions) do
+    BeTree.insert_all!(tree, subscriptions)
+    tree
+  end
+
+  test "changes of an index while another is swapped in and out: every answer is one of those" do
+    subscriptions = subscriptions(1_000)
+    other = domains() |> BeTree.new!() |> fill([{5_000, "true"}]) |> BeTree.publish!()
+    events = events(20)
+    name = start(domains: domains(), interval: 1)
+
+    # What is there is all of the other index, or of the first some from the beginning, all at once.
+    tree = fill(BeTree.new!(domains()), subscriptions)
+    allowed = for event <- events, do: {event, [[] | prefixes(BeTree.search!(tree, event))] ++ [[5_000]]}
+    searched = searching(name, allowed, 4)
+
+    for _ <- 1..10 do
+      Server.swap!(name, BeTree.publish!(BeTree.new!(domains())))
+      for {id, text} <- Enum.take(subscriptions, 20), do: Server.insert!(name, id, text)
+      Server.insert_all!(name, Enum.drop(subscriptions, 20))
+      Server.publish!(name)
+      assert BeTree.search(name, hd(events)) == BeTree.search(tree, hd(events))
+      Server.swap!(name, other)
+    end
+
+    assert searched.() > 20
+  end
+
+  defp prefixes(ids), do: for(length <- 1..length(ids)//1, do: Enum.take(ids, length))
+
+  describe "a third-party module takes the BE-Tree's place" do
+    test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
+      {:ok, built_in} = Guest.built_in(BeTree.Runtime.default())
+      subscriptions = subscriptions(500)
+      name = start(domains: domains(), interval: 5)
+      Server.insert_all!(name, subscriptions)
+      Server.publish!(name)
+      tree = fill(BeTree.new!(domains()), subscriptions)
+      allowed = for event <- events(50), do: {event, [BeTree.search!(tree, event)]}
+      searched = searching(name, allowed, 4)
+
+      # Comes and goes without being found.
+      changer =
+        Task.async(fn ->
+          for id <- 10_000..10_100 do
+            Server.insert!(name, id, "false")
+            if rem(id, 2) == 0, do: Server.delete!(name, id)
+          end
+        end)
+
+      for guest <- [scan, built_in, scan] do
+        assert Server.swap(name, guest) == :ok
+        Process.sleep(100)
+      end
+
+      Task.await(changer, 60_000)
+      assert searched.() > 50
+      assert {:ok, %{guest: ^scan}} = Server.index(name)
+      assert Server.info!(name).expressions == 500 + 50
+      assert {:error, %Error{kind: :not_found}} = BeTree.explain(name, elem(hd(allowed), 0), 10_000)
+      assert BeTree.explain!(name, elem(hd(allowed), 0), 10_001).match == false
+    end
+
+    test "by its bytes; and where it is none, or refuses an expression, all is as it was" do
+      name = start(domains: [a: :integer], interval: :infinity)
+      Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
+      assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
+      # One that says yes to everything and keeps nothing.
+      assert {:error, %Error{kind: :bad_module}} = Server.swap(name, WasmGuest.spin(10))
+      Server.publish!(name)
+      assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
+      assert Server.swap(name, Scan.wasm!()) == :ok
+      assert BeTree.search(name, %{a: 2}) == {:ok, [2]}
+      # It has no tree.
+      assert BeTree.info!(name).nodes == 0
+    end
+
+    test "but not of an index that came without its expressions", %{scan: scan} do
+      name = start(domains: [a: :integer], interval: :infinity)
+      index = [a: :integer] |> BeTree.new!() |> fill([{1, "a = 1"}]) |> BeTree.publish!()
+      Server.swap!(name, index)
+      Server.insert!(name, 2, "a = 1")
+      assert {:error, %Error{kind: :not_found}} = Server.swap(name, scan)
+      assert {:error, %Error{kind: :duplicate_id}} = Server.insert(name, 1, "a = 1")
+      Server.publish!(name)
+      assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
+      Server.delete!(name, 1)
+      Server.publish!(name)
+      assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
+    end
+  end
+
+  test "an index of other domains, and one after the other" do
+    name = start(domains: [a: :integer])
+    Server.insert!(name, 1, "a = 1")
+
+    for type <- [:string, :float] do
+      tree = BeTree.new!([{:b, type}])
+      BeTree.insert!(tree, 7, "b is not null")
+      Server.swap!(name, BeTree.publish!(tree))
+      value = if type == :string, do: "x", else: 1.5
+      assert BeTree.search(name, %{b: value}) == {:ok, [7]}
+      assert {:error, %Error{kind: :unknown_attribute}} = Server.insert(name, 1, "a = 1")
+      Server.insert!(name, 8, "b is not null")
+      Server.publish!(name)
+      assert BeTree.search(name, %{b: value}) == {:ok, [7, 8]}
+    end
+  end
+
+  @tag :tmp_dir
+  test "an image, in a file or a binary; a damaged one changes nothing", %{tmp_dir: folder} do
+    name = start(domains: [a: :integer], interval: :infinity, replicas: 3)
+    Server.insert!(name, 1, "a = 1")
+    path = Path.join(folder, "index.wasm")
+    tree = fill(BeTree.new!(a: :integer), [{2, "a = 1"}, {3, "a = 2"}])
+    BeTree.Image.write!(tree, path)
+    assert Server.swap(name, {:image, path}) == :ok
+    assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
+    Server.insert!(name, 4, "a = 1")
+    Server.publish!(name)
+
+    image = BeTree.Image.to_binary!(tree)
+    last = byte_size(image) - 1
+    <<most::binary-size(last), byte>> = image
+    assert {:error, %Error{kind: :bad_module}} = Server.swap(name, {:image, {:binary, <<most::binary, byte + 1>>}})
+    assert {:error, %Error{kind: :file}} = Server.swap(name, {:image, path <> ".missing"})
+    assert BeTree.search(name, %{a: 1}) == {:ok, [2, 4]}
+    assert Server.swap(name, {:image, {:binary, image}}) == :ok
+    assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
+  end
+
+  test "what was swapped out is freed" do
+    {_modules, before, _calls} = Native.counts()
+    name = start(domains: [a: :integer])
+
+    for id <- 1..50 do
+      tree = BeTree.new!(a: :integer)
+      BeTree.insert!(tree, id, "a = 1")
+      Server.swap!(name, BeTree.publish!(tree))
+      assert BeTree.search(name, %{a: 1}) == {:ok, [id]}
+    end
+
+    eventually(fn ->
+      :erlang.garbage_collect()
+      for process <- Process.list(), do: :erlang.garbage_collect(process)
+      {_modules, now, _calls} = Native.counts()
+      # The tree, its index's replicas.
+      now <= before + 4
+    end)
+  end
+end

@@ -1,0 +1,402 @@
+defmodule BeTree.ServerTest do
+  # Counts what is alive in the whole VM.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Index, Native, Search, Server}
+  alias BeTree.Test.{Language, Naive, Random}
+
+  doctest Server
+
+  @moduletag timeout: 300_000
+
+  setup :quiet
+
+  @domains [age: :integer, country: {:string, optional: true}]
+
+  # Starts a server that lives as long as the test, and answers its name.
+  defp server(options \\ []) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, [name: name, domains: @domains] |> Keyword.merge(options)}, id: name)
+    name
+  end
+
+  defp counts, do: Native.counts()
+
+  # Waits until no more instances are alive than there were.
+  defp settle({_modules, instances, suspended}) do
+    eventually(fn ->
+      :erlang.garbage_collect()
+      {_, now, calls} = counts()
+      now <= instances and calls <= suspended
+    end)
+  end
+
+  describe "a server's name stands for its index," do
+    test "in every way to search" do
+      name = server(domains: Language.domains(), interval: :infinity)
+      tree = BeTree.new!(Language.domains())
+      {first, second} = Enum.split(Language.subscriptions(), 100)
+      BeTree.insert_all!(tree, first ++ second)
+      # Some in the base, some in the delta, and some that were in the base and are in the delta now.
+      Server.insert_all!(name, first)
+      {:ok, %Index{}} = Server.index(name)
+      for {id, _, _} <- Enum.take(first, 20), do: Server.delete!(name, id)
+      for {id, text, options} <- Enum.take(first, 20) ++ second, do: Server.insert!(name, id, text, options)
+      Server.publish!(name)
+      assert %{inserted: inserted, deleted: 20} = Server.info!(name)
+      assert inserted == 20 + length(second)
+      events = for {_expression, event, _holds} <- Language.rows(), do: event
+
+      for event <- events do
+        {:ok, ids} = BeTree.search(tree, event)
+        assert BeTree.search(name, event) == {:ok, ids}
+        assert BeTree.search!(name, event, slice: 1_000) == ids
+        assert {:ok, ^ids, %{slices: slices, fuel: fuel}} = BeTree.search(name, event, stats: true)
+        assert slices >= 2
+        assert {:ok, ^ids, %{fuel: ^fuel}} = BeTree.search(name, event, stats: true, slice: 1_000)
+        some = Enum.take_random(0..length(events), 20)
+        assert BeTree.search(name, event, ids: some) == BeTree.search(tree, event, ids: some)
+        assert name |> BeTree.Iterator.stream(event) |> Enum.to_list() == ids
+        {:ok, prepared} = BeTree.Event.prepare(name, event)
+
+        for form <- [:binary, :bitmap] do
+          assert BeTree.search(name, prepared, as: form) == BeTree.search(tree, event, as: form)
+        end
+      end
+
+      for options <- [[], [as: :binary], [as: :bitmap], [ids: Enum.to_list(0..150)], [slice: 2_000], [timeout: 60_000]] do
+        assert BeTree.search_many(name, events, options) == BeTree.search_many(tree, events, options)
+        streamed = Keyword.delete(options, :timeout)
+
+        assert name |> BeTree.stream(events, streamed) |> Enum.to_list() ==
+                 tree |> BeTree.stream(events, streamed) |> Enum.to_list()
+      end
+
+      {:ok, image} = BeTree.Image.to_binary(name)
+      assert BeTree.search_many(BeTree.Image.read!({:binary, image}), events) == BeTree.search_many(tree, events)
+
+      for {{_expression, event, _holds}, id} <- Enum.with_index(Language.rows()) do
+        assert BeTree.explain(name, event, id) == BeTree.explain(tree, event, id)
+      end
+
+      assert BeTree.info!(name).expressions == BeTree.info!(tree).expressions
+    end
+
+    test "with budgets and deadlines over both of its parts" do
+      name = server(interval: :infinity)
+      Server.insert_all!(name, for(id <- 1..2_000, do: {id, "not (age > #{id})"}))
+      {:ok, _index} = Server.index(name)
+      Server.insert_all!(name, for(id <- 2_001..2_500, do: {id, "not (age > #{id})"}))
+      Server.publish!(name)
+      event = %{age: 1_000}
+      {:ok, ids, %{fuel: fuel}} = BeTree.search(name, event, stats: true)
+      assert ids == Enum.to_list(1_000..2_500)
+      assert BeTree.search(name, event, fuel: fuel) == {:ok, ids}
+
+      for budget <- [1, div(fuel, 2), fuel - 1_000] do
+        assert {:error, %Error{kind: :out_of_fuel}} = BeTree.search(name, event, fuel: budget)
+      end
+
+      {:yield, search} = Search.start(name, event, slice: 1_000, timeout: 0)
+      assert {:error, %Error{kind: :timeout}} = Search.resume(search)
+      assert {:error, %Error{kind: :missing_attribute}} = BeTree.search(name, %{})
+      assert {:error, %Error{kind: :syntax, text: "{"}} = BeTree.search(name, {:json, "{"})
+
+      assert BeTree.search_many(name, [event, event], fuel: 3 * fuel) == {:ok, [ids, ids]}
+      assert {:error, %Error{kind: :out_of_fuel}} = BeTree.search_many(name, [event, event], fuel: fuel)
+      assert {:error, %Error{kind: :timeout}} = BeTree.search_many(name, [event, event], timeout: 0)
+      wrong = [event, {:json, "{"}, event, %{}]
+      assert {:error, %Error{kind: :syntax, position: 1, text: "{"}} = BeTree.search_many(name, wrong)
+      assert [{:ok, ^ids}, {:error, _}, {:ok, ^ids}, {:error, _}] = name |> BeTree.stream(wrong) |> Enum.to_list()
+    end
+
+    test "a bitmap has room for the ids that its expressions can have" do
+      name = server(interval: :infinity)
+      Server.insert!(name, 1_048_575, "age = 1")
+      {:ok, _index} = Server.index(name)
+      Server.insert!(name, 0, "age = 1")
+      Server.insert!(name, 70, "age = 1")
+      Server.publish!(name)
+      {:ok, bitmap} = BeTree.search(name, %{age: 1}, as: :bitmap)
+      assert byte_size(bitmap) == 131_072
+      assert :binary.decode_unsigned(bitmap, :little) == Enum.sum(for id <- [0, 70, 1_048_575], do: Bitwise.bsl(1, id))
+      assert BeTree.search(name, %{age: 2}, as: :bitmap) == {:ok, ""}
+      Server.insert!(name, 1_048_576, "age = 1")
+      Server.publish!(name)
+      assert {:error, %Error{kind: :out_of_bounds}} = BeTree.search(name, %{age: 1}, as: :bitmap)
+      assert {:error, %Error{position: 1}} = BeTree.search_many(name, [%{age: 2}, %{age: 1}], as: :bitmap)
+
+      assert [{:ok, ""}, {:error, %Error{kind: :out_of_bounds}}] =
+               Enum.to_list(BeTree.stream(name, [%{age: 2}, %{age: 1}], as: :bitmap))
+    end
+
+    test "and of no server it is an error" do
+      for answer <- [
+            BeTree.search(:nobody, %{age: 1}),
+            BeTree.search_many(:nobody, [%{age: 1}]),
+            hd(Enum.to_list(BeTree.stream(:nobody, [%{age: 1}]))),
+            BeTree.Event.prepare(:nobody, %{age: 1}),
+            BeTree.Image.to_binary(:nobody),
+            BeTree.explain(:nobody, %{age: 1}, 1),
+            BeTree.info(:nobody),
+            Search.start(:nobody, %{age: 1}),
+            Server.insert(:nobody, 1, "true"),
+            Server.insert_all(:nobody, [{1, "true"}]),
+            Server.delete(:nobody, 1),
+            Server.publish(:nobody),
+            Server.info(:nobody)
+          ] do
+        assert {:error, %Error{kind: :not_found, message: message}} = answer
+        assert message =~ ":nobody"
+      end
+
+      assert_raise ArgumentError, ~r/a server's name, got: "Ads"/, fn -> BeTree.search("Ads", %{age: 1}) end
+    end
+  end
+
+  describe "start_link" do
+    test "takes its options, or raises" do
+      for {options, message} <- [
+            {[domains: @domains], ~r/:name takes an atom/},
+            {[name: :some], ~r/:domains is missing, or :follow/},
+            {[name: :some, domains: @domains, follow: {:other, node()}], ~r/exclude each other/},
+            {[name: :some, follow: :other], ~r/:follow takes {name, node}/},
+            {[name: :some, follow: {:other, node()}, interval: :infinity], ~r/is finite/},
+            {[name: "some", domains: @domains], ~r/:name takes an atom/},
+            {[name: true, domains: @domains], ~r/:name takes an atom/},
+            {[name: :some, domains: @domains, interval: 1.5], ~r/:interval takes milliseconds/},
+            {[name: :some, domains: @domains, changes: 0], ~r/:changes takes a positive integer/},
+            {[name: :some, domains: @domains, replicas: 0], ~r/:replicas takes/},
+            {[name: :some, domains: @domains, what: 1], ~r/unknown keys/}
+          ] do
+        assert_raise ArgumentError, message, fn -> Server.start_link(options) end
+      end
+    end
+
+    test "answers what is wrong with the domains or the guest, and leaves nothing" do
+      Process.flag(:trap_exit, true)
+
+      assert {:error, %Error{kind: :type, attribute: "age"}} = Server.start_link(name: :some, domains: [age: :int])
+      assert {:error, %Error{kind: :bad_module}} = Server.start_link(name: :some, domains: @domains, guest: "no module")
+      assert Process.whereis(:some) == nil
+      assert :ets.whereis(:some) == :undefined
+    end
+
+    test "does not start a name twice" do
+      name = server()
+      pid = Process.whereis(name)
+      assert Server.start_link(name: name, domains: @domains) == {:error, {:already_started, pid}}
+      assert BeTree.search(name, %{age: 1}) == {:ok, []}
+    end
+  end
+
+  describe "changes" do
+    test "are acknowledged in order, refused as a tree refuses them, and seen once they are published" do
+      name = server(interval: :infinity)
+      assert Server.insert(name, 1, "age >= 21") == :ok
+      assert {:error, %Error{kind: :duplicate_id, position: nil}} = Server.insert(name, 1, "true")
+      assert {:error, %Error{kind: :syntax, column: 7, text: "age >== 3"}} = Server.insert(name, 2, "age >== 3")
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.insert(name, -1, "true")
+      assert {:error, %Error{position: 1}} = Server.insert_all(name, [{2, "true"}, {3, "nobody"}])
+      assert Server.insert_all(name, [{2, "country = 'CA'"}, {3, "age = 1", []}]) == {:ok, 2}
+      assert Server.insert_all(name, []) == {:ok, 0}
+      assert {:error, %Error{kind: :not_found}} = Server.delete(name, 4)
+      assert Server.delete(name, 3) == :ok
+      assert BeTree.search(name, %{age: 30, country: "CA"}) == {:ok, []}
+      assert Server.publish(name) == :ok
+      assert BeTree.search(name, %{age: 30, country: "CA"}) == {:ok, [1, 2]}
+      assert Server.publish(name) == :ok
+      assert %{expressions: 2, version: 3, shown: 3} = Server.info!(name)
+    end
+
+    test "are published after the interval" do
+      name = server(interval: 10)
+      Server.insert!(name, 1, "age = 1")
+      eventually(fn -> BeTree.search(name, %{age: 1}) == {:ok, [1]} end)
+      Server.delete!(name, 1)
+      eventually(fn -> BeTree.search(name, %{age: 1}) == {:ok, []} end)
+      %{views: views} = Server.info!(name)
+      Process.sleep(50)
+      assert Server.info!(name).views == views
+    end
+
+    test "are published when there are so many" do
+      name = server(interval: :infinity, changes: 10)
+      for id <- 1..9, do: Server.insert!(name, id, "true")
+      assert %{shown: 0} = Server.info!(name)
+      Server.insert!(name, 10, "true")
+      assert %{shown: 10} = Server.info!(name)
+      Server.insert_all!(name, for(id <- 11..30, do: {id, "true"}))
+      assert %{shown: 11} = Server.info!(name)
+    end
+
+    # Through all ways to publish: a delta, a base that is built aside, the whole tree.
+    test "are what a model of them says, at every version" do
+      :rand.seed(:exsss, 5)
+      domains = Random.domains()
+      name = server(domains: domains, interval: :infinity)
+      events = for _ <- 1..5, do: Random.event(domains)
+      expressions = for id <- 1..4_000, do: {id, Random.expression(domains)}
+
+      Enum.reduce(1..60, %{}, fn round, present ->
+        present =
+          case :rand.uniform(10) do
+            n when n <= 6 -> one_by_one(name, expressions, present, 200)
+            n when n <= 8 -> many(name, expressions, present, 400)
+            9 -> many(name, expressions, present, 4_000)
+            10 -> delete_half(name, present)
+          end
+
+        if rem(round, 13) == 0, do: {:ok, %Index{}} = Server.index(name)
+        Server.publish!(name)
+        assert Server.info!(name).expressions == map_size(present)
+
+        for event <- events do
+          holds = fn {_id, expression} -> Naive.eval(expression, Map.new(event), Random.constants()) end
+          expected = present |> Enum.filter(holds) |> Enum.map(&elem(&1, 0)) |> Enum.sort()
+          assert {round, BeTree.search(name, event)} == {round, {:ok, expected}}
+        end
+
+        present
+      end)
+
+      eventually(fn -> Server.info!(name).building == false end)
+      assert Server.info!(name).bases > 5
+    end
+
+    defp one_by_one(name, expressions, present, count) do
+      Enum.reduce(1..count, present, fn _, present ->
+        {id, expression} = Enum.random(expressions)
+
+        if is_map_key(present, id) do
+          Server.delete!(name, id)
+          Map.delete(present, id)
+        else
+          Server.insert!(name, id, Random.text(expression), constants: Random.constants())
+          Map.put(present, id, expression)
+        end
+      end)
+    end
+
+    defp many(name, expressions, present, count) do
+      new = expressions |> Enum.take_random(count) |> Enum.reject(fn {id, _} -> is_map_key(present, id) end)
+      texts = for {id, expression} <- new, do: {id, Random.text(expression), constants: Random.constants()}
+      Server.insert_all!(name, texts)
+      Map.merge(present, Map.new(new))
+    end
+
+    defp delete_half(name, present) do
+      ids = present |> Map.keys() |> Enum.take_random(div(map_size(present), 2))
+      for id <- ids, do: Server.delete!(name, id)
+      Map.drop(present, ids)
+    end
+
+    test "that memory does not allow are refused, and lose nothing" do
+      name = server(interval: :infinity, memory: 10_000_000)
+      Server.insert_all!(name, for(id <- 1..1_000, do: {id, "age = #{id}"}))
+      long = Enum.map_join(1..200_000, " or ", &"age = #{&1}")
+
+      for id <- 1_001..1_020 do
+        assert {:error, %Error{kind: :out_of_memory}} = Server.insert(name, 2_000, long)
+        assert Server.insert(name, id, "age = #{id}") == :ok
+      end
+
+      Server.publish!(name)
+      for id <- [1, 1_000, 1_020], do: assert(BeTree.search(name, %{age: id}) == {:ok, [id]})
+      assert Server.info!(name).expressions == 1_020
+    end
+
+    test "count distinct values over all that is there" do
+      name = server(domains: [country: {:string, count: 2}], interval: :infinity)
+      Server.insert_all!(name, [{1, "country = 'CA'"}, {2, "country = 'US'"}])
+      {:ok, _index} = Server.index(name)
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.insert(name, 3, "country = 'MX'")
+      Server.delete!(name, 1)
+      assert Server.insert(name, 3, "country = 'MX'") == :ok
+      Server.publish!(name)
+      assert BeTree.search(name, %{country: "MX"}) == {:ok, [3]}
+    end
+  end
+
+  describe "a search" do
+    test "ends on what it began on, and what nothing uses any more is freed" do
+      before = counts()
+      name = server(interval: :infinity)
+      Server.insert_all!(name, for(id <- 1..1_000, do: {id, "not (age > #{id})"}))
+      Server.publish!(name)
+      Server.delete!(name, 1_000)
+      Server.insert!(name, 1_001, "true")
+      Server.publish!(name)
+      {:yield, search} = Search.start(name, %{age: 0}, slice: 1_000)
+
+      for id <- 1..900, do: Server.delete!(name, id)
+      Server.insert_all!(name, for(id <- 2_000..9_000, do: {id, "true"}))
+      {:ok, _index} = Server.index(name)
+      Server.swap!(name, BeTree.publish!(BeTree.new!(age: :integer)))
+      assert BeTree.search(name, %{age: 0}) == {:ok, []}
+
+      assert finish(Search.resume(search)) == Enum.to_list(1..999) ++ [1_001]
+      stop_supervised!(name)
+      settle(before)
+    end
+
+    defp finish({:yield, search}), do: finish(Search.resume(search))
+    defp finish({:done, ids, _stats}), do: ids
+
+    test "goes on while its server takes no changes" do
+      name = server()
+      Server.insert!(name, 1, "age = 1")
+      Server.publish!(name)
+      :sys.suspend(name)
+      assert BeTree.search(name, %{age: 1}) == {:ok, [1]}
+      :sys.resume(name)
+    end
+
+    test "is refused where all replicas are in use and as many wait as may" do
+      name = server(replicas: 1, queue: 1)
+      Server.insert_all!(name, for(id <- 1..1_000, do: {id, "not (age > #{id})"}))
+      {:ok, _index} = Server.index(name)
+      {:yield, search} = Search.start(name, %{age: 0}, slice: 1_000)
+      waiting = Task.async(fn -> BeTree.search(name, %{age: 1_000}) end)
+
+      eventually(fn ->
+        match?({:error, %Error{kind: :overloaded}}, Task.await(Task.async(fn -> BeTree.search(name, %{age: 0}) end)))
+      end)
+
+      assert length(finish(Search.resume(search))) == 1_000
+      assert Task.await(waiting) == {:ok, [1_000]}
+      assert BeTree.search(name, %{age: 1_000}) == {:ok, [1_000]}
+    end
+
+    test "of many processes at once never fails, and never answers another version than one that was there" do
+      name = server(interval: 1)
+      Server.insert_all!(name, for(id <- 1..500, do: {id, "true"}))
+      Server.publish!(name)
+
+      # The ids that match are those from the first to the last: each change takes one away in front or adds some behind.
+      searchers = for _ <- 1..4, do: Task.async(fn -> search_on(name, 0, 0, 0) end)
+
+      for round <- 1..60 do
+        first = 10 * (round - 1) + 1
+        last = 500 + 50 * (round - 1)
+        Server.insert_all!(name, for(id <- (last + 1)..(last + 50), do: {id, "true"}))
+        for id <- first..(first + 9), do: Server.delete!(name, id)
+      end
+
+      for found <- Task.await_many(searchers, 60_000), do: assert(found > 10)
+      assert Server.info!(name).bases > 2
+    end
+
+    # Until the last round is seen; answers how many searches that took.
+    defp search_on(name, first, last, count) do
+      {:ok, ids} = BeTree.search(name, %{age: 1})
+      [now_first | _] = ids
+      now_last = List.last(ids)
+      assert ids == Enum.to_list(now_first..now_last)
+      assert now_first >= first and now_last >= last
+      if {now_first, now_last} == {601, 3_500}, do: count + 1, else: search_on(name, now_first, now_last, count + 1)
+    end
+  end
+end

@@ -1,0 +1,13 @@
+defmodule BeTree.Test.Quiet do
+  @moduledoc "Keeps what OTP reports of processes that end out of the tests' output, where they are meant to."
+
+  @doc "For `setup`: until the test ends, no report of a supervisor or a crash is printed."
+  def quiet(_context) do
+    id = :"quiet_#{System.unique_integer([:positive])}"
+    :logger.add_primary_filter(id, {&filter/2, nil})
+    ExUnit.Callbacks.on_exit(fn -> :logger.remove_primary_filter(id) end)
+  end
+
+  defp filter(%{msg: {:report, %{label: {source, _what}}}}, _extra) when source in [:supervisor, :proc_lib], do: :stop
+  defp filter(_event, _extra), do: :ignore
+end
