@@ -1,0 +1,251 @@
+defmodule BeTree.Cluster do
+  @moduledoc """
+  One index over several nodes: subscriptions are divided among servers by their ids, and a search asks them all.
+
+      cluster = BeTree.Cluster.new([{Ads, :"a@10.0.0.1"}, {Ads, :"b@10.0.0.2"}])
+      :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
+      {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
+
+  Each shard is a `BeTree.Server` by its name and its node; all have the same domains. Which shard has an id is told by a
+  function of the id, which every node that changes the index has to agree upon. A cluster is a plain value: it holds no
+  process and no connection.
+
+  The nodes are connected as Erlang connects nodes. A shard that does not answer makes a search an error, which names it:
+  a list of ids is never short of a shard. Where a shard is to outlive its node, let a server of another node follow it
+  (`BeTree.Server`), and make a cluster with that one in its place.
+  """
+
+  alias BeTree.{Error, Event, Search, Server, Stats}
+  alias BeTree.Server.View
+
+  @timeout 5_000
+
+  @enforce_keys [:shards, :shard]
+  defstruct @enforce_keys
+
+  @typedoc "A server on some node."
+  @type shard :: {Server.name(), node}
+
+  @typedoc "Its fields are private."
+  @opaque t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
+
+  @doc """
+  The index that `shards` make, at least one.
+
+    * `:shard` - a function that answers for an id the number of its shard, from 0; by default a hash of the id.
+
+  An option that is unknown or wrong raises an `ArgumentError`.
+
+      iex> cluster = BeTree.Cluster.new([{Ads, :a@host}, {Ads, :b@host}], shard: &rem(&1, 2))
+      iex> BeTree.Cluster.shard(cluster, 7)
+      {Ads, :b@host}
+  """
+  @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
+  def new(shards, options \\ []) do
+    options = Keyword.validate!(options, [:shard])
+    for shard <- shards, do: check(shard)
+    if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
+    count = length(shards)
+    %__MODULE__{shards: List.to_tuple(shards), shard: check_function(options[:shard] || (&:erlang.phash2(&1, count)))}
+  end
+
+  defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
+  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{inspect(other)}")
+
+  defp check_function(shard) when is_function(shard, 1), do: shard
+
+  defp check_function(other) do
+    raise ArgumentError, "the option :shard takes a function of an id, got: #{inspect(other)}"
+  end
+
+  @doc "The shard that has `id`."
+  @spec shard(t, BeTree.id()) :: shard
+  def shard(%__MODULE__{shards: shards, shard: shard}, id) do
+    case shard.(id) do
+      number when number in 0..(tuple_size(shards) - 1) ->
+        elem(shards, number)
+
+      other ->
+        raise ArgumentError,
+              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{inspect(other)} for #{inspect(id)}"
+    end
+  end
+
+  @doc "Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard."
+  @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
+  def insert(cluster, id, expression, options \\ []) do
+    with :ok <- BeTree.Subscription.check_id(id) do
+      ask(shard(cluster, id), Server, :insert, [id, expression, options])
+    end
+  end
+
+  @doc "`insert/4` that raises its errors."
+  @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
+  def insert!(cluster, id, expression, options \\ []), do: bang(insert(cluster, id, expression, options))
+
+  @doc """
+  Inserts many subscriptions, each into its shard, and answers how many.
+
+  Each shard takes all of its own or none. Where one refuses, those that took theirs give them back, so that nothing is
+  changed; searches may have seen them meanwhile. Where one cannot be reached for that, its error says so.
+  """
+  @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(cluster, subscriptions) do
+    with {:ok, wires} <- BeTree.Subscription.new_all(subscriptions) do
+      wires
+      |> Enum.with_index()
+      |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
+      |> Enum.to_list()
+      |> insert_into([])
+    end
+  end
+
+  defp insert_into([], done), do: {:ok, done |> Enum.map(fn {_shard, wires} -> length(wires) end) |> Enum.sum()}
+
+  defp insert_into([{shard, placed} | rest], done) do
+    subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
+
+    case ask(shard, Server, :insert_all, [subscriptions]) do
+      {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done])
+      {:error, error} -> give_back(done, %{error | position: position(error, placed)})
+    end
+  end
+
+  # The position in the whole list.
+  defp position(%Error{position: nil}, _placed), do: nil
+  defp position(%Error{position: position}, placed), do: placed |> Enum.at(position) |> elem(1)
+
+  defp give_back([], error), do: {:error, error}
+
+  defp give_back([{shard, subscriptions} | rest], error) do
+    ids = for {id, _text, _options} <- subscriptions, do: id
+
+    case ask(shard, __MODULE__, :delete_all, [ids]) do
+      :ok ->
+        give_back(rest, error)
+
+      {:error, left} ->
+        {:error, %{error | message: "#{error.message}; and what was inserted is still there: #{left.message}"}}
+    end
+  end
+
+  @doc false
+  def delete_all(name, ids) do
+    Enum.reduce_while(ids, :ok, fn id, :ok ->
+      case Server.delete(name, id) do
+        :ok -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  @doc "`insert_all/2` that answers the count and raises its errors."
+  @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
+  def insert_all!(cluster, subscriptions), do: bang(insert_all(cluster, subscriptions))
+
+  @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
+  @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
+  def delete(cluster, id) do
+    with :ok <- BeTree.Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
+  end
+
+  @doc "`delete/2` that raises its errors."
+  @spec delete!(t, BeTree.id()) :: :ok
+  def delete!(cluster, id), do: bang(delete(cluster, id))
+
+  @doc """
+  The ids of the subscriptions that `event` makes true, of all shards, ascending.
+
+  All shards are asked at once, by `:erpc`, and those of this node in the calling process. It takes as long as the slowest
+  of them. Each runs the search with the options of `BeTree.search/3`; the answers' `:stats` are added up.
+
+  `:timeout` (in milliseconds, #{@timeout} by default) is that of each shard's search, and also how long its answer is waited
+  for beyond that: a node that has vanished is given up after twice as long.
+
+  Where any shard fails, the answer is an error that names it, of the kind that the shard answered; `:not_found` where
+  its node or its server cannot be reached, and `:timeout`.
+
+      iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, domains: [age: :integer])
+      iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
+      iex> {:ok, 100} = BeTree.Cluster.insert_all(cluster, for(id <- 1..100, do: {id, "age = \#{id}"}))
+      iex> for name <- [East, West], do: BeTree.Server.publish(name)
+      iex> BeTree.Cluster.search(cluster, %{age: 30})
+      {:ok, [30]}
+  """
+  @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
+          {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
+  def search(%__MODULE__{shards: shards}, event, options \\ []) do
+    options = Keyword.put_new(options, :timeout, @timeout)
+    Search.check(Keyword.delete(options, :stats))
+    {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
+
+    asked =
+      for {name, node} = shard <- there,
+          do: {shard, :erpc.send_request(node, BeTree, :search, [name, event, options])}
+
+    answers = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
+    deadline = deadline(options[:timeout])
+    # All are waited for, so that none answers later, when nobody expects it.
+    answers = answers ++ for {shard, request} <- asked, do: {shard, receive_answer(request, deadline)}
+    Enum.reduce(answers, {:ok, []}, &gather/2)
+  end
+
+  @doc "`search/3` that answers the ids, or `{ids, stats}`, and raises its errors."
+  @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
+  def search!(cluster, event, options \\ []), do: bang(search(cluster, event, options))
+
+  defp deadline(:infinity), do: :infinity
+  defp deadline(timeout), do: System.monotonic_time(:millisecond) + 2 * timeout
+
+  defp left(:infinity), do: :infinity
+  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+
+  defp receive_answer(request, deadline) do
+    :erpc.receive_response(request, left(deadline))
+  catch
+    kind, reason -> {:error, unreachable(kind, reason)}
+  end
+
+  defp ask({name, node} = shard, module, function, arguments) do
+    case if(node == node(),
+           do: apply(module, function, [name | arguments]),
+           else: call(node, module, function, [name | arguments])
+         ) do
+      {:error, %Error{} = error} -> {:error, named(error, shard)}
+      answer -> answer
+    end
+  end
+
+  defp call(node, module, function, arguments) do
+    :erpc.call(node, module, function, arguments)
+  catch
+    kind, reason -> {:error, unreachable(kind, reason)}
+  end
+
+  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not answer in time"}
+
+  defp unreachable(_kind, {:erpc, :noconnection}) do
+    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it answered"}
+  end
+
+  defp unreachable(kind, reason) do
+    %Error{kind: :not_found, message: "it could not answer: #{Exception.format_banner(kind, reason)}"}
+  end
+
+  defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}
+  defp gather({shard, {:error, error}}, {:ok, _ids, _stats}), do: {:error, named(error, shard)}
+  defp gather(_answer, {:error, error}), do: {:error, error}
+  defp gather({_shard, {:ok, ids}}, {:ok, found}), do: {:ok, View.merge(found, ids)}
+  defp gather({_shard, {:ok, ids, stats}}, {:ok, []}), do: {:ok, ids, stats}
+
+  defp gather({_shard, {:ok, ids, stats}}, {:ok, found, sum}) do
+    {:ok, View.merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
+  end
+
+  defp named(error, {name, node}), do: %{error | message: "#{inspect(name)} of #{node}: #{error.message}"}
+
+  defp bang(:ok), do: :ok
+  defp bang({:ok, value}), do: value
+  defp bang({:ok, ids, stats}), do: {ids, stats}
+  defp bang({:error, error}), do: raise(error)
+end

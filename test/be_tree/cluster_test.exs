@@ -1,0 +1,268 @@
+defmodule BeTree.ClusterTest do
+  # Makes this node a distributed one.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.{Eventually, Peers, Quiet}
+
+  alias BeTree.{Cluster, Error, Server}
+  alias BeTree.Test.Peers
+
+  doctest Cluster
+
+  @moduletag timeout: 300_000
+  @domains [age: :integer]
+
+  setup_all :distribute
+  setup :quiet
+
+  # A server on this node that lives as long as the test.
+  defp server(options \\ []) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, Keyword.merge([name: name, domains: @domains, interval: 5], options)}, id: name)
+    name
+  end
+
+  # One on another node, and its shard.
+  defp peer_server(node, options \\ []) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    Peers.start_server(node, Keyword.merge([name: name, domains: @domains, interval: 5], options))
+    {name, node}
+  end
+
+  defp publish({name, node}), do: :ok = :erpc.call(node, Server, :publish, [name])
+
+  describe "a cluster" do
+    test "divides ids among its shards, and finds all of them" do
+      {_peer, one} = Peers.start()
+      {_peer, two} = Peers.start()
+      shards = [{server(), node()}, peer_server(one), peer_server(two)]
+      cluster = Cluster.new(shards)
+      assert Cluster.insert_all(cluster, for(id <- 1..300, do: {id, "age >= #{id}"})) == {:ok, 300}
+      assert Cluster.insert(cluster, 301, "age >= 1") == :ok
+      assert Cluster.delete(cluster, 1) == :ok
+      Enum.each(shards, &publish/1)
+
+      assert Cluster.search(cluster, %{age: 200}) == {:ok, Enum.to_list(2..200) ++ [301]}
+      assert {:ok, [2, 301], %BeTree.Stats{evaluated: evaluated}} = Cluster.search(cluster, %{age: 2}, stats: true)
+      assert evaluated >= 2
+      assert Cluster.search(cluster, %{age: 200}, ids: [1, 2, 77, 400]) == {:ok, [2, 77]}
+
+      for {name, node} = shard <- shards do
+        ids = :erpc.call(node, BeTree, :search!, [name, %{age: 500}])
+        assert length(ids) > 50
+        for id <- ids, do: assert(Cluster.shard(cluster, id) == shard)
+      end
+
+      assert {:error, %Error{kind: :duplicate_id} = error} = Cluster.insert(cluster, 301, "age >= 1")
+      assert error.message =~ inspect(elem(Cluster.shard(cluster, 301), 0))
+      assert {:error, %Error{kind: :not_found}} = Cluster.delete(cluster, 1)
+      assert {:error, %Error{kind: :out_of_bounds}} = Cluster.insert(cluster, -1, "age >= 1")
+      assert {:error, %Error{kind: :missing_attribute}} = Cluster.search(cluster, %{})
+      assert_raise ArgumentError, fn -> Cluster.search(cluster, %{age: 1}, slice: 0) end
+    end
+
+    test "inserts all or nothing" do
+      {_peer, node} = Peers.start()
+      shards = [{server(), node()}, peer_server(node)]
+      cluster = Cluster.new(shards, shard: &rem(&1, 2))
+      wrong = for(id <- 1..20, do: {id, "age >= #{id}"}) ++ [{21, "age >"}] ++ for(id <- 22..30, do: {id, "true"})
+      assert {:error, %Error{kind: :syntax, position: 20, text: "age >"}} = Cluster.insert_all(cluster, wrong)
+      assert {:error, %Error{kind: :type, position: 1}} = Cluster.insert_all(cluster, [{1, "true"}, {2, :no}])
+      Enum.each(shards, &publish/1)
+      assert Cluster.search(cluster, %{age: 100}) == {:ok, []}
+      assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
+    end
+
+    test "never answers a list that is short of a shard" do
+      {_peer, one} = Peers.start()
+      {_peer, two} = Peers.start()
+      shards = [{server(), node()}, peer_server(one), peer_server(two)]
+      cluster = Cluster.new(shards)
+      Cluster.insert_all!(cluster, for(id <- 1..300, do: {id, "true"}))
+      Enum.each(shards, &publish/1)
+      all = Enum.to_list(1..300)
+      assert Cluster.search(cluster, %{age: 1}) == {:ok, all}
+
+      # Searches go on while the node dies: each has all ids, or says which node is gone.
+      searched = :counters.new(1, [])
+
+      searchers =
+        for _ <- 1..4 do
+          Task.async(fn ->
+            Stream.repeatedly(fn -> Cluster.search(cluster, %{age: 1}) end)
+            |> Enum.reduce_while([], fn
+              {:ok, ids}, answers ->
+                :counters.add(searched, 1, 1)
+                {:cont, Enum.uniq([ids | answers])}
+
+              {:error, error}, answers ->
+                {:halt, {error, answers}}
+            end)
+          end)
+        end
+
+      eventually(fn -> :counters.get(searched, 1) > 50 end)
+      Peers.kill(two)
+
+      for {error, answers} <- Task.await_many(searchers, 60_000) do
+        assert error.kind == :not_found
+        assert error.message =~ "#{two}"
+        assert answers in [[], [all]]
+      end
+
+      assert {:error, %Error{kind: :not_found, message: message}} = Cluster.search(cluster, %{age: 1})
+      assert message =~ "#{two}"
+      assert {:error, %Error{kind: :not_found}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
+      # What the others took of that they gave back.
+      Enum.each(Enum.take(shards, 2), &publish/1)
+      assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
+      assert Enum.max(ids) <= 300
+    end
+
+    test "names a server that is not there, and one that does not answer in time" do
+      {_peer, node} = Peers.start()
+      shard = peer_server(node)
+      cluster = Cluster.new([{:nobody, node()}, shard])
+      assert {:error, %Error{kind: :not_found, message: message}} = Cluster.search(cluster, %{age: 1})
+      assert message =~ ":nobody of #{node()}"
+
+      slow = Cluster.new([shard])
+      :ok = Cluster.insert(slow, 1, Enum.map_join(1..100_000, " or ", fn _ -> "age = 1" end))
+      publish(shard)
+      assert {:error, %Error{kind: :timeout, message: message}} = Cluster.search(slow, %{age: 0}, timeout: 0)
+      assert message =~ "#{node}"
+      assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
+    end
+
+    test "is made of shards and a function of ids, or raises" do
+      for {shards, options} <- [
+            {[], []},
+            {[:a], []},
+            {[{"a", :b@c}], []},
+            {[{:a, :b@c}], [shard: 1]},
+            {[{:a, :b@c}], [x: 1]}
+          ] do
+        assert_raise ArgumentError, fn -> Cluster.new(shards, options) end
+      end
+
+      assert_raise ArgumentError, ~r/numbers from 0 to 0, but 1 for 7/, fn ->
+        Cluster.insert(Cluster.new([{:a, node()}], shard: fn _id -> 1 end), 7, "true")
+      end
+    end
+  end
+
+  describe "a server that follows" do
+    test "shows what the other shows: base, delta and deletions" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      follower = server(domains: nil, follow: leader, interval: 5)
+      assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
+      eventually(fn -> BeTree.search(follower, %{age: 50}) == {:ok, Enum.to_list(1..50)} end)
+      assert %{connected: true, follows: ^leader, expressions: 100, error: nil} = Server.info!(follower)
+
+      # A base, and changes of it.
+      {:ok, _index} = :erpc.call(node, Server, :index, [name])
+      for id <- 1..10, do: :ok = :erpc.call(node, Server, :delete, [name, id])
+      :ok = :erpc.call(node, Server, :insert, [name, 5, "age >= 1"])
+      eventually(fn -> BeTree.search(follower, %{age: 50}) == {:ok, [5 | Enum.to_list(11..50)]} end)
+      assert BeTree.explain!(follower, %{age: 50}, 5).match
+      assert {:error, %Error{kind: :not_found}} = BeTree.explain(follower, %{age: 50}, 6)
+      assert BeTree.info!(follower).expressions == 91
+
+      # Another index altogether.
+      :ok = Peers.swap(node, name, [b: :string], [{7, "b = 'x'"}])
+      eventually(fn -> BeTree.search(follower, %{b: "x"}) == {:ok, [7]} end)
+    end
+
+    test "goes on when the other's node dies, and follows again when it is back" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
+      follower = server(domains: nil, follow: leader, interval: 5)
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
+      stop = :atomics.new(1, [])
+
+      searcher =
+        Task.async(fn ->
+          Stream.repeatedly(fn -> {:ok, _ids} = BeTree.search(follower, %{age: 1}) end)
+          |> Enum.find_index(fn _ -> :atomics.get(stop, 1) == 1 end)
+        end)
+
+      Peers.kill(node)
+      eventually(fn -> match?(%{connected: false, error: %Error{kind: :not_found}}, Server.info!(follower)) end)
+      assert Server.info!(follower).error.message =~ "#{node}"
+      assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
+
+      [short, _host] = node |> Atom.to_string() |> String.split("@")
+      {_peer, ^node} = Peers.start(String.to_atom(short))
+      Peers.start_server(node, name: name, domains: @domains, interval: 5)
+      :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [2]} end)
+      assert %{connected: true, error: nil} = Server.info!(follower)
+      :atomics.put(stop, 1, 1)
+      assert Task.await(searcher, 60_000) > 10
+    end
+
+    test "goes on when the other's process is killed" do
+      leader = server()
+      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
+      Server.insert!(leader, 1, "age >= 1")
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
+      Process.exit(Process.whereis(leader), :kill)
+      eventually(fn -> Server.insert(leader, 2, "age >= 1") == :ok end)
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
+    end
+
+    test "waits for the other, and takes no changes itself" do
+      follower = server(domains: nil, follow: {:late, node()}, interval: 5)
+      assert {:error, %Error{kind: :not_found, message: message}} = BeTree.search(follower, %{age: 1})
+      assert message =~ "nothing to show yet"
+      start_supervised!({Server, name: :late, domains: @domains, interval: 5})
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, []} end)
+
+      for change <- [
+            fn -> Server.insert(follower, 1, "true") end,
+            fn -> Server.delete(follower, 1) end,
+            fn -> Server.publish(follower) end,
+            fn -> Server.index(follower) end,
+            fn -> Server.swap(follower, BeTree.publish!(BeTree.new!([]))) end
+          ] do
+        assert_raise ArgumentError, ~r/follows :late/, change
+      end
+    end
+
+    test "refuses what was damaged on its way, goes on with what it has, and asks for it again" do
+      leader = server()
+      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
+      Server.insert!(leader, 1, "age >= 1")
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
+
+      # In front of the next delta.
+      send(follower, {:part, :sys.get_state(follower).courier, :delta, {:last, "damaged"}})
+      Server.insert!(leader, 2, "age >= 1")
+      eventually(fn -> match?(%{error: %Error{kind: :bad_module}}, Server.info!(follower)) end)
+      assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
+      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
+      assert %{connected: true, error: nil} = Server.info!(follower)
+    end
+
+    test "says so where the other one follows itself" do
+      leader = server()
+      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
+      last = server(domains: nil, follow: {follower, node()}, interval: 5)
+      eventually(fn -> match?(%{error: %Error{kind: :not_found}}, Server.info!(last)) end)
+      assert Server.info!(last).error.message =~ "#{inspect(follower)} follows #{inspect(leader)}"
+    end
+
+    test "shows an index of many pieces" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
+      publish(leader)
+      follower = server(domains: nil, follow: leader, interval: 5)
+      eventually(fn -> BeTree.search(follower, %{age: 19_999}) == {:ok, [19_999]} end, 60)
+      assert length(BeTree.search!(follower, %{age: -1})) == 20_000
+      assert Server.info!(follower).memory > 3_000_000
+    end
+  end
+end

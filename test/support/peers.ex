@@ -1,0 +1,71 @@
+defmodule BeTree.Test.Peers do
+  @moduledoc "Other nodes, on this machine, that run the same code."
+
+  @doc "For `setup_all`: makes this node one that others can connect to."
+  def distribute(_context) do
+    unless Node.alive?() do
+      # Without a shell nobody has started it.
+      {_output, 0} = System.cmd(epmd(), ["-daemon"])
+      name = :"be_tree_#{System.pid()}_#{System.unique_integer([:positive])}@127.0.0.1"
+      {:ok, _pid} = Node.start(name, :longnames)
+    end
+
+    :ok
+  end
+
+  defp epmd do
+    System.find_executable("epmd") || Path.join(:code.root_dir(), "erts-#{:erlang.system_info(:version)}/bin/epmd")
+  end
+
+  @doc "Starts a node, which ends with the test: its process, for `stop/1`, and its name."
+  def start(name \\ :peer.random_name()) do
+    options = %{
+      name: name,
+      host: '127.0.0.1',
+      longnames: true,
+      # Where one node is killed, the others stay connected.
+      args: ['-setcookie', Atom.to_charlist(Node.get_cookie()), '-connect_all', 'false']
+    }
+
+    {:ok, peer, node} = :peer.start(options)
+    ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
+    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
+    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
+    {peer, node}
+  end
+
+  @doc "Ends a node at once, as if its machine had lost its power."
+  def kill(node) do
+    Node.monitor(node, true)
+    :erpc.cast(node, :erlang, :halt, [])
+    receive(do: ({:nodedown, ^node} -> :ok))
+  end
+
+  @doc "Ends a node."
+  def stop(peer) do
+    :peer.stop(peer)
+  catch
+    :exit, _already_gone -> :ok
+  end
+
+  @doc "Has a server swap in an index that is made there."
+  def swap(node, name, domains, subscriptions) do
+    :erpc.call(node, __MODULE__, :swap_here, [name, domains, subscriptions])
+  end
+
+  @doc false
+  def swap_here(name, domains, subscriptions) do
+    tree = BeTree.new!(domains)
+    BeTree.insert_all!(tree, subscriptions)
+    BeTree.Server.swap!(name, BeTree.publish!(tree))
+  end
+
+  @doc "Runs `BeTree.Server.start_link/1` there, for as long as the node lives."
+  def start_server(node, options) do
+    :erpc.call(node, fn ->
+      {:ok, pid} = BeTree.Server.start_link(options)
+      Process.unlink(pid)
+      pid
+    end)
+  end
+end
