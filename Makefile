@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench bench.quick bench.publish bench.steiner bench.w7 bench.w7.quick lint fmt fuzz clean
+.PHONY: help setup build demo test bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick lint fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -41,6 +41,9 @@ bench.quick: $(ready) ## Run the small benchmarks, two minutes
 
 bench.publish: $(ready) ## Measure published indexes, two minutes
 	@MIX_ENV=dev mix run bench/publish.exs
+
+bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute
+	@MIX_ENV=dev mix run bench/live.exs
 
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs

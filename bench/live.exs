@@ -1,0 +1,206 @@
+# Live change: a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) is searched by all schedulers while
+# expressions are inserted and as many deleted, 1,000 changes a second and then 2,000. How many searches there are and how
+# long they take, with and without that; how long a change takes, and how long until searches see it; what memory all of
+# it takes. In the end the server has to find what a new tree of the same expressions finds.
+#
+#     mix run bench/live.exs [--seconds 8] [--expressions 100000]
+
+defmodule BeTree.Bench.Live do
+  @moduledoc false
+
+  alias BeTree.{Command, Server}
+  alias BeTree.Workload.W3
+
+  # Changes a second, half of them insertions.
+  @rates [1_000, 2_000]
+  # Milliseconds within which a change is to be seen, at the first of these rates, and how many of the searches that there
+  # are without changes there are to be with them.
+  @seen 100
+  @share 0.8
+
+  @events 500
+  @searchers_a_scheduler 2
+  @changers 20
+  @chunk 10_000
+  @memory 4_000_000_000
+  # Beside the identifiers of all others.
+  @probes 0x1_0000_0000
+
+  def run(%{expressions: expressions, seconds: seconds}) do
+    room = div(Enum.sum(@rates) * seconds, 2)
+    parameters = %{W3.defaults() | expressions: expressions + room, events: @events}
+    {there, later} = parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1}) |> Enum.split(expressions)
+    events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
+    {:ok, _pid} = Server.start_link(name: Ads, domains: W3.domains(parameters), memory: @memory)
+    for part <- Enum.chunk_every(there, @chunk), do: Server.insert_all!(Ads, part)
+    Server.publish!(Ads)
+    %{memory: memory} = Server.info!(Ads)
+
+    say("""
+    W3, #{Command.grouped(expressions)} expressions, #{megabytes(memory)}; \
+    #{@searchers_a_scheduler} processes search on each of #{System.schedulers_online()} schedulers; \
+    times in microseconds
+    """)
+
+    say(columns(["", "a second", "p50", "p99", "max"]))
+    alone = search(events, seconds)
+    row("searches alone", alone, seconds)
+    say("memory of the VM: #{resident()}\n")
+
+    # Those that are there, the oldest first, make way for those that come.
+    Enum.reduce(@rates, {there, later}, fn rate, {there, later} ->
+      changed(rate, seconds, events, length(alone), there, later)
+    end)
+    |> check(events, parameters)
+  end
+
+  defp changed(rate, seconds, events, alone, there, later) do
+    before = Server.info!(Ads)
+    deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
+    # Each changer has a share of those that go and of those that come.
+    stride = fn list, number -> list |> Enum.drop(number) |> Enum.take_every(@changers) end
+
+    changers =
+      for number <- 0..(@changers - 1) do
+        {old, new} = {stride.(there, number), stride.(later, number)}
+        Task.async(fn -> change(old, new, rate / 2 / @changers, deadline) end)
+      end
+
+    probe = Task.async(fn -> probe(elem(events, 0), deadline, 0, []) end)
+    latencies = search(events, seconds)
+    {changed, calls} = changers |> Task.await_many(:infinity) |> Enum.unzip()
+    {inserted, deleted} = probe |> Task.await(:infinity) |> Enum.unzip()
+    info = Server.info!(Ads)
+    seen = Enum.max(inserted ++ deleted) / 1_000
+    share = length(latencies) / alone
+
+    row("searches beside #{Command.grouped(rate)} changes a second", latencies, seconds)
+    row("a change, until it is acknowledged", Enum.concat(calls), seconds)
+    row("an insertion, until it is seen", inserted, nil)
+    row("a deletion, until it is seen", deleted, nil)
+
+    say("""
+    #{info.views - before.views} views, #{info.bases - before.bases} of them with a new base; memory of the VM: #{resident()}
+    #{round(100 * share)} % of the searches alone#{bar(rate, "#{round(100 * @share)} %", share >= @share)}; \
+    a change is seen after #{decimal(seen)} ms at the most#{bar(rate, "#{@seen} ms", seen <= @seen)}
+    """)
+
+    shares = Enum.with_index(changed)
+    take = fn list -> for {count, number} <- shares, item <- share(list, number, count), do: item end
+    {gone, come} = {MapSet.new(take.(there)), take.(later)}
+    rest = MapSet.new(come)
+    {Enum.reject(there, &(&1 in gone)) ++ come, Enum.reject(later, &(&1 in rest))}
+  end
+
+  defp bar(rate, bar, holds?) when rate == hd(@rates),
+    do: " (bar: #{bar}, #{if holds?, do: "holds", else: "DOES NOT HOLD"})"
+
+  defp bar(_rate, _bar, _holds?), do: ""
+
+  defp share(list, number, count), do: list |> Enum.drop(number) |> Enum.take_every(@changers) |> Enum.take(count)
+
+  # Microseconds of each search.
+  defp search(events, seconds) do
+    deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
+
+    for number <- 1..(@searchers_a_scheduler * System.schedulers_online()) do
+      Task.async(fn -> search_on(events, 97 * number, deadline, []) end)
+    end
+    |> Task.await_many(:infinity)
+    |> Enum.concat()
+  end
+
+  defp search_on(events, number, deadline, latencies) do
+    if System.monotonic_time(:millisecond) >= deadline do
+      latencies
+    else
+      event = elem(events, rem(number, tuple_size(events)))
+      {microseconds, {:ok, _ids}} = :timer.tc(fn -> BeTree.search(Ads, event) end)
+      search_on(events, number + 1, deadline, [microseconds | latencies])
+    end
+  end
+
+  # Replaces one after the other, as evenly as it can; answers how many, and the microseconds of each call.
+  defp change(old, new, rate, deadline) do
+    started = System.monotonic_time(:microsecond)
+    Process.sleep(:rand.uniform(max(round(1_000 / rate), 1)))
+
+    Enum.zip(old, new)
+    |> Enum.reduce_while({0, []}, fn {{gone, _text}, {id, text}}, {count, calls} ->
+      due = started + round(count * 1_000_000 / rate)
+      wait = div(due - System.monotonic_time(:microsecond), 1_000)
+      if wait > 0, do: Process.sleep(wait)
+
+      if System.monotonic_time(:millisecond) >= deadline do
+        {:halt, {count, calls}}
+      else
+        {insertion, :ok} = :timer.tc(fn -> Server.insert(Ads, id, text) end)
+        {deletion, :ok} = :timer.tc(fn -> Server.delete(Ads, gone) end)
+        {:cont, {count + 1, [insertion, deletion | calls]}}
+      end
+    end)
+  end
+
+  # Microseconds from the call until a search sees what was inserted, and until none sees what was deleted.
+  defp probe(event, deadline, count, seen) do
+    if System.monotonic_time(:millisecond) >= deadline do
+      seen
+    else
+      id = @probes + count
+      {inserted, _} = :timer.tc(fn -> Server.insert!(Ads, id, "true") && until(event, id, [id]) end)
+      {deleted, _} = :timer.tc(fn -> Server.delete!(Ads, id) && until(event, id, []) end)
+      Process.sleep(:rand.uniform(30))
+      probe(event, deadline, count + 1, [{inserted, deleted} | seen])
+    end
+  end
+
+  defp until(event, id, expected) do
+    unless BeTree.search!(Ads, event, ids: [id]) == expected do
+      Process.sleep(1)
+      until(event, id, expected)
+    end
+  end
+
+  # What the server finds in the end is what a new tree of the same expressions finds.
+  defp check({present, _later}, events, parameters) do
+    Server.publish!(Ads)
+    tree = BeTree.new!(W3.domains(parameters), memory: @memory)
+    for part <- Enum.chunk_every(present, @chunk), do: BeTree.insert_all!(tree, part)
+    found = for event <- Tuple.to_list(events), do: BeTree.search!(Ads, event)
+    true = found == for(event <- Tuple.to_list(events), do: BeTree.search!(tree, event))
+
+    say(
+      "#{Command.grouped(found |> Enum.map(&length/1) |> Enum.sum())} ids found by #{tuple_size(events)} events, " <>
+        "as a new tree of the #{Command.grouped(length(present))} expressions finds them"
+    )
+  end
+
+  defp row(title, latencies, seconds) do
+    sorted = latencies |> Enum.sort() |> List.to_tuple()
+    at = fn share -> elem(sorted, min(trunc(share * tuple_size(sorted)), tuple_size(sorted) - 1)) end
+    rate = if seconds, do: Command.grouped(div(tuple_size(sorted), seconds)), else: ""
+    say(columns([title, rate | Enum.map([at.(0.5), at.(0.99), at.(1.0)], &Command.grouped/1)]))
+  end
+
+  defp columns([title | numbers]) do
+    String.pad_trailing(title, 40) <> Enum.map_join(numbers, &String.pad_leading(&1, 12))
+  end
+
+  # What of the whole VM lies in memory now; what replicas share counts once.
+  defp resident do
+    with {:ok, rollup} <- File.read("/proc/self/smaps_rollup"),
+         [kilobytes] <- Regex.run(~r/^Pss: +(\d+) kB$/m, rollup, capture: :all_but_first) do
+      megabytes(1_024 * String.to_integer(kilobytes))
+    else
+      _elsewhere -> "not known here"
+    end
+  end
+
+  defp megabytes(bytes), do: "#{decimal(bytes / 1_000_000)} MB"
+  defp decimal(number), do: :erlang.float_to_binary(number / 1, decimals: 1)
+  defp say(text), do: IO.puts(text)
+end
+
+{options, rest} = BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
+if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000]")
+BeTree.Bench.Live.run(Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options)))
