@@ -69,6 +69,19 @@ pub extern "C" fn be_tree_more(number: u64) -> i32 {
     with_state(|state| state.more(number))
 }
 
+/// Keeps from now on what `be_tree_reasons` needs.
+#[no_mangle]
+pub extern "C" fn be_tree_keep_reasons() -> i32 {
+    with_state(|state| state.change(State::keep_reasons))
+}
+
+/// Searches like `be_tree_search`, and tells of each subscription that does not match which attribute decided.
+#[no_mangle]
+pub extern "C" fn be_tree_reasons(format: i32, event: u32, ids: i32) -> i32 {
+    let only = usize::try_from(ids).ok();
+    with_state(|state| state.search(Request::Reasons { format, event: event as usize, only }))
+}
+
 /// Goes on with a search, or a batch of searches, that a trap stopped.
 #[no_mangle]
 pub extern "C" fn be_tree_resume() -> i32 {
@@ -85,6 +98,24 @@ pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
     with_state(|state| state.read(|state| state.explain(format, event as usize, id)))
+}
+
+/// Checks the subscriptions in the inbox, and inserts none of them.
+#[no_mangle]
+pub extern "C" fn be_tree_check(length: u32) -> i32 {
+    with_state(|state| state.change(|state| state.check(length as usize)))
+}
+
+/// Checks the event in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_check_event(format: i32, event: u32) -> i32 {
+    with_state(|state| state.read(|state| state.check_event(format, event as usize)))
+}
+
+/// Draws the tree.
+#[no_mangle]
+pub extern "C" fn be_tree_draw() -> i32 {
+    with_state(|state| state.read(State::draw))
 }
 
 /// Counts and sizes.

@@ -2,11 +2,12 @@
 
 use std::cell::UnsafeCell;
 
+use be_tree_index::draw::draw;
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::event::Format;
+use be_tree_index::event::{decode, Event, Format};
 use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
-use be_tree_index::search::{self, packed, Batch, Form, Search};
+use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 
 use crate::memory::{self, in_order};
 use crate::{answer, request};
@@ -61,6 +62,12 @@ pub(crate) enum Request {
         event: usize,
         only: Option<usize>,
         form: i32,
+    },
+    /// A search that also tells why what does not match does not.
+    Reasons {
+        format: i32,
+        event: usize,
+        only: Option<usize>,
     },
     Batch {
         number: u64,
@@ -182,6 +189,13 @@ impl State {
         Ok(self.index.as_mut().ok_or_else(no_schema)?.delete(id)?)
     }
 
+    pub fn keep_reasons(&mut self) -> Outcome {
+        let State { index, search, .. } = self;
+        let index = index.as_mut().ok_or_else(no_schema)?;
+        index.keep_reasons()?;
+        Ok(search.reserve(index)?)
+    }
+
     /// Notes the request, then searches. It may be cut off anywhere; from when the request is noted, `resume` goes on.
     pub fn search(&mut self, request: Request) -> i32 {
         self.outbox.progress = NOTHING;
@@ -238,7 +252,16 @@ impl State {
         }
         match self.request {
             Request::Nothing => Ok(()),
-            Request::Search { format, event, only, form } => self.advance_search(format, event, only, form),
+            Request::Search { format, event, only, form } => {
+                self.advance_search(event, only, |search, index, event, ids| {
+                    search.open_for(index, Format::from_code(format)?, event, ids, Form::from_code(form)?)
+                })
+            }
+            Request::Reasons { format, event, only } => {
+                self.advance_search(event, only, |search, index, event, ids| {
+                    search.open_reasons(index, Format::from_code(format)?, event, ids)
+                })
+            }
             Request::Batch { number, events, bytes, only, form } => {
                 if self.outbox.progress == NOTED {
                     message(&self.inbox, bytes.saturating_add(only.unwrap_or(0)))?;
@@ -256,15 +279,20 @@ impl State {
         }
     }
 
-    /// Opens the search, if that is still to be done, and runs it to its end.
-    fn advance_search(&mut self, format: i32, event: usize, only: Option<usize>, form: i32) -> Outcome {
+    /// Opens the search as `open` says for the bytes of the event and the ids, if that is still to be done, and runs it to
+    /// its end.
+    fn advance_search(
+        &mut self,
+        event: usize,
+        only: Option<usize>,
+        open: impl FnOnce(&mut Search, &Index, &[u8], Option<Packed>) -> Result<(), Error>,
+    ) -> Outcome {
         let State { index, search, inbox, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         if outbox.progress == NOTED {
             let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
             let (event, ids) = whole.split_at(event);
-            let ids = only.map(|_| packed(ids));
-            search.open_for(index, Format::from_code(format)?, event, ids, Form::from_code(form)?)?;
+            open(search, index, event, only.map(|_| packed(ids)))?;
             outbox.step();
         }
         while !search.step(index) {
@@ -311,6 +339,30 @@ impl State {
         let State { index, inbox, answer, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         explain(index, Format::from_code(format)?, message(inbox, event)?, id, answer)?;
+        self.outbox.send(&self.answer);
+        Ok(())
+    }
+
+    pub fn check(&mut self, length: usize) -> Outcome {
+        let State { index, inbox, .. } = self;
+        let index = index.as_mut().ok_or_else(no_schema)?;
+        for (position, insertion) in request::insertions(message(inbox, length)?)?.enumerate() {
+            let checked = insertion.and_then(|insertion| index.check(&insertion));
+            checked.map_err(|error| Refusal { error, position: Some(position) })?;
+        }
+        Ok(())
+    }
+
+    pub fn check_event(&mut self, format: i32, event: usize) -> Outcome {
+        let State { index, inbox, .. } = self;
+        let index = index.as_ref().ok_or_else(no_schema)?;
+        let bytes = message(inbox, event)?;
+        Ok(decode(Format::from_code(format)?, bytes, index.schema(), index.strings(), &mut Event::default())?)
+    }
+
+    pub fn draw(&mut self) -> Outcome {
+        let State { index, answer, .. } = self;
+        draw(index.as_ref().ok_or_else(no_schema)?, answer);
         self.outbox.send(&self.answer);
         Ok(())
     }

@@ -12,9 +12,10 @@ use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
-use crate::predicate::{self, Constants, Postfix, Predicate, Text};
+use crate::predicate::{self, Constants, Postfix, Predicate, Step, Text};
 use crate::predicates::{Location, RecordKind};
-use crate::schema::Schema;
+use crate::reasons::Reasons;
+use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
 use crate::tree::filter;
@@ -81,6 +82,8 @@ pub struct Index {
     subscriptions: Subscriptions,
     tree: Tree,
     dense: Dense,
+    /// What is wanted to tell why expressions are false, where that was asked for.
+    reasons: Option<Reasons>,
     code_bytes: usize,
 }
 
@@ -116,6 +119,22 @@ impl Index {
     /// Whether all expressions are dense, but for those that are false whatever the event.
     pub(crate) fn is_dense(&self) -> bool {
         self.tree.entries() == 0 && self.tree.ungated().is_empty()
+    }
+
+    pub(crate) fn reasons(&self) -> Option<&Reasons> {
+        self.reasons.as_ref()
+    }
+
+    /// Keeps from now on what [`crate::search::Search::open_reasons`] needs of each subscription: 8 bytes for each
+    /// predicate of its text, or less. Errors: [`Kind::OutOfMemory`].
+    pub fn keep_reasons(&mut self) -> Result<(), Error> {
+        let sources = || self.subscriptions.iter().map(|(slot, subscription)| (slot, &subscription.source));
+        let bytes = sources().map(|(_, source)| source.len()).sum();
+        ensure(HEADROOM + Reasons::bytes(self.len(), bytes))?;
+        let mut reasons = Reasons::default();
+        sources().for_each(|(slot, source)| reasons.insert(slot, source, &self.library.predicates));
+        self.reasons = Some(reasons);
+        Ok(())
     }
 
     pub(crate) fn tree(&self) -> &Tree {
@@ -159,6 +178,36 @@ impl Index {
         let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
         let source = self.intern(postfix)?;
         self.subscribe(insertion.id, source);
+        if let (Some(reasons), Some(slot)) = (&mut self.reasons, self.subscriptions.find(insertion.id)) {
+            reasons.insert(slot, &self.subscriptions.get(slot).source, &self.library.predicates);
+        }
+        Ok(())
+    }
+
+    /// Reads an expression as erl-be-tree does, and inserts nothing: an id that is there already is no error.
+    ///
+    /// Errors: those of [`Index::insert`], and [`Kind::Type`] for what only erl-be-tree refuses: asking whether an attribute
+    /// that is required is null, and membership of an enum.
+    pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
+        self.ensure_headroom(insertion.text.len())?;
+        let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
+        let predicates = postfix.iter().filter_map(|step| match step {
+            Step::Predicate(predicate) => Some(predicate),
+            _ => None,
+        });
+        for predicate in predicates {
+            let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
+            let refusal = match predicate.test {
+                predicate::Test::Null | predicate::Test::NotNull if !optional => "is required and never null",
+                predicate::Test::OneOf(_) | predicate::Test::NoneOf(_) if *ty == Type::IntegerEnum => {
+                    "is an enum, which is compared by `=` and `<>`"
+                }
+                _ => continue,
+            };
+            return Err(Error::new(Kind::Type, format!("`{name}` {refusal}")).about(name));
+        }
+        let source = self.intern(postfix)?;
+        self.release(&source, None);
         Ok(())
     }
 
@@ -189,6 +238,9 @@ impl Index {
             return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
         };
         let subscription = self.subscriptions.remove(slot);
+        if let Some(reasons) = &mut self.reasons {
+            reasons.remove(slot);
+        }
         self.code_bytes -= bytes(&subscription);
         self.take_down(slot, &subscription);
         self.release(&subscription.source, Some(subscription.program));
@@ -231,6 +283,9 @@ impl Index {
             _ => None,
         });
         self.dense.validate(&dense.collect::<Vec<_>>())?;
+        if let Some(reasons) = &self.reasons {
+            reasons.validate(self.subscriptions.iter().map(|(slot, _)| slot))?;
+        }
         self.tree.validate(&self.library, &self.subscriptions)
     }
 
@@ -242,10 +297,9 @@ impl Index {
             + self.strings.growth(text / 2)
             + self.subscriptions.growth(1)
             + self.tree.growth()
-            + self.dense.growth();
-        let mut probe: Vec<Probe> = Vec::new();
-        let bytes = HEADROOM + HEADROOM_PER_BYTE * text + tables;
-        probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
+            + self.dense.growth()
+            + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(text));
+        ensure(HEADROOM + HEADROOM_PER_BYTE * text + tables)
     }
 
     /// Takes in the strings, predicates and constants of an expression.
@@ -384,6 +438,12 @@ impl Index {
         };
         Estimate { probability, cost: cost(&predicate.test) }
     }
+}
+
+/// Refuses where so many bytes are not to be had.
+fn ensure(bytes: usize) -> Result<(), Error> {
+    let mut probe: Vec<Probe> = Vec::new();
+    probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
 }
 
 fn bytes(subscription: &Subscription) -> usize {

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod dense;
+pub mod draw;
 pub mod error;
 mod evaluate;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod language;
 mod library;
 pub mod predicate;
 pub(crate) mod predicates;
+mod reasons;
 pub mod schema;
 pub mod search;
 mod sliced;

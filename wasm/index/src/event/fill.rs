@@ -2,6 +2,7 @@
 
 use super::json::Json;
 use super::prepared;
+use super::records::Records;
 use super::source::Source;
 use super::{Cap, Event, Segment, Span, Text, Value};
 use crate::error::{Error, Kind};
@@ -22,6 +23,10 @@ pub enum Format {
     Record,
     /// What an event in another format comes to under the schema: see `prepared`.
     Prepared,
+    /// An Erlang term: a list of records, tuples whose first element is passed over. The other elements are the values in
+    /// the order of the schema, record after record; what is left out at the end is undefined. Values are taken as they
+    /// are: nothing but a boolean is a boolean, no integer a float and no atom a string, and only `undefined` is none.
+    Records,
 }
 
 impl Format {
@@ -34,7 +39,11 @@ impl Format {
             1 => Ok(Format::Json),
             2 => Ok(Format::Record),
             3 => Ok(Format::Prepared),
-            _ => Err(Error::new(Kind::Type, "an event's format is 0 (term), 1 (JSON), 2 (record) or 3 (prepared)")),
+            4 => Ok(Format::Records),
+            _ => {
+                let message = "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared) or 4 (records)";
+                Err(Error::new(Kind::Type, message))
+            }
         }
     }
 }
@@ -70,6 +79,7 @@ pub fn decode(
         Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record()?,
         // It was found to be complete before.
         Format::Prepared => return prepared::read(bytes, schema, strings, event),
+        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event }.records()?,
     }
     check_required(schema, event)
 }
@@ -132,6 +142,29 @@ impl Filler<'_, Reader<'_>> {
     }
 }
 
+impl Filler<'_, Records<'_>> {
+    /// Reads the values of records, one after the other, in the order of the schema.
+    fn records(&mut self) -> Result<(), Error> {
+        let records = self.source.list()?;
+        let mut records = self.expect(records, Records::EVENT)?;
+        let mut id = 0;
+        while self.source.next(&mut records)? {
+            let mut values = self.tuple("a record, a tuple with its name in front")?;
+            self.field(&mut values)?;
+            self.source.skip()?;
+            while self.source.next(&mut values.elements)? {
+                if id as usize == self.schema.len() {
+                    let message = format!("the event has more values than there are attributes, which are {id}");
+                    return Err(Error::new(Kind::Type, message));
+                }
+                self.attribute(id)?;
+                id += 1;
+            }
+        }
+        self.source.finish()
+    }
+}
+
 impl<S: Source> Filler<'_, S> {
     /// Reads values under names.
     fn named(&mut self) -> Result<(), Error> {
@@ -174,7 +207,7 @@ impl<S: Source> Filler<'_, S> {
             None => Err(self.mismatch(match ty {
                 Type::Boolean => "true or false",
                 Type::Integer | Type::IntegerEnum => "an integer",
-                Type::Float => "a float or an integer",
+                Type::Float => S::FLOAT,
                 Type::String => "a string",
                 Type::IntegerList => "a list of integers",
                 Type::StringList => "a list of strings",

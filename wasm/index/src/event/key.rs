@@ -10,6 +10,11 @@ pub(crate) fn of_float(value: f64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
+/// The float that has this key.
+pub(crate) fn to_float(key: i64) -> f64 {
+    f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
+}
+
 /// The key of a scalar value; lists and undefined values have none.
 pub(crate) fn of_value(value: Value) -> Option<i64> {
     match value {
@@ -63,6 +68,7 @@ mod tests {
             assert!(of_float(pair[0]) < of_float(pair[1]), "{pair:?}");
         }
         assert_eq!(of_float(-0.0), of_float(0.0));
+        assert!(ordered.iter().all(|&value| to_float(of_float(value)) == value));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod json;
 pub(crate) mod key;
 pub(crate) mod prepared;
 pub(crate) mod probe;
+mod records;
 mod source;
 mod term;
 #[cfg(test)]

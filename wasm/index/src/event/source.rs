@@ -17,6 +17,8 @@ pub(super) trait Source {
     const EVENT: &'static str;
     /// Which of several values under the same name counts: the last, or the first.
     const LAST_COUNTS: bool;
+    /// What a float is in this format.
+    const FLOAT: &'static str = "a float or an integer";
 
     /// The head of an event: of values under names.
     fn names(&mut self) -> Result<Option<Self::Names>, Error>;
@@ -29,7 +31,7 @@ pub(super) trait Source {
     fn boolean(&mut self) -> Result<Option<bool>, Error>;
     /// An integer.
     fn integer(&mut self) -> Result<Option<i64>, Error>;
-    /// A finite float, or an integer in its place.
+    /// A finite float, or what stands in its place.
     fn float(&mut self) -> Result<Option<f64>, Error>;
     /// A string.
     fn string(&mut self) -> Result<Option<Cow<'_, [u8]>>, Error>;

@@ -393,3 +393,55 @@ fn an_event_is_filled_again_and_again() {
         decode(Format::Json, b"{", &schema, &strings, &mut event).unwrap_err();
     }
 }
+
+#[test]
+fn records_of_erlang_give_every_value_as_what_it_is() {
+    let records = |records: &[Vec<u8>]| [&[131], &list(records)[..]].concat();
+    let record = |values: &[Vec<u8>]| tuple(&[&[atom("event")], values].concat());
+    let schema = schema();
+    let position = |name: &str| schema.find(name.as_bytes()).unwrap() as usize;
+    let event = |values: &[Vec<u8>]| decoded(Format::Records, &records(&[record(values)]), &schema);
+    let with = |name: &str, value: Vec<u8>| {
+        let mut values = vec![atom("undefined"); schema.len()];
+        values[position(name)] = value;
+        event(&values)
+    };
+
+    // In one record or in several, with values left out at the end.
+    let all = Event { values: vec![Value::Undefined; schema.len()], ..Event::default() };
+    assert_eq!(decoded(Format::Records, &records(&[]), &schema).unwrap(), all);
+    assert_eq!(event(&[]).unwrap(), all);
+    let [first, second] = [[atom("true")], [integer(7)]].map(|values| record(&values));
+    let expected = [vec![Value::Boolean(true), Value::Integer(7)], all.values[2..].to_vec()].concat();
+    for order in [&[first.clone(), second.clone()][..], &[first, record(&[]), second]] {
+        assert_eq!(decoded(Format::Records, &records(order), &schema).unwrap().values, expected);
+    }
+
+    for (name, value) in
+        [("boolean", atom("false")), ("integer", integer(-1)), ("float", float(0.5)), ("string", binary(b"a"))]
+    {
+        assert_ne!(with(name, value).unwrap().values[position(name)], Value::Undefined);
+    }
+    let wrong = [
+        ("boolean", integer(1)),
+        ("boolean", atom("nil")),
+        ("integer", float(1.0)),
+        ("float", integer(1)),
+        ("string", atom("a")),
+        ("string_list", list(&[atom("a")])),
+        ("integer_list", list(&[atom("undefined")])),
+        (
+            "frequency_caps",
+            list(&[tuple(&[tuple(&[atom("flight"), integer(1), binary(b"ns")]), integer(1), atom("undefined")])]),
+        ),
+    ];
+    for (name, value) in wrong {
+        assert_eq!(with(name, value).unwrap_err().kind, Kind::Type, "{name}");
+    }
+    let too_many = vec![atom("undefined"); schema.len() + 1];
+    assert_eq!(event(&too_many).unwrap_err().kind, Kind::Type);
+    for malformed in [atom("event"), list(&[atom("event")]), list(&[tuple(&[])])] {
+        let error = decoded(Format::Records, &[&[131], &malformed[..]].concat(), &schema).unwrap_err();
+        assert_eq!(error.kind, Kind::Type);
+    }
+}

@@ -38,6 +38,22 @@ pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Es
     lay_out(normal, &measured)
 }
 
+/// The order in which the children of each node are evaluated.
+pub(crate) struct Order(Measured);
+
+impl Order {
+    /// The order by what `estimate` expects of each literal.
+    pub fn new(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Self {
+        Order(measure(normal, estimate))
+    }
+
+    /// The children of `index`, the first one to be evaluated first.
+    pub fn children(&self, index: NodeIndex) -> &[NodeIndex] {
+        let (from, to) = self.0.spans[index as usize];
+        &self.0.children[from as usize..to as usize]
+    }
+}
+
 /// What is expected of each node.
 struct Measured {
     estimates: Vec<Estimate>,

@@ -8,6 +8,9 @@
 //! with the event that fills it. A batch can be stopped anywhere and go on, as a search can, with a progress of its
 //! own above that of the search under way.
 
+use std::iter::Map;
+use std::slice::Iter;
+
 use super::{Checkpoint, Dense, Form, Search};
 use crate::error::{Error, Kind};
 use crate::event::Format;
@@ -281,8 +284,11 @@ impl Batch {
     }
 }
 
+/// Packed ids.
+pub type Packed<'a> = Map<Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
+
 /// The packed ids in `bytes`.
-pub fn packed(bytes: &[u8]) -> impl ExactSizeIterator<Item = u64> + '_ {
+pub fn packed(bytes: &[u8]) -> Packed<'_> {
     let (ids, _) = bytes.as_chunks::<8>();
     ids.iter().map(|id| u64::from_le_bytes(*id))
 }

@@ -60,6 +60,11 @@ impl SlotSet {
         }
     }
 
+    /// The slots from 32 times `word` on, a bit each.
+    pub fn word(&self, word: u32) -> u32 {
+        bits(self.words.get(word as usize).copied().unwrap_or(0), self.search)
+    }
+
     /// Gives the words from `from` on that have slots, ascending: the slot of the first bit, and the bits. Ends at about
     /// `limit` slots; answers the word to go on from, or none at the end.
     pub fn words(&self, from: u32, limit: u32, mut each: impl FnMut(Slot, u32)) -> Option<u32> {

@@ -15,6 +15,7 @@
 //!    are not become candidates.
 //! 5. **Ungated.** The code of the others that no gate holds back runs.
 //! 6. **Collect**, and **sort** where ids do not ascend with slots.
+//! 7. **Gather**, **explain**, **count** and **group**, where the reasons of what does not match are asked for.
 //!
 //! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
 //! behind, finished or cut off, is passed over without a branch on it.
@@ -22,12 +23,13 @@
 mod batch;
 mod matches;
 pub(crate) mod memo;
+mod reasons;
 mod sort;
 mod spill;
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
-pub use batch::{packed, Batch, Refused, Request};
+pub use batch::{packed, Batch, Packed, Refused, Request};
 
 use matches::{pick, SlotSet};
 use memo::Memo;
@@ -74,6 +76,7 @@ pub struct Search {
     bits: Bits,
     ids: Vec<u64>,
     sort: Sort,
+    reasons: reasons::Work,
     /// What touching memory ahead of its use came to; kept so that the reads are not left out.
     touched: u32,
     checkpoint: Checkpoint<Progress>,
@@ -106,6 +109,22 @@ struct Progress {
     ids: u32,
     /// An id that matches and is too large for a bitmap.
     too_large: Option<u64>,
+    /// Whether the reasons of what does not match are to be found, and are all that the event does not fit.
+    with_reasons: bool,
+    does_not_fit: bool,
+    /// Whether the reasons of all that does not match are wanted, and not only of what was asked for.
+    among_all: bool,
+    /// How many expressions did not match, with how many of these was begun, those whose programs are being run, how far
+    /// a general program was run, and how many ids were put into their groups.
+    missed: u32,
+    begun: u32,
+    runs: reasons::Runs,
+    general_at: u32,
+    grouped: u32,
+    /// Which of the two lists of counts counts.
+    odd_counts: bool,
+    /// How many words of the answer stand behind the ids that match.
+    behind: u32,
     visited: u64,
     evaluated: u64,
 }
@@ -119,6 +138,10 @@ enum Phase {
     Ungated,
     Collect,
     Sort,
+    Gather,
+    Explain,
+    Count,
+    Group,
     Done,
 }
 
@@ -142,6 +165,18 @@ impl Form {
             0 => Ok(Form::Ids),
             1 => Ok(Form::Bitmap),
             _ => Err(Error::new(Kind::Type, "an answer's form is 0 (ids) or 1 (a bitmap)")),
+        }
+    }
+}
+
+impl Progress {
+    /// What comes once all ids that match are there.
+    fn after_matches(&mut self) -> Phase {
+        self.word = 0;
+        if self.with_reasons {
+            Phase::Gather
+        } else {
+            Phase::Done
         }
     }
 }
@@ -187,27 +222,36 @@ const HEADER: usize = 2;
 
 /// What a finished search found, ids or a bitmap, and what it took: one list, so that it is handed on as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a>(&'a [u64]);
+pub struct Found<'a> {
+    packed: &'a [u64],
+    ids: usize,
+}
 
 impl<'a> Found<'a> {
     /// The ids of all that matches, ascending.
     pub fn ids(self) -> &'a [u64] {
-        &self.0[HEADER..]
+        &self.packed[HEADER..][..self.ids]
+    }
+
+    /// What stands behind the ids of a search for reasons: the ids of all that does not match, grouped by reason, a count
+    /// for each reason, and whether the ids of each group ascend.
+    pub fn reasons(self) -> &'a [u64] {
+        &self.packed[HEADER + self.ids..]
     }
 
     /// How many entries and ungated expressions were come upon.
     pub fn visited(self) -> u64 {
-        self.0[0]
+        self.packed[0]
     }
 
     /// How many expressions were evaluated.
     pub fn evaluated(self) -> u64 {
-        self.0[1]
+        self.packed[1]
     }
 
-    /// All of this: the number visited, the number evaluated, the ids.
+    /// All of this: the number visited, the number evaluated, the ids, the reasons.
     pub fn packed(self) -> &'a [u64] {
-        self.0
+        self.packed
     }
 }
 
@@ -230,6 +274,9 @@ impl Search {
         self.matches.reserve(slots)?;
         if !index.subscriptions().is_ascending() {
             self.sort.reserve(slots)?;
+        }
+        if index.reasons().is_some() {
+            self.reserve_reasons(index)?;
         }
         Ok(())
     }
@@ -363,10 +410,11 @@ impl Search {
     /// What a search found that is done.
     pub fn found(&mut self) -> Found<'_> {
         let progress = self.checkpoint.load();
-        let list = &mut self.ids[..HEADER + progress.ids as usize];
-        list[0] = progress.visited;
-        list[1] = progress.evaluated;
-        Found(list)
+        let ids = progress.ids as usize;
+        let packed = &mut self.ids[..HEADER + ids + progress.behind as usize];
+        packed[0] = progress.visited;
+        packed[1] = progress.evaluated;
+        Found { packed, ids }
     }
 
     /// Why there is no answer of the form that was asked for.
@@ -395,6 +443,10 @@ impl Search {
             Phase::Ungated => self.evaluate_ungated(index, &mut progress),
             Phase::Collect => self.collect(index, &mut progress),
             Phase::Sort => self.sort(&mut progress),
+            Phase::Gather => self.gather(index, &mut progress),
+            Phase::Explain => self.explain(index, &mut progress),
+            Phase::Count => self.count(index, &mut progress),
+            Phase::Group => self.group(index, &mut progress),
             Phase::Done => return true,
         }
         self.checkpoint.commit(progress);
@@ -634,7 +686,7 @@ impl Search {
         progress.ids = ids as u32;
         match words {
             Some(word) => progress.word = word,
-            None if subscriptions.is_ascending() => progress.phase = Phase::Done,
+            None if subscriptions.is_ascending() => progress.phase = progress.after_matches(),
             None => {
                 self.sort.start(progress.ids as usize);
                 progress.phase = Phase::Sort;
@@ -674,7 +726,7 @@ impl Search {
 
     fn sort(&mut self, progress: &mut Progress) {
         if self.sort.step(&mut self.ids[progress.start as usize..][..progress.ids as usize]) {
-            progress.phase = Phase::Done;
+            progress.phase = progress.after_matches();
         }
     }
 }

@@ -51,6 +51,37 @@ pub fn matches(expression: &[Step<Text>], event: &[Option<NaiveValue>]) -> bool 
     result
 }
 
+/// Why `event` makes `expression` false: the predicate that was evaluated last, where operands are evaluated from left to
+/// right and only as far as they decide. Constants are put in place first; none where the expression is one.
+pub fn reason<'a>(expression: &'a [Step<Text>], event: &[Option<NaiveValue>]) -> Option<&'a Predicate<Text>> {
+    // The value of each operand, and the predicate evaluated last; none for a constant.
+    let mut stack: Vec<(bool, Option<&Predicate<Text>>)> = Vec::new();
+    for step in expression {
+        let result = match step {
+            Step::Constant(value) => (*value, None),
+            Step::Predicate(predicate) => (holds(predicate, event), Some(predicate)),
+            Step::Not => {
+                let (value, last) = stack.pop().unwrap();
+                (!value, last)
+            }
+            Step::And | Step::Or => {
+                let (right, left) = (stack.pop().unwrap(), stack.pop().unwrap());
+                let decisive = *step == Step::Or;
+                match (left, right) {
+                    ((value, None), other) | (other, (value, None)) if value != decisive => other,
+                    ((_, None), _) | (_, (_, None)) => (decisive, None),
+                    ((value, _), _) if value == decisive => left,
+                    _ => right,
+                }
+            }
+        };
+        stack.push(result);
+    }
+    assert_eq!(stack.len(), 1);
+    assert!(!stack[0].0);
+    stack[0].1
+}
+
 /// Whether `event` makes `predicate` true.
 pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool {
     use NaiveValue::*;

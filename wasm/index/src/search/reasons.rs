@@ -1,0 +1,379 @@
+//! A search that goes on to say why what does not match does not: which predicate decided ([`crate::reasons`]).
+//!
+//! Behind the matches come the ids of all others, grouped by reason. First the reason of each is found, and the reasons
+//! are counted; then each id is put where its reason's group goes on.
+
+use super::matches::SlotSet;
+use super::memo::Memo;
+use super::{grow, Phase, Progress, Search, HEADER, STEP};
+use crate::error::{Error, Kind};
+use crate::event::{Event, Format};
+use crate::index::Index;
+use crate::library::Library;
+use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS};
+use crate::subscriptions::Slot;
+
+/// Behind the counts stands whether the ids of each group ascend.
+const TRAILER: usize = 1;
+
+/// What such a search works with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    /// The slots that were asked for, where not all were.
+    asked: SlotSet,
+    /// The expressions that did not match.
+    missed: Vec<Missed>,
+    jumps: Jumps,
+    /// How many expressions have each reason; later where the next one of each goes. One of the lists counts, the other
+    /// is written by a step that is not committed yet.
+    counts: [Vec<u32>; 2],
+}
+
+impl Search {
+    /// Makes room for reasons.
+    pub(super) fn reserve_reasons(&mut self, index: &Index) -> Result<(), Error> {
+        let slots = index.subscriptions().capacity();
+        let numbers = index.schema().len() + reason::COUNT;
+        self.reasons.asked.reserve(slots)?;
+        grow(&mut self.reasons.missed, slots)?;
+        self.reasons.counts.iter_mut().try_for_each(|counts| grow(counts, numbers))?;
+        grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
+    }
+
+    /// Starts a search like [`Search::open`] that also gives the reasons. An event that lacks a required attribute is
+    /// no error: it is the reason of all.
+    ///
+    /// Errors: what else is wrong with the event; [`Kind::NotFound`] where the index keeps no reasons.
+    pub fn open_reasons(
+        &mut self,
+        index: &Index,
+        format: Format,
+        bytes: &[u8],
+        only: Option<impl ExactSizeIterator<Item = u64> + Clone>,
+    ) -> Result<(), Error> {
+        if index.reasons().is_none() {
+            return Err(reasons::not_kept());
+        }
+        self.reasons.asked.begin();
+        for id in only.iter().flat_map(Clone::clone) {
+            if let Some(slot) = index.subscriptions().find(id) {
+                self.reasons.asked.insert(slot);
+            }
+        }
+        let among_all = only.is_none();
+        let mut progress = match self.open(index, format, bytes, only) {
+            Ok(()) => {
+                self.reasons.jumps.set(&self.event.values);
+                self.checkpoint.load()
+            }
+            Err(error) if error.kind == Kind::MissingAttribute => {
+                self.matches.begin();
+                Progress { phase: Phase::Gather, does_not_fit: true, ..Progress::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        progress.with_reasons = true;
+        progress.among_all = among_all;
+        self.reasons.counts[progress.counts()].fill(0);
+        self.checkpoint.commit(progress);
+        Ok(())
+    }
+
+    /// Lists what did not match.
+    pub(super) fn gather(&mut self, index: &Index, progress: &mut Progress) {
+        let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
+        let Search { reasons: Work { asked, missed, .. }, matches, .. } = self;
+        let end = (progress.word + STEP / reasons::BITS).min(reasons.words());
+        let mut touched = 0;
+        for word in progress.word..end {
+            let among = if progress.among_all { u32::MAX } else { asked.word(word) };
+            let mut bits = reasons.held(word) & !matches.word(word) & among;
+            while bits != 0 {
+                let slot = word * reasons::BITS + bits.trailing_zeros();
+                let place = reasons.place(slot);
+                // For the reason given at `touch_candidates`.
+                if place.form != Form::None {
+                    touched ^= reasons.program(place)[0];
+                }
+                missed[progress.missed as usize] = Missed { slot, reason: 0, place };
+                progress.missed += 1;
+                bits &= bits - 1;
+            }
+        }
+        self.touched = touched;
+        progress.word = end;
+        if end == reasons.words() {
+            progress.phase = Phase::Explain;
+        }
+    }
+
+    /// Finds and counts the reasons of what was gathered.
+    pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
+        let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
+        let Search { reasons: Work { missed, counts, jumps, .. }, event, memo, .. } = self;
+        let mut explainer = Explainer {
+            reasons,
+            library: index.library(),
+            attributes: index.schema().len(),
+            event,
+            jumps,
+            memo,
+            missed: &mut missed[..progress.missed as usize],
+            counts: other(counts, progress),
+            budget: STEP,
+        };
+        explainer.run_side_by_side(progress);
+        explainer.run_the_last(&mut progress.runs);
+        if progress.runs.len == 0 && progress.begun == progress.missed {
+            progress.phase = Phase::Count;
+        }
+    }
+
+    /// Writes the counts behind where the ids will be, and makes of them where each group starts.
+    pub(super) fn count(&mut self, index: &Index, progress: &mut Progress) {
+        let numbers = index.schema().len() + reason::COUNT;
+        let counts = other(&mut self.reasons.counts, progress);
+        let mut start = HEADER as u32 + progress.ids;
+        let (_, behind) = self.ids.split_at_mut((start + progress.missed) as usize);
+        for (count, written) in counts[..numbers].iter_mut().zip(&mut *behind) {
+            *written = u64::from(*count);
+            start += std::mem::replace(count, start);
+        }
+        behind[numbers] = u64::from(index.subscriptions().is_ascending());
+        progress.behind = progress.missed + (numbers + TRAILER) as u32;
+        progress.phase = Phase::Group;
+    }
+
+    /// Puts ids into their groups.
+    pub(super) fn group(&mut self, index: &Index, progress: &mut Progress) {
+        let subscriptions = index.subscriptions();
+        let places = other(&mut self.reasons.counts, progress);
+        let end = (progress.grouped + STEP).min(progress.missed);
+        for missed in &self.reasons.missed[progress.grouped as usize..end as usize] {
+            let place = &mut places[missed.reason as usize];
+            self.ids[*place as usize] = subscriptions.id(missed.slot);
+            *place += 1;
+        }
+        progress.grouped = end;
+        if end == progress.missed {
+            progress.phase = Phase::Done;
+        }
+    }
+}
+
+/// An expression that did not match: its slot, where its program is, and in the end the number of its reason.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missed {
+    slot: Slot,
+    reason: u32,
+    place: Place,
+}
+
+/// Programs over booleans that are being run: which of those that did not match, and the test that comes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    of: [u32; RUNS],
+    at: [u32; RUNS],
+    /// How many there are.
+    len: u32,
+}
+
+/// Finds the reasons of what did not match.
+struct Explainer<'a> {
+    reasons: &'a Reasons,
+    library: &'a Library,
+    attributes: usize,
+    event: &'a Event,
+    jumps: &'a Jumps,
+    memo: &'a mut Memo,
+    missed: &'a mut [Missed],
+    counts: &'a mut [u32],
+    /// How many tests may still be taken in this step.
+    budget: u32,
+}
+
+impl<'a> Explainer<'a> {
+    /// Takes a test of each of [`RUNS`] programs over booleans in turn, and goes on to the next ones, until there are fewer
+    /// left. All other programs are run on the way to these.
+    fn run_side_by_side(&mut self, progress: &mut Progress) {
+        let mut runs = progress.runs;
+        let mut programs: [&[u32]; RUNS] = [&[]; RUNS];
+        for (i, program) in programs.iter_mut().enumerate() {
+            if i == runs.len as usize {
+                let Some(next) = self.begin(progress) else { break };
+                (runs.of[i], runs.at[i], runs.len) = (next, 0, runs.len + 1);
+            }
+            *program = self.program(runs.of[i]);
+        }
+        while runs.len as usize == RUNS && self.budget > 0 {
+            self.budget = self.budget.saturating_sub(RUNS as u32);
+            let mut decided = reasons::round(&programs, &mut runs.at, self.jumps);
+            while decided != 0 {
+                // From the last one down: what takes another's place, where there is no next one, was looked at before.
+                let i = decided.ilog2() as usize;
+                decided ^= 1 << i;
+                self.decide(runs.of[i], reasons::attribute(programs[i], runs.at[i]) as usize);
+                match self.begin(progress) {
+                    Some(next) => (runs.of[i], runs.at[i], programs[i]) = (next, 0, self.program(next)),
+                    None => {
+                        runs.len -= 1;
+                        let last = runs.len as usize;
+                        (runs.of[i], runs.at[i], programs[i]) = (runs.of[last], runs.at[last], programs[last]);
+                    }
+                }
+            }
+        }
+        progress.runs = runs;
+    }
+
+    /// Takes the tests of the last few programs over booleans.
+    fn run_the_last(&mut self, runs: &mut Runs) {
+        let len = runs.len as usize;
+        if len == 0 || len == RUNS {
+            return;
+        }
+        // What is not there runs with the first one.
+        let programs = std::array::from_fn(|i| self.program(runs.of[if i < len { i } else { 0 }]));
+        let first = runs.at[0];
+        runs.at[len..].fill(first);
+        while self.budget > 0 {
+            self.budget = self.budget.saturating_sub(RUNS as u32);
+            let decided = reasons::round(&programs, &mut runs.at, self.jumps) & ((1 << len) - 1);
+            if decided == (1 << len) - 1 {
+                for ((of, at), program) in runs.of.into_iter().zip(runs.at).zip(programs).take(len) {
+                    self.decide(of, reasons::attribute(program, at) as usize);
+                }
+                runs.len = 0;
+                return;
+            }
+        }
+    }
+
+    /// The next one whose program is over booleans. The reasons of others are found on the way, as far as the budget goes.
+    #[inline]
+    fn begin(&mut self, progress: &mut Progress) -> Option<u32> {
+        while let Some(missed) = self.missed.get(progress.begun as usize) {
+            if self.budget == 0 {
+                return None;
+            }
+            self.budget -= 1;
+            let next = progress.begun;
+            let number = match missed.place.form {
+                _ if progress.does_not_fit => self.attributes + reason::INVALID_EVENT,
+                Form::Booleans => {
+                    progress.begun += 1;
+                    return Some(next);
+                }
+                Form::None => self.attributes + reason::NONE,
+                Form::General => self.run(missed.place, &mut progress.general_at)?,
+            };
+            self.decide(next, number);
+            progress.begun += 1;
+        }
+        None
+    }
+
+    #[inline]
+    fn program(&self, of: u32) -> &'a [u32] {
+        self.reasons.program(self.missed[of as usize].place)
+    }
+
+    /// Runs a general program from `at` to the number of its reason, or as far as the budget goes.
+    fn run(&mut self, place: Place, at: &mut u32) -> Option<usize> {
+        let program = self.reasons.program(place);
+        while self.budget > 0 {
+            self.budget -= 1;
+            let (predicate, on, distance) = reasons::test_at(program, *at);
+            match distance {
+                _ if self.memo.holds(self.library, predicate, self.event) != on => *at += 1,
+                0 => {
+                    *at = 0;
+                    return Some(reasons::number(predicate, &self.library.predicates, self.attributes));
+                }
+                _ => *at += distance,
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn decide(&mut self, of: u32, number: usize) {
+        self.missed[of as usize].reason = number as u32;
+        self.counts[number] += 1;
+    }
+}
+
+/// The list of counts that `progress`, once it is committed, makes count; now equal to the one that does.
+fn other<'a>(counts: &'a mut [Vec<u32>; 2], progress: &mut Progress) -> &'a mut Vec<u32> {
+    let [even, odd] = counts;
+    let (from, to) = if progress.counts() == 0 { (even, odd) } else { (odd, even) };
+    to.copy_from_slice(from);
+    progress.odd_counts = !progress.odd_counts;
+    to
+}
+
+impl Progress {
+    /// Which list of counts counts.
+    fn counts(&self) -> usize {
+        usize::from(self.odd_counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Insertion;
+    use crate::schema::{Attribute, Bounds, Schema, Type};
+
+    #[test]
+    fn a_step_whose_commit_was_lost_is_done_again() {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+        let mut attributes = vec![attribute("a", Type::Integer), attribute("b", Type::Boolean)];
+        attributes.extend((0..7).map(|i| attribute(&format!("c{i}"), Type::Boolean)));
+        let mut index = Index::new(Schema::new(attributes).unwrap());
+        index.keep_reasons().unwrap();
+        for i in 0..4000_u64 {
+            let text = match i % 3 {
+                _ if i % 100 == 70 => (0..3000).map(|j| format!("c{} or b", j % 7)).collect::<Vec<_>>().join(" and "),
+                0 => format!("a = {} and b", i % 50),
+                1 => "b or a = 33".to_owned(),
+                // Too long for a step, and false at its end.
+                _ if i % 100 == 50 => {
+                    (0..3000).map(|j| format!("a <> {}", 100 + j)).collect::<Vec<_>>().join(" and ") + " and b"
+                }
+                _ => "not b and a < 0".to_owned(),
+            };
+            let id = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        }
+        let event = br#"{"a": 33, "b": false, "c0": true, "c1": true, "c2": true, "c3": true, "c4": true, "c5": true}"#;
+        let mut search = Search::default();
+        search.reserve(&index).unwrap();
+        let open = |search: &mut Search| {
+            search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
+        };
+        open(&mut search);
+        let expected = search.run(&index).packed().to_vec();
+        // For `a`, `b`, the others, a place, nothing and the event, and whether the ids ascend.
+        let (found, counts) = expected.split_at(expected.len() - 13);
+        assert_eq!(found.len() - HEADER, 4000);
+        assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 11], "{counts:?}");
+        for lost in 1..4 {
+            open(&mut search);
+            let mut steps = 0;
+            loop {
+                let committed = search.checkpoint;
+                let done = search.step(&index);
+                steps += 1;
+                if steps % (lost + 1) != 0 {
+                    // As if a trap had come between the last write of the step and its commit.
+                    search.checkpoint = committed;
+                } else if done {
+                    break;
+                }
+            }
+            assert!(steps > 20);
+            assert_eq!(search.run(&index).packed(), expected);
+        }
+    }
+}
