@@ -44,7 +44,7 @@ defmodule BeTree.MixProject do
       links: %{},
       files:
         ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 wasm/Cargo.toml wasm/Cargo.lock) ++
-          ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+          ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end
 

@@ -7,6 +7,9 @@ defmodule BeTree.Event do
     * `{:json, binary}`, a JSON object as UTF-8 text: it is parsed inside the sandbox, on the search's fuel;
     * `{:record, values}`, a list or a tuple of the values in the order of the domains, without names.
       In it `1` and `0` also stand for `true` and `false`;
+    * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
+      in the order of the domains, record after record. Here nothing stands for anything else: no integer for a float, no
+      atom for a string, and only `:undefined` for undefined;
     * `{:prepared, binary}`, what `prepare/2` made of one of the others.
 
   Values are those of `BeTree.Domain`; `nil`, `:undefined` and JSON's `null` stand for undefined, and so does an
@@ -19,18 +22,27 @@ defmodule BeTree.Event do
 
   alias BeTree.{Error, Guest, Target}
 
-  @type t :: map | keyword | [{String.t(), term}] | struct | {:json, binary} | {:record, list | tuple} | prepared
+  @type t ::
+          map
+          | keyword
+          | [{String.t(), term}]
+          | struct
+          | {:json, binary}
+          | {:record, list | tuple}
+          | {:records, [tuple]}
+          | prepared
 
   @typedoc "An event that is decoded already, for trees with the same domains in the same order."
   @type prepared :: {:prepared, binary}
 
   @typedoc false
-  @type format :: 0..3
+  @type format :: 0..4
 
   @pairs 0
   @json 1
   @record 2
   @prepared 3
+  @records 4
 
   # So many bytes are decoded in less time than a slice of a search takes.
   @small 16 * 1024
@@ -91,11 +103,13 @@ defmodule BeTree.Event do
   def encode(event) when is_list(event), do: {:ok, @pairs, to_term(event)}
   def encode({:json, json}) when is_binary(json), do: {:ok, @json, json}
   def encode({:record, values}) when is_list(values) or is_tuple(values), do: {:ok, @record, to_term(values)}
-
+  def encode({:records, records}) when is_list(records), do: {:ok, @records, to_term(records)}
   def encode({:prepared, bytes}) when is_binary(bytes), do: {:ok, @prepared, bytes}
 
   def encode(other) do
-    expected = "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple} or {:prepared, binary}"
+    expected =
+      "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple}, {:records, list} or {:prepared, binary}"
+
     {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{inspect(other)}"}}
   end
 

@@ -41,7 +41,13 @@ defmodule BeTree.Guest do
   ]
 
   # What a guest may lack.
-  @optional [{"be_tree_forget", {:function, [], [:i32]}}]
+  @optional [
+    {"be_tree_forget", {:function, [], [:i32]}},
+    {"be_tree_check", {:function, [:i32], [:i32]}},
+    {"be_tree_keep_reasons", {:function, [], [:i32]}},
+    {"be_tree_reasons", {:function, [:i32, :i32, :i32], [:i32]}},
+    {"be_tree_draw", {:function, [], [:i32]}}
+  ]
 
   @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
 

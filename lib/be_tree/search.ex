@@ -241,6 +241,18 @@ defmodule BeTree.Search do
   end
 
   @doc false
+  # The fuel and the number of the slices so far: all that changes where a search yields.
+  @spec used(t) :: {Fuel.t(), non_neg_integer}
+  def used(%__MODULE__{slices: %{fuel: fuel, count: count}}), do: {fuel, count}
+
+  @doc false
+  # The search as it stood when `used/1` answered this.
+  @spec with_used(t, {Fuel.t(), non_neg_integer}) :: t
+  def with_used(%__MODULE__{slices: slices} = search, {fuel, count}) do
+    %{search | slices: %{slices | fuel: fuel, count: count}}
+  end
+
+  @doc false
   # The form's number in docs/abi.md.
   @spec number(form) :: 0 | 1
   def number(:bitmap), do: 1

@@ -106,12 +106,6 @@ pub extern "C" fn be_tree_check(length: u32) -> i32 {
     with_state(|state| state.change(|state| state.check(length as usize)))
 }
 
-/// Checks the event in the inbox.
-#[no_mangle]
-pub extern "C" fn be_tree_check_event(format: i32, event: u32) -> i32 {
-    with_state(|state| state.read(|state| state.check_event(format, event as usize)))
-}
-
 /// Draws the tree.
 #[no_mangle]
 pub extern "C" fn be_tree_draw() -> i32 {

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 
 use be_tree_index::draw::draw;
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::event::{decode, Event, Format};
+use be_tree_index::event::Format;
 use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
@@ -351,13 +351,6 @@ impl State {
             checked.map_err(|error| Refusal { error, position: Some(position) })?;
         }
         Ok(())
-    }
-
-    pub fn check_event(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, inbox, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
-        let bytes = message(inbox, event)?;
-        Ok(decode(Format::from_code(format)?, bytes, index.schema(), index.strings(), &mut Event::default())?)
     }
 
     pub fn draw(&mut self) -> Outcome {

@@ -187,7 +187,7 @@ impl Index {
     /// Reads an expression as erl-be-tree does, and inserts nothing: an id that is there already is no error.
     ///
     /// Errors: those of [`Index::insert`], and [`Kind::Type`] for what only erl-be-tree refuses: asking whether an attribute
-    /// that is required is null, and membership of an enum.
+    /// that is required is null, or whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
         self.ensure_headroom(insertion.text.len())?;
         let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
@@ -197,11 +197,12 @@ impl Index {
         });
         for predicate in predicates {
             let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
-            let refusal = match predicate.test {
-                predicate::Test::Null | predicate::Test::NotNull if !optional => "is required and never null",
-                predicate::Test::OneOf(_) | predicate::Test::NoneOf(_) if *ty == Type::IntegerEnum => {
+            let refusal = match (&predicate.test, ty) {
+                (predicate::Test::Null | predicate::Test::NotNull, _) if !optional => "is required and never null",
+                (predicate::Test::OneOf(_) | predicate::Test::NoneOf(_), Type::IntegerEnum) => {
                     "is an enum, which is compared by `=` and `<>`"
                 }
+                (predicate::Test::Empty, Type::Segments | Type::FrequencyCaps) => "is no list of integers or strings",
                 _ => continue,
             };
             return Err(Error::new(Kind::Type, format!("`{name}` {refusal}")).about(name));

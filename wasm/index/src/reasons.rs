@@ -6,9 +6,9 @@
 //! `and` that came to its last operand that one did. A program is only made where reasons are asked for beforehand.
 //!
 //! A test has its predicate, the value on which it jumps, and how many tests ahead. One that jumps nowhere is the one that
-//! decided. Programs over booleans alone are run side by side and without a branch on the outcome of a test, for the
-//! wrong guesses of a branch cost more than the tests: their tests are a word each, a literal and how far it jumps, less one. The tests of
-//! all others are two words each, the predicate and the rest.
+//! decided. Programs over booleans alone are run side by side and without a branch on the outcome of a test, as the
+//! processor's wrong guesses of a branch take longer than the tests: theirs are a word each, a literal and how far it
+//! jumps, less one. The tests of all others are two words each, the predicate and the rest.
 
 use crate::error::{Error, Kind};
 use crate::event::Value;

@@ -24,7 +24,8 @@ fn search(index: &Index, bytes: &[u8], only: Option<&[u64]>) -> (Vec<u64>, Vec<V
     let found = search.run(index);
     let (ids, reasons) = (found.ids().to_vec(), found.reasons());
     let numbers = index.schema().len() + 3;
-    let (missed, counts) = reasons.split_at(reasons.len() - numbers - 1);
+    let (missed, counts) = reasons.split_at(reasons.len() - numbers - 2);
+    assert_eq!(counts[numbers + 1] == 1, counts[numbers - 1] > 0 && ids.is_empty());
     let mut missed = missed.to_vec();
     let groups = counts[..numbers].iter().map(|&count| {
         let mut group: Vec<u64> = missed.drain(..count as usize).collect();

@@ -24,8 +24,9 @@ pub enum Format {
     /// What an event in another format comes to under the schema: see `prepared`.
     Prepared,
     /// An Erlang term: a list of records, tuples whose first element is passed over. The other elements are the values in
-    /// the order of the schema, record after record; what is left out at the end is undefined. Values are taken as they
-    /// are: nothing but a boolean is a boolean, no integer a float and no atom a string, and only `undefined` is none.
+    /// the order of the schema, record after record; what is left out at the end is undefined, and what is too much has to
+    /// be. Values are taken as they are: nothing but a boolean is a boolean, no integer a float and no atom a string, and
+    /// only `undefined` is none.
     Records,
 }
 
@@ -154,6 +155,9 @@ impl Filler<'_, Records<'_>> {
             self.source.skip()?;
             while self.source.next(&mut values.elements)? {
                 if id as usize == self.schema.len() {
+                    if self.source.undefined()? {
+                        continue;
+                    }
                     let message = format!("the event has more values than there are attributes, which are {id}");
                     return Err(Error::new(Kind::Type, message));
                 }

@@ -438,7 +438,9 @@ fn records_of_erlang_give_every_value_as_what_it_is() {
     for (name, value) in wrong {
         assert_eq!(with(name, value).unwrap_err().kind, Kind::Type, "{name}");
     }
-    let too_many = vec![atom("undefined"); schema.len() + 1];
+    let mut too_many = vec![atom("undefined"); schema.len() + 1];
+    assert_eq!(event(&too_many).unwrap(), all);
+    too_many[schema.len()] = atom("true");
     assert_eq!(event(&too_many).unwrap_err().kind, Kind::Type);
     for malformed in [atom("event"), list(&[atom("event")]), list(&[tuple(&[])])] {
         let error = decoded(Format::Records, &[&[131], &malformed[..]].concat(), &schema).unwrap_err();

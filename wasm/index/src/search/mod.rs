@@ -234,7 +234,7 @@ impl<'a> Found<'a> {
     }
 
     /// What stands behind the ids of a search for reasons: the ids of all that does not match, grouped by reason, a count
-    /// for each reason, and whether the ids of each group ascend.
+    /// for each reason, whether the ids of each group ascend, and whether the event does not fit.
     pub fn reasons(self) -> &'a [u64] {
         &self.packed[HEADER + self.ids..]
     }

@@ -13,8 +13,8 @@ use crate::library::Library;
 use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS};
 use crate::subscriptions::Slot;
 
-/// Behind the counts stands whether the ids of each group ascend.
-const TRAILER: usize = 1;
+/// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
+const TRAILER: usize = 2;
 
 /// What such a search works with.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +140,7 @@ impl Search {
             start += std::mem::replace(count, start);
         }
         behind[numbers] = u64::from(index.subscriptions().is_ascending());
+        behind[numbers + 1] = u64::from(progress.does_not_fit);
         progress.behind = progress.missed + (numbers + TRAILER) as u32;
         progress.phase = Phase::Group;
     }
@@ -354,10 +355,10 @@ mod tests {
         };
         open(&mut search);
         let expected = search.run(&index).packed().to_vec();
-        // For `a`, `b`, the others, a place, nothing and the event, and whether the ids ascend.
-        let (found, counts) = expected.split_at(expected.len() - 13);
+        // For `a`, `b`, the others, a place, nothing and the event; whether the ids ascend; whether the event does not fit.
+        let (found, counts) = expected.split_at(expected.len() - 14);
         assert_eq!(found.len() - HEADER, 4000);
-        assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 11], "{counts:?}");
+        assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 12], "{counts:?}");
         for lost in 1..4 {
             open(&mut search);
             let mut steps = 0;

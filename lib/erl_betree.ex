@@ -1,0 +1,440 @@
+defmodule :erl_betree do
+  @moduledoc """
+  The interface of erl-be-tree, for programs that were written for it: their dependency changes, their code does not.
+
+      {ok, Betree} = erl_betree:betree_make([[{age, int, disallow_undefined}, {country, bin, allow_undefined}]]),
+      {ok, Sub} = erl_betree:betree_make_sub(Betree, 1, [], <<"age >= 21 and country = 'CA'">>),
+      ok = erl_betree:betree_insert_sub(Betree, Sub),
+      {ok, [1]} = erl_betree:betree_search(Betree, [{user, 30, <<"CA">>}]).
+
+  The same in Elixir:
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:age, :int, :disallow_undefined}, {:country, :bin, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "age >= 21 and country = 'CA'")
+      iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
+      iex> :erl_betree.betree_search(tree, [{:user, 30, "CA"}])
+      {:ok, [1]}
+
+  `include/erl_betree.hrl` has the clock types and thresholds. New programs are better off with `BeTree`, whose errors say
+  what is wrong; this module answers what erl-be-tree does.
+
+  ## Domains
+
+  A list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type` is `bool`,
+  `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. Behind it may stand
+  `Min, Max` for `int`, `int64`, `float` and `int_list`, which refuse no expression, and `Count`, how many distinct values
+  expressions may name, for `bin`, `bin_list` and `int_enum`.
+
+  ## Events
+
+  A list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after list.
+  `undefined` stands for none, and so does what is left out at the end. Wrong types, missing required values or too many
+  fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
+
+  ## References
+
+  Trees, subscriptions, events, iterators and states are references, and live as long as something refers to them. They are
+  good in any process of the node where they were made. What is none, or another kind of thing, is `error:badarg`.
+
+  ## Times
+
+  Elapsed times are whole microseconds. A clock type is an integer: 0 for the wall clock; 1 for monotonic time, which any
+  other counts as; 2 for the processor time of the whole VM, in whole milliseconds, as the BEAM has no finer clock; 3 for
+  that of a thread, which is monotonic time here: a search may go on on another scheduler, so no thread's clock measures it.
+
+  ## Schedulers
+
+  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`): no
+  call holds a scheduler up, whether its name has `yield` in it or not. What makes or changes a tree runs on a dirty
+  scheduler. A tree runs one operation at a time, and others wait for their turn, in order.
+
+  ## Differences
+
+    * An id is inserted once: a second subscription with it is refused, and `betree_insert_sub/2` answers `error`;
+    * ids are answered in ascending order;
+    * a search that an iterator or a threshold of 0 evaluates step by step has been run when the first step is taken; the
+      steps hand out what it came to;
+    * what goes wrong beside all that (memory, a broken module) raises a `BeTree.Error`.
+  """
+
+  alias BeTree.Erlang.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
+
+  @monotonic 1
+  @threshold 1_000
+
+  @type betree :: reference
+  @type sub :: reference
+  @type event_ref :: reference
+  @type iterator :: reference
+  @type state :: reference
+
+  @typedoc "For `betree_parse_reasons/1`."
+  @type non_matches :: reference | []
+
+  @type id :: BeTree.id()
+  @type type :: :bool | :int | :int64 | :int_enum | :float | :bin | :int_list | :bin_list | :segments | :frequency_caps
+  @type undefined :: :allow_undefined | :disallow_undefined
+  @type domain ::
+          {atom, type, undefined}
+          | {atom, type, undefined, count :: pos_integer}
+          | {atom, type, undefined, min :: number, max :: number}
+
+  @typedoc "A list of records."
+  @type event :: [tuple]
+
+  @type clock_type :: integer
+
+  @typedoc "Microseconds."
+  @type elapsed :: non_neg_integer
+
+  @type refusal :: Subscriptions.refusal()
+
+  @doc """
+  Makes an empty tree. What are no domains is `error:badarg`.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> :erl_betree.betree_search(tree, [])
+      {:ok, []}
+  """
+  @spec betree_make([[domain]]) :: {:ok, betree}
+  def betree_make(domains), do: {:ok, Tree.make(domains, false)}
+
+  @doc """
+  Checks a subscription for a tree, which does not hold it yet.
+
+  `{error, bad_id}` for what is no unsigned 64-bit integer; `{error, bad_constant_list}` for what is no list;
+  `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer, its name
+  `unknown` where it has none; `{error, bad_binary}` for what is no iolist; `{error, failed}` for an expression that is wrong.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [flight_id: 10], ["not ", "a"])
+      iex> is_reference(sub)
+      true
+      iex> :erl_betree.betree_make_sub(tree, 1, [{:flight_id, :ten}], "a")
+      {:error, :bad_constant, 0, :flight_id}
+      iex> :erl_betree.betree_make_sub(tree, 1, [], "b")
+      {:error, :failed}
+  """
+  @spec betree_make_sub(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
+  def betree_make_sub(betree, id, constants, expression) do
+    betree |> Tree.open() |> Subscriptions.make(id, constants, expression)
+  end
+
+  @doc """
+  Inserts a subscription; `error` where the tree holds its id already, or has no room for it.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
+      iex> :erl_betree.betree_insert_sub(tree, sub)
+      :ok
+      iex> :erl_betree.betree_insert_sub(tree, sub)
+      :error
+  """
+  @spec betree_insert_sub(betree, sub) :: :ok | :error
+  def betree_insert_sub(betree, sub), do: betree |> Tree.open() |> Subscriptions.insert(sub)
+
+  @doc "`betree_make_event/3` with the monotonic clock."
+  @spec betree_make_event(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
+  def betree_make_event(betree, event), do: betree_make_event(betree, event, @monotonic)
+
+  @doc """
+  Reads an event once, for every tree with the same domains.
+
+  One that lacks a required value is `error:badarg`, but for a tree that tells reasons, where `betree_search_err/3` tells it.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
+      iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
+      iex> {{:ok, event}, _elapsed} = :erl_betree.betree_make_event(tree, [{:user, false}])
+      iex> {answer, _elapsed} = :erl_betree.betree_search(tree, event, 1)
+      iex> answer
+      {:ok, [1]}
+  """
+  @spec betree_make_event(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
+  def betree_make_event({_any, betree}, event, clock), do: betree_make_event(betree, event, clock)
+
+  def betree_make_event(betree, event, clock) when is_integer(clock) do
+    Clock.time(clock, fn -> {:ok, Reference.new(:event, betree |> Tree.open() |> prepare(event))} end)
+  end
+
+  defp prepare(tree, event) do
+    case BeTree.Event.prepare(tree.tree, {:records, event}) do
+      {:ok, prepared} -> prepared
+      {:error, %{kind: :missing_attribute}} when tree.reasons != nil -> {:records, event}
+      {:error, error} -> Tree.fail(error)
+    end
+  end
+
+  @doc """
+  The ids of the subscriptions that `Event` makes true.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
+      iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
+      iex> :erl_betree.betree_search(tree, [{:user, false}])
+      {:ok, [1]}
+  """
+  @spec betree_search(betree, event) :: {:ok, [id]}
+  def betree_search(betree, event), do: betree |> Tree.open() |> search(event, [])
+
+  @doc "`betree_search/2`, timed."
+  @spec betree_search(betree, event | event_ref, clock_type) :: {{:ok, [id]}, elapsed}
+  def betree_search(betree, event, clock) when is_integer(clock) do
+    Clock.time(clock, fn -> betree |> Tree.open() |> search(event, []) end)
+  end
+
+  @doc "`betree_search_ids/4` with the monotonic clock."
+  @spec betree_search_ids(betree, event | event_ref, [id]) :: {{:ok, [id]}, elapsed}
+  def betree_search_ids(betree, event, ids), do: betree_search_ids(betree, event, ids, @monotonic)
+
+  @doc """
+  `betree_search/3` among `Ids` only; none of these take no time.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
+      iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
+      iex> {answer, _elapsed} = :erl_betree.betree_search_ids(tree, [{:user, true}], [2, 1], 1)
+      iex> answer
+      {:ok, [1]}
+      iex> :erl_betree.betree_search_ids(tree, [{:user, true}], [], 1)
+      {{:ok, []}, 0}
+  """
+  @spec betree_search_ids(betree, event | event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
+  def betree_search_ids(_betree, _event, [], _clock), do: {{:ok, []}, 0}
+
+  def betree_search_ids(betree, event, ids, clock) when is_integer(clock) do
+    Clock.time(clock, fn -> betree |> Tree.open() |> search(event, ids: proper(ids)) end)
+  end
+
+  @doc """
+  Whether `Event` makes any subscription true.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> :erl_betree.betree_exists(tree, [{:user, true}])
+      {:ok, false}
+  """
+  @spec betree_exists(betree, event) :: {:ok, boolean}
+  def betree_exists(betree, event) do
+    {:ok, found} = betree |> Tree.open() |> search(event, as: :binary)
+    {:ok, found != ""}
+  end
+
+  @doc """
+  Writes a picture of the tree in Graphviz's language to a file; `{error, failed}` where that cannot be written.
+  """
+  @spec betree_write_dot(betree, charlist) :: :ok | {:error, :failed}
+  def betree_write_dot(betree, file) when is_list(file) do
+    picture = betree |> Tree.open() |> Tree.draw()
+    with {:error, _reason} <- :file.write_file(file, picture), do: {:error, :failed}
+  end
+
+  @doc """
+  A search that is gone through step by step: the number of candidates, and of the entries of the tree that were visited.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> for {id, text} <- [{1, "a"}, {2, "not a"}] do
+      ...>   {:ok, sub} = :erl_betree.betree_make_sub(tree, id, [], text)
+      ...>   :ok = :erl_betree.betree_insert_sub(tree, sub)
+      ...> end
+      iex> {:ok, {iterator, 2, _visited}} = :erl_betree.search_iterator(tree, [{:user, false}])
+      iex> :erl_betree.search_next(iterator)
+      {:continue, [2]}
+      iex> :erl_betree.search_next(iterator)
+      {:ok, [2]}
+  """
+  @spec search_iterator(betree, event) ::
+          {:ok, {iterator, candidates :: non_neg_integer, nodes :: non_neg_integer}}
+  def search_iterator(betree, event) do
+    {candidates, visited} = betree |> Tree.open() |> Candidates.select(event(event))
+    {:ok, {Reference.new(:iterator, candidates), Candidates.count(candidates), visited}}
+  end
+
+  @doc "Takes one candidate: `{continue, Ids}` with its id if it matches; with the last one `{ok, Ids}`, all that match."
+  @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
+  def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
+
+  @doc "Takes all candidates, whatever was taken before."
+  @spec search_all(iterator) :: {:ok, [id]}
+  def search_all(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.all()
+
+  @doc "Gives an iterator up, which is of no use any more."
+  @spec search_iterator_release(iterator) :: :ok
+  def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
+
+  @doc "`search_yield/4` with a threshold of 1,000 microseconds."
+  @spec search_yield(betree, event_ref, clock_type) :: {{:ok, [id]} | {:continue, state}, elapsed}
+  def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
+
+  @doc """
+  Searches for so many microseconds: `{continue, State}` where the search is not at its end, to go on with in
+  `search_next_yield/3`. With 0 that is where there is a candidate at all.
+
+  Until it goes on to its end, or nobody refers to its state any more, a search that came to its threshold holds the tree:
+  other processes wait, and the one that holds it is refused.
+
+      iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
+      iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
+      iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
+      iex> {{:ok, event}, _elapsed} = :erl_betree.betree_make_event(tree, [{:user, true}])
+      iex> {{:continue, state}, _elapsed} = :erl_betree.search_yield(tree, event, 1, 0)
+      iex> {answer, _elapsed} = :erl_betree.search_next_yield(state, 1, 0)
+      iex> answer
+      {:ok, [1]}
+  """
+  @spec search_yield(betree, event_ref, clock_type, threshold :: integer) ::
+          {{:ok, [id]} | {:continue, state}, elapsed}
+  def search_yield(betree, event, clock, threshold)
+      when is_reference(event) and is_integer(clock) and is_integer(threshold) do
+    betree |> Tree.open() |> Yielding.start(event(event), clock, threshold)
+  end
+
+  @doc """
+  Goes on with a search for so many microseconds; with 0 for one candidate. The same state is answered where it is not at its end. The
+  time that comes with the ids is that of all its calls.
+  """
+  @spec search_next_yield(state, clock_type, threshold :: integer) ::
+          {{:ok, [id]} | {:continue, state}, elapsed}
+  def search_next_yield(state, clock, threshold)
+      when is_reference(state) and is_integer(clock) and is_integer(threshold) do
+    Yielding.continue(state, clock, threshold)
+  end
+
+  @doc "`betree_search_yield/3` with the monotonic clock."
+  @spec betree_search_yield(betree, event_ref) :: {{:ok, [id]}, elapsed}
+  def betree_search_yield(betree, event), do: betree_search_yield(betree, event, @monotonic)
+
+  @doc "`search_yield/3`, run to its end."
+  @spec betree_search_yield(betree, event_ref, clock_type) :: {{:ok, [id]}, elapsed}
+  def betree_search_yield(betree, event, clock) do
+    {found, elapsed, _calls} = search_yield_count(betree, event, clock, @threshold, 0)
+    {found, elapsed}
+  end
+
+  @doc "`search_yield_count/5` with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
+  @spec search_yield_count(betree, event_ref) :: {{:ok, [id]}, elapsed, calls :: pos_integer}
+  def search_yield_count(betree, event), do: search_yield_count(betree, event, @monotonic, @threshold, 0)
+
+  @doc "`search_yield/4`, run to its end: `Acc` and the number of calls that it took come with the ids."
+  @spec search_yield_count(betree, event_ref, clock_type, threshold :: integer, acc) :: {{:ok, [id]}, elapsed, acc}
+        when acc: integer
+  def search_yield_count(betree, event, clock, threshold, calls) do
+    betree |> search_yield(event, clock, threshold) |> count_calls(clock, threshold, calls + 1)
+  end
+
+  defp count_calls({{:ok, ids}, elapsed}, _clock, _threshold, calls), do: {{:ok, ids}, elapsed, calls}
+
+  defp count_calls({{:continue, state}, _elapsed}, clock, threshold, calls) do
+    state |> search_next_yield(clock, threshold) |> count_calls(clock, threshold, calls + 1)
+  end
+
+  @doc "`search_ids_yield/5` with the monotonic clock and a threshold of 1,000 microseconds."
+  @spec betree_search_ids_yield(betree, event_ref, [id]) :: {{:ok, [id]}, elapsed}
+  def betree_search_ids_yield(betree, event, ids), do: search_ids_yield(betree, event, ids, @monotonic, @threshold)
+
+  @doc "`search_ids_yield/5` with a threshold of 1,000 microseconds."
+  @spec betree_search_ids_yield(betree, event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
+  def betree_search_ids_yield(betree, event, ids, clock), do: search_ids_yield(betree, event, ids, clock, @threshold)
+
+  @doc "`betree_search_ids/4`: it runs to its end, whatever the threshold, and yields to other processes all the same."
+  @spec search_ids_yield(betree, event_ref, [id], clock_type, threshold :: integer) :: {{:ok, [id]}, elapsed}
+  def search_ids_yield(_betree, _event, [], _clock, _threshold), do: {{:ok, []}, 0}
+
+  def search_ids_yield(betree, event, [_ | _] = ids, clock, threshold)
+      when is_reference(event) and is_integer(clock) and is_integer(threshold) do
+    betree_search_ids(betree, event, ids, clock)
+  end
+
+  @doc """
+  Makes an empty tree that also tells why an expression does not match. It takes 4 to 8 bytes more for each predicate.
+
+      iex> {:ok, tree} = :erl_betree.betree_make_err([[{:a, :bool, :disallow_undefined}, {:b, :bool, :allow_undefined}]])
+      iex> for {id, text} <- [{1, "a and b"}, {2, "a or b"}, {3, "not a"}] do
+      ...>   {:ok, sub} = :erl_betree.betree_make_sub_err(tree, id, [], text)
+      ...>   :ok = :erl_betree.betree_insert_sub_err(tree, sub)
+      ...> end
+      iex> :ok = :erl_betree.betree_make_sub_ids(tree)
+      iex> {:ok, [2], non_matches} = :erl_betree.betree_search_err(tree, [{:user, true, false}])
+      iex> :erl_betree.betree_parse_reasons(non_matches)
+      {:ok, [a: [3], b: [1]]}
+      iex> {:error, [], non_matches} = :erl_betree.betree_search_err(tree, [{:user, :undefined, false}])
+      iex> :erl_betree.betree_parse_reasons(non_matches)
+      {:ok, [invalid_event: [1, 2, 3]]}
+  """
+  @spec betree_make_err([[domain]]) :: {:ok, betree}
+  def betree_make_err(domains), do: {:ok, Tree.make(domains, true)}
+
+  @doc "`betree_make_sub/4` for a tree that tells reasons."
+  @spec betree_make_sub_err(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
+  def betree_make_sub_err(betree, id, constants, expression), do: betree_make_sub(betree, id, constants, expression)
+
+  @doc "`betree_insert_sub/2` for a tree that tells reasons."
+  @spec betree_insert_sub_err(betree, sub) :: :ok | :error
+  def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
+
+  @doc "In erl-be-tree to be called once after the insertions; here nothing is left to do then."
+  @spec betree_make_sub_ids(betree) :: :ok
+  def betree_make_sub_ids(betree) do
+    %Tree{} = Tree.open(betree)
+    :ok
+  end
+
+  @doc "`betree_make_event/2` for a tree that tells reasons."
+  @spec betree_make_event_err(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
+  def betree_make_event_err(betree, event), do: betree_make_event(betree, event)
+
+  @doc "`betree_make_event/3` for a tree that tells reasons."
+  @spec betree_make_event_err(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
+  def betree_make_event_err(betree, event, clock), do: betree_make_event(betree, event, clock)
+
+  @doc "`betree_write_dot/2` for a tree that tells reasons."
+  @spec betree_write_dot_err(betree, charlist) :: :ok | {:error, :failed}
+  def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
+
+  @doc """
+  The ids that match, and for `betree_parse_reasons/1` all others. An event that lacks a required value is
+  `{error, [], NonMatches}`; what else is wrong with one is `error:badarg`, and so is a tree that tells no reasons.
+  """
+  @spec betree_search_err(betree, event) :: {:ok | :error, [id], non_matches}
+  def betree_search_err(betree, event), do: betree |> Tree.open() |> Reasons.search(event(event), nil)
+
+  @doc "`betree_search_err/2`, timed."
+  @spec betree_search_err(betree, event | event_ref, clock_type) :: {{:ok | :error, [id], non_matches}, elapsed}
+  def betree_search_err(betree, event, clock) when is_integer(clock) do
+    Clock.time(clock, fn -> betree_search_err(betree, event) end)
+  end
+
+  @doc "`betree_search_ids_err/4` with the monotonic clock."
+  @spec betree_search_ids_err(betree, event | event_ref, [id]) :: {{:ok | :error, [id], non_matches}, elapsed}
+  def betree_search_ids_err(betree, event, ids), do: betree_search_ids_err(betree, event, ids, @monotonic)
+
+  @doc "`betree_search_err/3` among `Ids` only; none of these take no time."
+  @spec betree_search_ids_err(betree, event | event_ref, [id], clock_type) ::
+          {{:ok | :error, [id], non_matches}, elapsed}
+  def betree_search_ids_err(_betree, _event, [], _clock), do: {{:ok, [], []}, 0}
+
+  def betree_search_ids_err(betree, event, ids, clock) when is_integer(clock) do
+    Clock.time(clock, fn -> betree |> Tree.open() |> Reasons.search(event(event), proper(ids)) end)
+  end
+
+  @doc """
+  The attributes that kept subscriptions from matching, each with their ids: of an expression, the one whose predicate was
+  evaluated last, from left to right and only as far as it decides.
+
+  Other names are `geo` for a place on the map, `no_reason` for an expression that is false whatever the event, and
+  `invalid_event` for all where the event does not fit.
+  """
+  @spec betree_parse_reasons(non_matches) :: {:ok, [{atom, [id]}]}
+  def betree_parse_reasons([]), do: {:ok, []}
+  def betree_parse_reasons(non_matches) when is_reference(non_matches), do: {:ok, Reasons.parse(non_matches)}
+
+  defp search(tree, event, options) do
+    with {:error, error} <- BeTree.search(tree.tree, event(event), options), do: Tree.fail(error)
+  end
+
+  defp event(records) when is_list(records), do: {:records, records}
+  defp event(event) when is_reference(event), do: Reference.open(:event, event)
+  defp event(_other), do: :erlang.error(:badarg)
+
+  defp proper(list) when length(list) >= 0, do: list
+  defp proper(_other), do: :erlang.error(:badarg)
+end

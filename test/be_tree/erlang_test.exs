@@ -1,0 +1,5 @@
+defmodule BeTree.ErlangTest do
+  use ExUnit.Case, async: true
+
+  doctest :erl_betree
+end
