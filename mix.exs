@@ -9,6 +9,7 @@ defmodule BeTree.MixProject do
       version: @version,
       elixir: "~> 1.14",
       elixirc_paths: elixirc_paths(Mix.env()),
+      erlc_paths: erlc_paths(Mix.env()),
       # Ours are a part of this project, so they come after the compiler that compiles them.
       compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
       start_permanent: Mix.env() == :prod,
@@ -24,6 +25,10 @@ defmodule BeTree.MixProject do
 
   defp elixirc_paths(:test), do: ["lib", "test/support"]
   defp elixirc_paths(_), do: ["lib"]
+
+  # What programs in Erlang call is tested in Erlang.
+  defp erlc_paths(:test), do: ["test/erlang"]
+  defp erlc_paths(_), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies, and what uses them is left out.
   defp deps do

@@ -46,9 +46,7 @@ defmodule BeTree.Erlang.Reasons do
          matched_size = ids_size - missed_size,
          <<matched::binary-size(matched_size), missed::binary>> <- ids do
       status = if does_not_fit == 0, do: :ok, else: :error
-      # What matches would otherwise be held with the others.
-      reasons = {names, :binary.copy(missed), counts, ascend == 1}
-      {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, reasons)}}
+      {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, {names, missed, counts, ascend == 1})}}
     else
       _other -> {:error, Answer.bad("reasons of the wrong shape")}
     end

@@ -15,7 +15,7 @@ use crate::event::Value;
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::expression::order::{Estimate, Order};
 use crate::expression::source::Source;
-use crate::expression::store::{ProgramId, Programs};
+use crate::expression::store::{self, ProgramId, Programs};
 use crate::expression::Literal;
 use crate::predicate;
 use crate::predicates::{growth, PredicateId, Predicates, RecordKind};
@@ -24,6 +24,9 @@ use crate::subscriptions::Slot;
 
 /// How many programs are run side by side, so that what one reads is on its way while the others take their tests.
 pub(crate) const RUNS: usize = 8;
+
+/// How many tests each of them takes in turn. One that decided is taken again.
+pub(crate) const TESTS: usize = 8;
 
 /// Slots of which one word tells whether they are held.
 pub(crate) const BITS: u32 = 32;
@@ -50,6 +53,14 @@ pub(crate) struct Reasons {
 pub(crate) struct Place {
     pub form: Form,
     program: ProgramId,
+}
+
+impl Place {
+    /// The chunk that the program is in, and where in its words it starts.
+    #[inline]
+    pub fn split(self) -> (u32, u32) {
+        store::place(self.program)
+    }
 }
 
 /// What a program is like.
@@ -110,8 +121,8 @@ impl Reasons {
         self.held.get(word as usize).copied().unwrap_or(0)
     }
 
-    /// How many words the held slots take.
-    pub fn words(&self) -> u32 {
+    /// How many words of a set of slots the held ones take.
+    pub fn held_words(&self) -> u32 {
         self.held.len() as u32
     }
 
@@ -125,6 +136,11 @@ impl Reasons {
     #[inline]
     pub fn program(&self, place: Place) -> &[u32] {
         self.programs.get(place.program)
+    }
+
+    /// The words that programs are in whose places have this `chunk`.
+    pub fn words(&self, chunk: u32) -> &[u32] {
+        self.programs.chunk(chunk)
     }
 
     /// Bytes that the insertion of an expression of `text` bytes may take.
@@ -177,24 +193,19 @@ impl Jumps {
     }
 }
 
-/// Takes a test of each program over booleans and moves it on, and answers a bit for each whose test decided, which
-/// stays.
+/// Takes a test of a program over booleans in `words`: answers the literal, where the next test is, and whether this one
+/// decided, in which case it is the same.
 #[inline]
-pub(crate) fn round(programs: &[&[u32]; RUNS], at: &mut [u32; RUNS], jumps: &Jumps) -> u32 {
-    let mut decided = 0;
-    for (i, (program, at)) in programs.iter().zip(at).enumerate() {
-        let word = program[*at as usize];
-        let further = (word as i32 >> LITERAL_BITS) as u32 & jumps.0[word as usize % MAX_LITERALS];
-        decided |= (further >> 31) << i;
-        *at = at.wrapping_add(further).wrapping_add(1);
-    }
-    decided
+pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumps) -> (u32, u32, bool) {
+    let word = words[at as usize];
+    let literal = word % MAX_LITERALS as u32;
+    let further = (word as i32 >> LITERAL_BITS) as u32 & jumps.0[literal as usize];
+    (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 
-/// The attribute of the test at `at` of a program over booleans.
-#[inline]
-pub(crate) fn attribute(program: &[u32], at: u32) -> AttributeId {
-    program[at as usize] % MAX_LITERALS as u32 / 2
+/// The attribute of a literal.
+pub(crate) fn attribute(literal: u32) -> AttributeId {
+    literal / 2
 }
 
 /// The test at `at` of a general program: its predicate, the value on which it jumps, and how far; nowhere, if it decides.

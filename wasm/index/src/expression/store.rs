@@ -3,6 +3,11 @@
 /// Where a program is: the chunk in the upper half, the word in the lower.
 pub(crate) type ProgramId = u32;
 
+/// The chunk that a program is in, and where in its words it starts.
+pub(crate) fn place(id: ProgramId) -> (u32, u32) {
+    (id >> 16, id & 0xffff)
+}
+
 /// Words of a chunk. A longer program has a chunk of its own.
 const CHUNK: usize = 1 << 16;
 /// Programs take a multiple of so many words, so that given back places fit others.
@@ -22,7 +27,13 @@ pub(crate) struct Programs {
 impl Programs {
     /// The program at `id`, and whatever follows it in its chunk.
     pub fn get(&self, id: ProgramId) -> &[u32] {
-        &self.chunks[(id >> 16) as usize][(id & 0xffff) as usize..]
+        let (chunk, word) = place(id);
+        &self.chunks[chunk as usize][word as usize..]
+    }
+
+    /// The words of a chunk.
+    pub fn chunk(&self, number: u32) -> &[u32] {
+        &self.chunks[number as usize]
     }
 
     pub fn insert(&mut self, program: &[u32]) -> ProgramId {
@@ -31,8 +42,8 @@ impl Programs {
             return self.insert_alone(program);
         }
         if let Some(id) = self.free.get_mut(size / GRAIN).and_then(Vec::pop) {
-            let (chunk, word) = ((id >> 16) as usize, (id & 0xffff) as usize);
-            self.chunks[chunk][word..word + program.len()].copy_from_slice(program);
+            let (chunk, word) = place(id);
+            self.chunks[chunk as usize][word as usize..][..program.len()].copy_from_slice(program);
             return id;
         }
         let has_room = self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + size <= chunk.capacity());

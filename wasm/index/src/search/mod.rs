@@ -115,11 +115,12 @@ struct Progress {
     /// Whether the reasons of all that does not match are wanted, and not only of what was asked for.
     among_all: bool,
     /// How many expressions did not match, with how many of these was begun, those whose programs are being run, how far
-    /// a general program was run, and how many ids were put into their groups.
+    /// a general program was run, how many reasons were counted, and how many ids were put into their groups.
     missed: u32,
     begun: u32,
     runs: reasons::Runs,
     general_at: u32,
+    counted: u32,
     grouped: u32,
     /// Which of the two lists of counts counts.
     odd_counts: bool,

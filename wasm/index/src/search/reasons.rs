@@ -10,7 +10,7 @@ use crate::error::{Error, Kind};
 use crate::event::{Event, Format};
 use crate::index::Index;
 use crate::library::Library;
-use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS};
+use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::subscriptions::Slot;
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
@@ -21,7 +21,7 @@ const TRAILER: usize = 2;
 pub(super) struct Work {
     /// The slots that were asked for, where not all were.
     asked: SlotSet,
-    /// The expressions that did not match.
+    /// The expressions that did not match, and behind them a place for what is no expression.
     missed: Vec<Missed>,
     jumps: Jumps,
     /// How many expressions have each reason; later where the next one of each goes. One of the lists counts, the other
@@ -35,7 +35,7 @@ impl Search {
         let slots = index.subscriptions().capacity();
         let numbers = index.schema().len() + reason::COUNT;
         self.reasons.asked.reserve(slots)?;
-        grow(&mut self.reasons.missed, slots)?;
+        grow(&mut self.reasons.missed, slots + 1)?;
         self.reasons.counts.iter_mut().try_for_each(|counts| grow(counts, numbers))?;
         grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
     }
@@ -83,34 +83,28 @@ impl Search {
     pub(super) fn gather(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { asked, missed, .. }, matches, .. } = self;
-        let end = (progress.word + STEP / reasons::BITS).min(reasons.words());
-        let mut touched = 0;
+        let end = (progress.word + STEP / reasons::BITS).min(reasons.held_words());
         for word in progress.word..end {
             let among = if progress.among_all { u32::MAX } else { asked.word(word) };
             let mut bits = reasons.held(word) & !matches.word(word) & among;
-            while bits != 0 {
+            let missed = &mut missed[progress.missed as usize..][..bits.count_ones() as usize];
+            progress.missed += missed.len() as u32;
+            for missed in missed {
                 let slot = word * reasons::BITS + bits.trailing_zeros();
-                let place = reasons.place(slot);
-                // For the reason given at `touch_candidates`.
-                if place.form != Form::None {
-                    touched ^= reasons.program(place)[0];
-                }
-                missed[progress.missed as usize] = Missed { slot, reason: 0, place };
-                progress.missed += 1;
+                *missed = Missed { slot, place: reasons.place(slot), reason: 0 };
                 bits &= bits - 1;
             }
         }
-        self.touched = touched;
         progress.word = end;
-        if end == reasons.words() {
+        if end == reasons.held_words() {
             progress.phase = Phase::Explain;
         }
     }
 
-    /// Finds and counts the reasons of what was gathered.
+    /// Finds the reasons of what was gathered.
     pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
-        let Search { reasons: Work { missed, counts, jumps, .. }, event, memo, .. } = self;
+        let Search { reasons: Work { missed, jumps, .. }, event, memo, .. } = self;
         let mut explainer = Explainer {
             reasons,
             library: index.library(),
@@ -118,21 +112,33 @@ impl Search {
             event,
             jumps,
             memo,
-            missed: &mut missed[..progress.missed as usize],
-            counts: other(counts, progress),
+            missed: &mut missed[..=progress.missed as usize],
             budget: STEP,
         };
-        explainer.run_side_by_side(progress);
-        explainer.run_the_last(&mut progress.runs);
-        if progress.runs.len == 0 && progress.begun == progress.missed {
+        explainer.run(progress);
+        if progress.runs.is_done() && progress.begun == progress.missed {
             progress.phase = Phase::Count;
         }
     }
 
-    /// Writes the counts behind where the ids will be, and makes of them where each group starts.
+    /// Counts the reasons.
     pub(super) fn count(&mut self, index: &Index, progress: &mut Progress) {
-        let numbers = index.schema().len() + reason::COUNT;
         let counts = other(&mut self.reasons.counts, progress);
+        let end = (progress.counted + STEP).min(progress.missed);
+        for missed in &self.reasons.missed[progress.counted as usize..end as usize] {
+            counts[missed.reason as usize] += 1;
+        }
+        progress.counted = end;
+        if end == progress.missed {
+            self.lay_out(index, progress);
+            progress.phase = Phase::Group;
+        }
+    }
+
+    /// Writes the counts behind where the ids will be, and makes of them where each group starts.
+    fn lay_out(&mut self, index: &Index, progress: &mut Progress) {
+        let numbers = index.schema().len() + reason::COUNT;
+        let counts = &mut self.reasons.counts[progress.counts()];
         let mut start = HEADER as u32 + progress.ids;
         let (_, behind) = self.ids.split_at_mut((start + progress.missed) as usize);
         for (count, written) in counts[..numbers].iter_mut().zip(&mut *behind) {
@@ -142,7 +148,6 @@ impl Search {
         behind[numbers] = u64::from(index.subscriptions().is_ascending());
         behind[numbers + 1] = u64::from(progress.does_not_fit);
         progress.behind = progress.missed + (numbers + TRAILER) as u32;
-        progress.phase = Phase::Group;
     }
 
     /// Puts ids into their groups.
@@ -166,17 +171,28 @@ impl Search {
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     slot: Slot,
-    reason: u32,
     place: Place,
+    reason: u32,
 }
 
-/// Programs over booleans that are being run: which of those that did not match, and the test that comes next.
+/// Programs over booleans that are being run, all of them in one chunk: which of those that did not match, and where in the
+/// chunk the test stands that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     of: [u32; RUNS],
     at: [u32; RUNS],
-    /// How many there are.
-    len: u32,
+    chunk: u32,
+    /// Those that are still to be begun.
+    next: u32,
+    end: u32,
+    /// What is run in place of those that came to their ends: the place that is no expression's.
+    none: u32,
+}
+
+impl Runs {
+    fn is_done(&self) -> bool {
+        self.of == [self.none; RUNS]
+    }
 }
 
 /// Finds the reasons of what did not match.
@@ -188,99 +204,83 @@ struct Explainer<'a> {
     jumps: &'a Jumps,
     memo: &'a mut Memo,
     missed: &'a mut [Missed],
-    counts: &'a mut [u32],
     /// How many tests may still be taken in this step.
     budget: u32,
 }
 
-impl<'a> Explainer<'a> {
-    /// Takes a test of each of [`RUNS`] programs over booleans in turn, and goes on to the next ones, until there are fewer
-    /// left. All other programs are run on the way to these.
-    fn run_side_by_side(&mut self, progress: &mut Progress) {
-        let mut runs = progress.runs;
-        let mut programs: [&[u32]; RUNS] = [&[]; RUNS];
-        for (i, program) in programs.iter_mut().enumerate() {
-            if i == runs.len as usize {
-                let Some(next) = self.begin(progress) else { break };
-                (runs.of[i], runs.at[i], runs.len) = (next, 0, runs.len + 1);
-            }
-            *program = self.program(runs.of[i]);
-        }
-        while runs.len as usize == RUNS && self.budget > 0 {
-            self.budget = self.budget.saturating_sub(RUNS as u32);
-            let mut decided = reasons::round(&programs, &mut runs.at, self.jumps);
-            while decided != 0 {
-                // From the last one down: what takes another's place, where there is no next one, was looked at before.
-                let i = decided.ilog2() as usize;
-                decided ^= 1 << i;
-                self.decide(runs.of[i], reasons::attribute(programs[i], runs.at[i]) as usize);
-                match self.begin(progress) {
-                    Some(next) => (runs.of[i], runs.at[i], programs[i]) = (next, 0, self.program(next)),
-                    None => {
-                        runs.len -= 1;
-                        let last = runs.len as usize;
-                        (runs.of[i], runs.at[i], programs[i]) = (runs.of[last], runs.at[last], programs[last]);
-                    }
-                }
-            }
-        }
-        progress.runs = runs;
-    }
-
-    /// Takes the tests of the last few programs over booleans.
-    fn run_the_last(&mut self, runs: &mut Runs) {
-        let len = runs.len as usize;
-        if len == 0 || len == RUNS {
-            return;
-        }
-        // What is not there runs with the first one.
-        let programs = std::array::from_fn(|i| self.program(runs.of[if i < len { i } else { 0 }]));
-        let first = runs.at[0];
-        runs.at[len..].fill(first);
+impl Explainer<'_> {
+    fn run(&mut self, progress: &mut Progress) {
         while self.budget > 0 {
-            self.budget = self.budget.saturating_sub(RUNS as u32);
-            let decided = reasons::round(&programs, &mut runs.at, self.jumps) & ((1 << len) - 1);
-            if decided == (1 << len) - 1 {
-                for ((of, at), program) in runs.of.into_iter().zip(runs.at).zip(programs).take(len) {
-                    self.decide(of, reasons::attribute(program, at) as usize);
-                }
-                runs.len = 0;
+            if !progress.runs.is_done() {
+                self.run_side_by_side(&mut progress.runs);
+                continue;
+            }
+            if progress.begun == progress.missed {
                 return;
             }
-        }
-    }
-
-    /// The next one whose program is over booleans. The reasons of others are found on the way, as far as the budget goes.
-    #[inline]
-    fn begin(&mut self, progress: &mut Progress) -> Option<u32> {
-        while let Some(missed) = self.missed.get(progress.begun as usize) {
-            if self.budget == 0 {
-                return None;
-            }
-            self.budget -= 1;
-            let next = progress.begun;
-            let number = match missed.place.form {
-                _ if progress.does_not_fit => self.attributes + reason::INVALID_EVENT,
+            let Missed { place, .. } = self.missed[progress.begun as usize];
+            let number = match place.form {
+                _ if progress.does_not_fit => Some(self.attributes + reason::INVALID_EVENT),
                 Form::Booleans => {
-                    progress.begun += 1;
-                    return Some(next);
+                    self.begin(progress);
+                    continue;
                 }
-                Form::None => self.attributes + reason::NONE,
-                Form::General => self.run(missed.place, &mut progress.general_at)?,
+                Form::None => Some(self.attributes + reason::NONE),
+                Form::General => self.run_general(place, &mut progress.general_at),
             };
-            self.decide(next, number);
+            let Some(number) = number else { return };
+            self.budget = self.budget.saturating_sub(1);
+            self.missed[progress.begun as usize].reason = number as u32;
             progress.begun += 1;
         }
-        None
     }
 
-    #[inline]
-    fn program(&self, of: u32) -> &'a [u32] {
-        self.reasons.program(self.missed[of as usize].place)
+    /// Begins with the next ones whose programs are over booleans, as far as these are in one chunk.
+    fn begin(&mut self, progress: &mut Progress) {
+        let first = progress.begun;
+        let (chunk, start) = self.missed[first as usize].place.split();
+        let rest = &self.missed[first as usize..][..(progress.missed - first).min(STEP) as usize];
+        let other = |missed: &Missed| missed.place.form != Form::Booleans || missed.place.split().0 != chunk;
+        let end = first + rest.iter().position(other).unwrap_or(rest.len()) as u32;
+        let none = progress.missed;
+        self.missed[none as usize].place = self.missed[first as usize].place;
+        let mut runs = Runs { of: [none; RUNS], at: [start; RUNS], chunk, next: first, end, none };
+        for (of, at) in runs.of.iter_mut().zip(&mut runs.at).take((end - first) as usize) {
+            *of = runs.next;
+            *at = self.missed[runs.next as usize].place.split().1;
+            runs.next += 1;
+        }
+        progress.runs = runs;
+        progress.begun = end;
+    }
+
+    /// Takes tests of each program in turn. Where one has decided the next program takes its place. No branch tells whether it
+    /// has: each test's attribute is noted, and the last one stays.
+    fn run_side_by_side(&mut self, runs: &mut Runs) {
+        let Runs { mut of, mut at, chunk, mut next, end, none } = *runs;
+        let words = self.reasons.words(chunk);
+        while self.budget > 0 && of != [none; RUNS] {
+            self.budget = self.budget.saturating_sub((RUNS * TESTS) as u32);
+            for _ in 1..TESTS {
+                for at in &mut at {
+                    *at = reasons::take(words, *at, self.jumps).1;
+                }
+            }
+            for (of, at) in of.iter_mut().zip(&mut at) {
+                let (literal, to, decided) = reasons::take(words, *at, self.jumps);
+                self.missed[*of as usize].reason = reasons::attribute(literal);
+                let another = if next < end { next } else { none };
+                let start = self.missed[another as usize].place.split().1;
+                *at = if decided { start } else { to };
+                *of = if decided { another } else { *of };
+                next += u32::from(decided & (next < end));
+            }
+        }
+        *runs = Runs { of, at, chunk, next, end, none };
     }
 
     /// Runs a general program from `at` to the number of its reason, or as far as the budget goes.
-    fn run(&mut self, place: Place, at: &mut u32) -> Option<usize> {
+    fn run_general(&mut self, place: Place, at: &mut u32) -> Option<usize> {
         let program = self.reasons.program(place);
         while self.budget > 0 {
             self.budget -= 1;
@@ -295,12 +295,6 @@ impl<'a> Explainer<'a> {
             }
         }
         None
-    }
-
-    #[inline]
-    fn decide(&mut self, of: u32, number: usize) {
-        self.missed[of as usize].reason = number as u32;
-        self.counts[number] += 1;
     }
 }
 
