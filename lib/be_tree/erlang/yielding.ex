@@ -9,9 +9,11 @@ defmodule BeTree.Erlang.Yielding do
   alias BeTree.{Event, Fuel, Search}
   alias BeTree.Erlang.{Candidates, Clock, Reference, Tree}
 
-  # A slice takes no longer than this share of the threshold, at the fuel that burns in a microsecond at the least.
+  # A slice takes no longer than a quarter of the threshold, at the fuel that burns in a microsecond at the least; but no
+  # shorter than it takes to begin one.
   @share 4
-  @least_fuel 5_000
+  @fuel_per_microsecond 5_000
+  @least_slice 20_000
 
   # The places of the counters of a state: microseconds, and of a suspended search its fuel and its slices so far.
   @elapsed 1
@@ -32,7 +34,7 @@ defmodule BeTree.Erlang.Yielding do
   end
 
   defp begin(tree, event, threshold) when threshold > 0 do
-    slice = max(1, min(Fuel.default_slice(), div(threshold * @least_fuel, @share)))
+    slice = (threshold * @fuel_per_microsecond) |> div(@share) |> max(@least_slice) |> min(Fuel.default_slice())
     deadline = deadline(threshold)
     run(Search.start(tree.tree, event, slice: slice), deadline)
   end
