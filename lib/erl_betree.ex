@@ -46,12 +46,18 @@ defmodule :erl_betree do
 
   Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`): no
   call holds a scheduler up, whether its name has `yield` in it or not. What makes or changes a tree runs on a dirty
-  scheduler. A tree runs one operation at a time, and others wait for their turn, in order.
+  scheduler.
+
+  A tree runs one operation at a time. Where searches of several processes meet in it, replicas are made of it, which
+  takes a copy of its memory (`BeTree.publish/2`); from then on as many searches run at once as there are schedulers,
+  until the next insertion. So insert first, then search.
 
   ## Differences
 
     * An id is inserted once: a second subscription with it is refused, and `betree_insert_sub/2` answers `error`;
     * ids are answered in ascending order;
+    * the reason of a miss is always that of `betree_parse_reasons/1`; erl-be-tree names, of what its tree holds back without
+      a look at the expression, the attribute by which it does;
     * a search that an iterator or a threshold of 0 evaluates step by step has been run when the first step is taken; the
       steps hand out what it came to;
     * what goes wrong beside all that (memory, a broken module) raises a `BeTree.Error`.
@@ -158,7 +164,7 @@ defmodule :erl_betree do
   end
 
   defp prepare(tree, event) do
-    case BeTree.Event.prepare(tree.tree, {:records, event}) do
+    case BeTree.Event.prepare(Tree.target(tree), {:records, event}) do
       {:ok, prepared} -> prepared
       {:error, %{kind: :missing_attribute}} when tree.reasons != nil -> {:records, event}
       {:error, error} -> Tree.fail(error)
@@ -269,8 +275,9 @@ defmodule :erl_betree do
   Searches for so many microseconds: `{continue, State}` where the search is not at its end, to go on with in
   `search_next_yield/3`. With 0 that is where there is a candidate at all.
 
-  Until it goes on to its end, or nobody refers to its state any more, a search that came to its threshold holds the tree:
-  other processes wait, and the one that holds it is refused.
+  What came to its threshold goes on on a replica of the tree, which it holds until it is at its end, or nobody refers to its
+  state any more. The first such search after an insertion makes the replicas and starts anew there, past its threshold.
+  Where there can be none, it runs to its end.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -428,7 +435,7 @@ defmodule :erl_betree do
   def betree_parse_reasons(non_matches) when is_reference(non_matches), do: {:ok, Reasons.parse(non_matches)}
 
   defp search(tree, event, options) do
-    with {:error, error} <- BeTree.search(tree.tree, event(event), options), do: Tree.fail(error)
+    with {:error, error} <- BeTree.search(Tree.target(tree), event(event), options), do: Tree.fail(error)
   end
 
   defp event(records) when is_list(records), do: {:records, records}

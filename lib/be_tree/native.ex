@@ -86,6 +86,15 @@ defmodule BeTree.Native do
   @doc "`:ok`; on a dirty scheduler."
   def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
 
+  @doc "A place for an instance that stands in for another one at one of its versions."
+  def place, do: :erlang.nif_error(:not_loaded)
+
+  @doc "`:ok`"
+  def place_put(_place, _version, _instance), do: :erlang.nif_error(:not_loaded)
+
+  @doc "The instance of this version, or `nil`."
+  def place_get(_place, _version), do: :erlang.nif_error(:not_loaded)
+
   @doc "`{bytes, limit, :free | :running | :suspended | :broken, waiting, machines}`"
   def info(_instance), do: :erlang.nif_error(:not_loaded)
 

@@ -30,6 +30,7 @@ defmodule BeTree.Runtime do
   @type instance :: term
   @type snapshot :: term
   @type suspended :: term
+  @type place :: term
 
   @typedoc "The type of a value; `:reference` and `:v128` exist, but no such value can be passed."
   @type value_type :: :i32 | :i64 | :f32 | :f64 | :v128 | :reference
@@ -171,6 +172,22 @@ defmodule BeTree.Runtime do
   and what each grew beyond it.
   """
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
+
+  @doc """
+  A place for an instance that stands in for another one until that one changes. It lives as long as something refers to
+  it, and so does the instance that is put there.
+
+  A runtime may lack this callback and the next two.
+  """
+  @callback place() :: place
+
+  @doc "Puts an instance there, for a version that only grows. It replaces that of an earlier version."
+  @callback place_put(place, version :: non_neg_integer, instance) :: :ok
+
+  @doc "The instance that was put there for this version, or `nil`. That of an earlier version is let go."
+  @callback place_get(place, version :: non_neg_integer) :: instance | nil
+
+  @optional_callbacks place: 0, place_put: 3, place_get: 2
 
   @doc """
   The runtime that is used where none is named: what the application's environment says, `config :be_tree, runtime:

@@ -178,6 +178,27 @@ states_of_two_trees_do_not_meet_test() ->
     ?assertMatch({_, _, _}, go_on(Second, 1)),
     ?assertMatch({_, _, _}, go_on(First, 1)).
 
+a_search_at_its_threshold_holds_up_nobody_test() ->
+    Betree = large(),
+    Event = event(Betree, ?LARGE),
+    States = [
+        begin
+            {{continue, State}, _} = erl_betree:search_yield(Betree, Event, ?CLOCK, 1),
+            State
+        end
+     || _ <- lists:seq(1, 20)
+    ],
+    ?assertEqual({ok, matching()}, erl_betree:betree_search(Betree, ?LARGE)),
+    {ok, Sub} = erl_betree:betree_make_sub(Betree, 901, [], "a"),
+    ok = erl_betree:betree_insert_sub(Betree, Sub),
+    ?assertEqual({ok, matching() ++ [901]}, erl_betree:betree_search(Betree, ?LARGE)),
+    {_, Monitor} = spawn_monitor(fun() -> exit(erl_betree:betree_search(Betree, ?LARGE)) end),
+    ?assertEqual({ok, matching() ++ [901]}, receive {'DOWN', Monitor, process, _, Answer} -> Answer end),
+    %% They go on in what they began with.
+    [?assertEqual(matching(), element(2, go_on(State, 1))) || State <- States],
+    {{ok, Ids}, _, _} = erl_betree:search_yield_count(Betree, Event, ?CLOCK, 1, 0),
+    ?assertEqual(matching() ++ [901], Ids).
+
 %% What runs to its end
 
 every_way_of_searching_finds_the_same_test() ->

@@ -21,9 +21,9 @@ defmodule BeTree.Erlang.Candidates do
   @doc "The candidates for an event, and how many entries of the tree were visited, its root included."
   @spec select(Tree.t(), Event.t()) :: {t, pos_integer}
   def select(%Tree{} = tree, event) do
-    case Search.run(tree.tree, event, as: :binary) do
+    case Search.run(Tree.target(tree), event, as: :binary) do
       {:done, found, %Stats{visited: visited, evaluated: evaluated}} ->
-        {{found, count(found, evaluated, :atomics.get(tree.inserted, 1)), :atomics.new(1, [])}, visited + 1}
+        {{found, count(found, evaluated, Tree.inserted(tree)), :atomics.new(1, [])}, visited + 1}
 
       {:error, error} ->
         Tree.fail(error)

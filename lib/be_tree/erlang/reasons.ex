@@ -12,10 +12,10 @@ defmodule BeTree.Erlang.Reasons do
   @spec search(Tree.t(), Event.t(), [BeTree.id()] | nil) :: {:ok | :error, [BeTree.id()], reference}
   def search(%Tree{reasons: nil}, _event, _ids), do: :erlang.error(:badarg)
 
-  def search(%Tree{tree: tree, reasons: names}, event, ids) do
+  def search(%Tree{reasons: names} = tree, event, ids) do
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- Search.append_ids(bytes, ids),
-         {:ok, found} <- run(tree, [format, byte_size(bytes), ids_length], input),
+         {:ok, found} <- run(Tree.target(tree), [format, byte_size(bytes), ids_length], input),
          {:ok, answer} <- split(found, names) do
       answer
     else

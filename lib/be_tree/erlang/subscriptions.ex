@@ -53,11 +53,11 @@ defmodule BeTree.Erlang.Subscriptions do
 
   @doc "Inserts what `make/4` made; `:error` where the tree does not take it."
   @spec insert(Tree.t(), reference) :: :ok | :error
-  def insert(%Tree{tree: tree, inserted: inserted}, subscription) do
+  def insert(%Tree{tree: tree} = held, subscription) do
     input = Reference.open(:subscription, subscription)
 
     case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input) do
-      {:ok, _nothing} -> :atomics.add(inserted, 1, 1)
+      {:ok, _nothing} -> Tree.count_insertion(held)
       {:error, _error} -> :error
     end
   end

@@ -3,8 +3,8 @@ defmodule BeTree.Erlang.Yielding do
   # Searches that stop where a threshold of time has passed, and go on from the same reference.
   #
   # Within a call BeTree's own slices yield to other processes. Between two slices the clock is looked at, and past the
-  # threshold the search is left suspended; it holds its tree until it goes on to its end, or nobody refers to it any more.
-  # With a threshold of 0 there are candidates instead, which hold nothing.
+  # threshold the search is left suspended. It then holds what it runs on, so it goes on on a replica of the tree, and what
+  # it did before that is lost. With a threshold of 0 there are candidates instead, which hold nothing.
 
   alias BeTree.{Event, Fuel, Search}
   alias BeTree.Erlang.{Candidates, Clock, Reference, Tree}
@@ -35,13 +35,26 @@ defmodule BeTree.Erlang.Yielding do
 
   defp begin(tree, event, threshold) when threshold > 0 do
     slice = (threshold * @fuel_per_microsecond) |> div(@share) |> max(@least_slice) |> min(Fuel.default_slice())
-    deadline = deadline(threshold)
-    run(Search.start(tree.tree, event, slice: slice), deadline)
+    target = Tree.target(tree)
+
+    with {:continue, search} <- run(Search.start(target, event, slice: slice), deadline(threshold)) do
+      if target.instance == tree.tree.instance, do: move(search, tree, event, slice), else: {:continue, search}
+    end
   end
 
   defp begin(tree, event, _none) do
     {candidates, _visited} = Candidates.select(tree, event)
     if Candidates.count(candidates) == 0, do: {:ok, []}, else: {:continue, candidates}
+  end
+
+  # Without replicas the search runs to its end.
+  defp move(search, tree, event, slice) do
+    Search.cancel(search)
+
+    case Tree.replicas(tree) do
+      nil -> run(Search.start(tree.tree, event, slice: slice), :infinity)
+      replicas -> run(Search.start(replicas, event, slice: slice), deadline(0))
+    end
   end
 
   defp suspend(standing, elapsed) do

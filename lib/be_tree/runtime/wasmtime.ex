@@ -97,6 +97,15 @@ defmodule BeTree.Runtime.Wasmtime do
     %{memory: memory, limit: limit, state: state, waiting: waiting, machines: machines}
   end
 
+  @impl Runtime
+  defdelegate place(), to: Native
+
+  @impl Runtime
+  defdelegate place_put(place, version, instance), to: Native
+
+  @impl Runtime
+  defdelegate place_get(place, version), to: Native
+
   @doc """
   `call/4` for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
 

@@ -50,6 +50,23 @@ defmodule BeTree.Runtime.WasmtimeTest do
   defp finish({:yield, suspended, fuel}, yields), do: finish(Wasmtime.resume(suspended), [fuel | yields])
   defp finish(outcome, yields), do: {outcome, Enum.reverse(yields)}
 
+  test "a place holds the instance of one version, the latest that was put there" do
+    [one, two] = for number <- 1..2, do: single([i32_const(number), drop()])
+    place = Wasmtime.place()
+    assert Wasmtime.place_get(place, 0) == nil
+    assert Wasmtime.place_put(place, 3, one) == :ok
+    assert Wasmtime.place_get(place, 2) == nil
+    assert Wasmtime.place_get(place, 3) == one
+    # What is late is not put there.
+    assert Wasmtime.place_put(place, 2, two) == :ok
+    assert Wasmtime.place_get(place, 3) == one
+    assert Wasmtime.place_put(place, 3, two) == :ok
+    assert Wasmtime.place_get(place, 3) == two
+    # At a later version it is let go.
+    assert Wasmtime.place_get(place, 4) == nil
+    assert Wasmtime.place_get(place, 3) == nil
+  end
+
   describe "load" do
     test "names what is wrong with bytes that are no module" do
       for bytes <- ["", "nonsense", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do

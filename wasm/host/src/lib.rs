@@ -27,6 +27,7 @@ mod machine;
 mod module;
 mod nifs;
 mod pages;
+mod place;
 mod reaper;
 mod snapshot;
 mod terms;

@@ -14,6 +14,7 @@ use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::machine::{Machine, Setup};
 use crate::module::Module;
+use crate::place::Place;
 use crate::snapshot::{Held, Snapshot};
 use crate::terms::{self, atoms, Fuel, Output};
 
@@ -252,6 +253,22 @@ fn write<'a>(
         lent.machine().write(address, &bytes)?;
         Ok(atoms::ok().encode(env))
     })
+}
+
+#[rustler::nif]
+fn place() -> ResourceArc<Place> {
+    ResourceArc::new(Place::default())
+}
+
+#[rustler::nif]
+fn place_put(place: &Place, version: u64, instance: ResourceArc<Instance>) -> Atom {
+    place.put(version, instance);
+    atoms::ok()
+}
+
+#[rustler::nif]
+fn place_get<'a>(env: Env<'a>, place: &Place, version: u64) -> Term<'a> {
+    place.get(version).encode(env)
 }
 
 #[rustler::nif]

@@ -1,0 +1,39 @@
+//! A place for an instance that stands in for another one until that one changes: whoever puts it there says at which
+//! version, and whoever looks for it has to name the same.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustler::{Resource, ResourceArc};
+
+use crate::instance::Instance;
+
+/// A place as a resource.
+#[derive(Default)]
+pub struct Place(Mutex<Option<(u64, ResourceArc<Instance>)>>);
+
+#[rustler::resource_impl]
+impl Resource for Place {}
+
+impl Place {
+    /// Puts an instance there, unless a later one is there.
+    pub fn put(&self, version: u64, instance: ResourceArc<Instance>) {
+        let mut held = self.lock();
+        if held.as_ref().is_none_or(|(before, _)| *before <= version) {
+            *held = Some((version, instance));
+        }
+    }
+
+    /// The instance of this version, if it is there. An earlier one is let go.
+    pub fn get(&self, version: u64) -> Option<ResourceArc<Instance>> {
+        let mut held = self.lock();
+        if held.as_ref().is_some_and(|(before, _)| *before < version) {
+            *held = None;
+        }
+        held.as_ref().filter(|(there, _)| *there == version).map(|(_, instance)| instance.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(u64, ResourceArc<Instance>)>> {
+        // Whatever panicked held it between two assignments.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
