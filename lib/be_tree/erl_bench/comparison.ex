@@ -1,0 +1,69 @@
+defmodule BeTree.ErlBench.Comparison do
+  @moduledoc false
+  # Two series of sums, thousand by thousand: by how much the second one differs from the first.
+
+  alias BeTree.ErlBench.Stats
+  alias BeTree.Files.Error
+
+  @enforce_keys [:min, :max, :average, :median, :ninety_ninth, :better, :base, :target]
+  defstruct @enforce_keys
+
+  @typedoc "By how many percent of the base, and by how many nanoseconds an event."
+  @type difference :: {float, float}
+
+  @typedoc """
+  The differences; how many percent of the sums are less than the base's; what an event takes at the median of both, in
+  nanoseconds.
+  """
+  @type t :: %__MODULE__{
+          min: difference,
+          max: difference,
+          average: difference,
+          median: difference,
+          ninety_ninth: difference,
+          better: float,
+          base: float,
+          target: float
+        }
+
+  @spec read!(Path.t(), Path.t()) :: t
+  def read!(base_path, target_path) do
+    {base, base_size} = Stats.read!(base_path)
+    {target, target_size} = Stats.read!(target_path)
+
+    if {length(base), base_size} != {length(target), target_size} do
+      reason =
+        "has #{length(target)} sums of #{target_size} events, #{base_path} has #{length(base)} of #{base_size}; " <>
+          "only runs of the same events can be compared"
+
+      raise %Error{path: target_path, reason: reason}
+    end
+
+    new(base, target, base_size)
+  end
+
+  # Of sums in nanoseconds, each of `size` events. Percents and nanoseconds are ranked apart, as erl-be-tree
+  # does it.
+  @spec new([pos_integer, ...], [pos_integer, ...], pos_integer) :: t
+  def new(base, target, size) do
+    percents = base |> Enum.zip_with(target, &((&2 - &1) * 100 / &1)) |> Enum.sort()
+    nanoseconds = base |> Enum.zip_with(target, &((&2 - &1) / size)) |> Enum.sort()
+    count = length(percents)
+    at = fn rank -> {Enum.at(percents, rank - 1), Enum.at(nanoseconds, rank - 1)} end
+
+    %__MODULE__{
+      min: at.(1),
+      max: at.(count),
+      average: {Enum.sum(percents) / count, Enum.sum(nanoseconds) / count},
+      median: at.(rank(count, 50)),
+      ninety_ninth: at.(rank(count, 99)),
+      better: Enum.count(nanoseconds, &(&1 < 0)) * 100 / count,
+      base: median(base) / size,
+      target: median(target) / size
+    }
+  end
+
+  defp median(sums), do: sums |> Enum.sort() |> Enum.at(rank(length(sums), 50) - 1)
+
+  defp rank(count, percent), do: ceil(count * percent / 100)
+end

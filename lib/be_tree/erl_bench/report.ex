@@ -1,0 +1,85 @@
+defmodule BeTree.ErlBench.Report do
+  @moduledoc false
+  # Comparisons as the tables of erl-be-tree's document.
+
+  alias BeTree.ErlBench.{Comparison, Way}
+
+  @headers %{
+    std: ["", "betree_search"],
+    iterated_all: ["search_iterator/", "search_all"],
+    iterated_next: ["search_iterator/", "search_next"],
+    with_event: ["betree_make_event/", "betree_search"]
+  }
+
+  @typedoc "How many parameters, and the comparison of each way with the first."
+  @type row :: {pos_integer, [{Way.t(), Comparison.t()}]}
+
+  # By how many percent the ways differ from the first: the table of the document.
+  @spec ratios([row, ...]) :: iodata
+  def ratios([{_parameters, columns} | _] = rows) do
+    header = [["", "Params"] | for({way, _comparison} <- columns, do: @headers[way])]
+
+    # The number stands in the second of four lines.
+    grid([
+      header
+      | for {parameters, columns} <- rows do
+          [["", "#{parameters}", "", ""] | for({_way, comparison} <- columns, do: ratio(comparison))]
+        end
+    ])
+  end
+
+  # What an event takes in each way.
+  @spec times([row, ...]) :: iodata
+  def times([{_parameters, columns} | _] = rows) do
+    header = [["", "Params"], @headers.std | for({way, _comparison} <- columns, do: @headers[way])]
+
+    grid([
+      header
+      | for {parameters, [{_way, first} | _] = columns} <- rows do
+          times = [first.base | for({_way, comparison} <- columns, do: comparison.target)]
+          [["#{parameters}"] | for(time <- times, do: [microseconds(time) <> " us"])]
+        end
+    ])
+  end
+
+  # One comparison by itself.
+  @spec comparison(Comparison.t()) :: iodata
+  def comparison(%Comparison{} = comparison) do
+    times = "  event: #{microseconds(comparison.base)} us, #{microseconds(comparison.target)} us"
+    for line <- ratio(comparison) ++ [times], do: [line, ?\n]
+  end
+
+  # Nanoseconds as microseconds.
+  @spec microseconds(number) :: String.t()
+  def microseconds(nanoseconds), do: :erlang.float_to_binary(nanoseconds / 1_000, decimals: 1)
+
+  # Percents are rounded up, to the disadvantage of the way that is compared.
+  defp ratio(%Comparison{} = comparison) do
+    [
+      " range: (#{percent(comparison.min)}, #{percent(comparison.max)})",
+      "median: #{percent(comparison.median)}",
+      "  99th: #{percent(comparison.ninety_ninth)}",
+      "better: #{floor(comparison.better)}%"
+    ]
+  end
+
+  defp percent({percent, _nanoseconds}), do: "#{ceil(percent)}%"
+
+  # Rows of cells of lines.
+  defp grid(rows) do
+    widths = Enum.zip_with(rows, fn cells -> cells |> Enum.concat() |> Enum.map(&String.length/1) |> Enum.max() end)
+    rows = rows |> Enum.map(&lines(&1, widths)) |> Enum.intersperse(rule(widths, "-"))
+    [rule(widths, "="), rows, rule(widths, "=")]
+  end
+
+  defp lines(cells, [width | widths]) do
+    for [first | others] <- Enum.zip(cells) |> Enum.map(&Tuple.to_list/1) do
+      padded = Enum.zip_with(others, widths, &String.pad_trailing/2)
+      [Enum.map([" " <> String.pad_leading(first, width) | padded], &["| ", &1, " "]), "|\n"]
+    end
+  end
+
+  defp rule([width | widths], character) do
+    [for(width <- [width + 1 | widths], do: ["+", String.duplicate(character, width + 2)]), "+\n"]
+  end
+end

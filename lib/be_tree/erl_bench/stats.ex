@@ -1,0 +1,87 @@
+defmodule BeTree.ErlBench.Stats do
+  @moduledoc false
+  # How long events took, as sums of a thousand of them, and the file of that: Erlang terms under the names that
+  # erl-be-tree's runner gives them, so that either reads the other's.
+
+  alias BeTree.Files.Error
+
+  @events_a_sum 1_000
+
+  @enforce_keys [:title, :started]
+  defstruct @enforce_keys ++ [:ended, events: 0, sum: 0, sums: []]
+
+  @typedoc "Nanoseconds: the `sum` of the thousand that is not yet full, the `sums` of those that are, latest first."
+  @type t :: %__MODULE__{
+          title: String.t(),
+          started: :calendar.datetime(),
+          ended: :calendar.datetime() | nil,
+          events: non_neg_integer,
+          sum: non_neg_integer,
+          sums: [non_neg_integer]
+        }
+
+  @spec events_a_sum() :: pos_integer
+  def events_a_sum, do: @events_a_sum
+
+  @spec new(String.t()) :: t
+  def new(title), do: %__MODULE__{title: title, started: :calendar.local_time()}
+
+  # One more event that took so many nanoseconds.
+  @spec add(t, non_neg_integer) :: t
+  def add(%__MODULE__{} = stats, nanoseconds) do
+    stats = %{stats | events: stats.events + 1, sum: stats.sum + nanoseconds}
+    if rem(stats.events, @events_a_sum) == 0, do: %{stats | sum: 0, sums: [stats.sum | stats.sums]}, else: stats
+  end
+
+  @spec finish(t) :: t
+  def finish(%__MODULE__{} = stats), do: %{stats | ended: :calendar.local_time()}
+
+  # The file's terms.
+  @spec to_terms(t) :: keyword
+  def to_terms(%__MODULE__{} = stats) do
+    seconds =
+      :calendar.datetime_to_gregorian_seconds(stats.ended) - :calendar.datetime_to_gregorian_seconds(stats.started)
+
+    {_days, duration} = :calendar.seconds_to_daystime(seconds)
+
+    [
+      start_local_time: stats.started,
+      end_local_time: stats.ended,
+      duration: duration,
+      info: String.to_charlist(stats.title),
+      n_events: stats.events,
+      snapshot_freq: @events_a_sum,
+      nano_diffs: Enum.reverse(stats.sums)
+    ]
+  end
+
+  @spec write!(t, Path.t()) :: :ok
+  def write!(%__MODULE__{} = stats, path) do
+    File.write!(path, for(term <- to_terms(stats), do: :io_lib.format("~tp.~n", [term])))
+  end
+
+  # The sums in nanoseconds, and of how many events each of them is.
+  @spec read!(Path.t()) :: {[pos_integer, ...], events_a_sum :: pos_integer}
+  def read!(path) do
+    case :file.consult(path) do
+      {:ok, terms} -> sums!(for({key, value} <- terms, do: {key, value}), path)
+      {:error, reason} when is_atom(reason) -> raise Error.posix(path, reason)
+      {:error, {line, _module, _reason} = error} -> raise %Error{path: path, line: line, reason: fault(error)}
+    end
+  end
+
+  defp sums!(terms, path) do
+    case {List.keyfind(terms, :nano_diffs, 0), List.keyfind(terms, :snapshot_freq, 0)} do
+      {{_, [_ | _] = sums}, {_, size}} when is_integer(size) and size > 0 ->
+        {sums, size}
+
+      {{_, []}, _size} ->
+        raise %Error{path: path, reason: "has no sums: a sum is of #{@events_a_sum} events, and there were fewer"}
+
+      _other ->
+        raise %Error{path: path, reason: "is no file of statistics: it has no nano_diffs or no snapshot_freq"}
+    end
+  end
+
+  defp fault(error), do: error |> :file.format_error() |> to_string()
+end

@@ -1,0 +1,139 @@
+defmodule :erl_betree_bench do
+  @moduledoc """
+  The benchmark of erl-be-tree's document, for callers from Erlang. `mix be_tree.erl_bench` is the same as a command.
+
+      1> {ok, Ex, Ev} = erl_betree_bench:generate(128, "bench_data").
+      {ok,"bench_data/P_128_Ex_5_000.txt","bench_data/P_128_Ev_100_000.txt"}
+      2> erl_betree_bench:std_stats(Ex, Ev, "stats_std.txt").
+      ok
+      3> erl_betree_bench:iterated_all_stats(Ex, Ev, "stats_all.txt").
+      ok
+      4> erl_betree_bench:compare_stats("stats_std.txt", "stats_all.txt").
+
+  The functions have the names and the arguments of that library's runner, and read and write the same files. Each way of
+  evaluating an event has three functions, which differ in what they write:
+
+  | calls of erl_betree | prints times | a file of statistics | a file of ids |
+  | --- | --- | --- | --- |
+  | `betree_search/2` | `std/2` | `std_stats/3` | `std_output/3` |
+  | `search_iterator/2`, `search_all/1` | `iterated_all/2` | `iterated_all_stats/3` | `iterated_all_output/3` |
+  | `search_iterator/2`, `search_next/1` to the last | `iterated_next/2` | `iterated_next_stats/3` | `iterated_next_output/3` |
+  | `betree_make_event/2`, `betree_search/3` | `with_event/2` | `with_event_stats/3` | `with_event_output/3` |
+
+  The first argument is a file of expressions, the second a file of events, both as `BeTree.Files` describes
+  erl-be-tree's, with attributes of any type. Every function prints, thousand by thousand, how many events are done and
+  what one of them took.
+
+  Statistics are Erlang terms. `nano_diffs` are sums of nanoseconds of `snapshot_freq`, 1,000, events each; events behind
+  the last full thousand are not in them.
+
+  Files are named by strings or binaries. What is wrong is answered: `{error, {file_does_not_exist, File}}` or
+  `{error, {bad_file, Message}}`, the message with file and line.
+  """
+
+  alias BeTree.ErlBench.{Comparison, Data, Output, Run, Stats, Tree}
+
+  @typedoc "The name of a file or a folder."
+  @type file :: charlist | binary
+
+  @type failure :: {:error, {:file_does_not_exist, charlist} | {:bad_file, binary}}
+
+  @doc """
+  Generates 5,000 expressions over so many parameters, 64, 96 or 128, and 100,000 events, into files of this folder.
+
+  The folder is made where it is missing, files are overwritten, and the same numbers give the same files.
+  """
+  @spec generate(pos_integer, file) :: {:ok, charlist, charlist} | failure
+  def generate(parameters, folder), do: generate(parameters, 5_000, 100_000, folder)
+
+  @doc "The same with so many expressions and so many events. Fewer of either are the beginning of more."
+  @spec generate(pos_integer, non_neg_integer, non_neg_integer, file) :: {:ok, charlist, charlist} | failure
+  def generate(parameters, expressions, events, folder) when parameters in [64, 96, 128] do
+    answer([], fn ->
+      files = Data.generate!(parameters, expressions, events, text(folder))
+      {:ok, String.to_charlist(files.expressions), String.to_charlist(files.events)}
+    end)
+  end
+
+  for way <- BeTree.ErlBench.Way.all() do
+    @doc "Evaluates the events and prints times."
+    @spec unquote(way)(file, file) :: :ok | failure
+    def unquote(way)(expressions, events), do: run(unquote(way), expressions, events, nil, nil)
+
+    @doc "Evaluates the events and writes a file of statistics."
+    @spec unquote(:"#{way}_stats")(file, file, file) :: :ok | failure
+    def unquote(:"#{way}_stats")(expressions, events, stats), do: run(unquote(way), expressions, events, nil, stats)
+
+    @doc "Evaluates the events and writes a file of ids, one list an event."
+    @spec unquote(:"#{way}_output")(file, file, file) :: :ok | failure
+    def unquote(:"#{way}_output")(expressions, events, output), do: run(unquote(way), expressions, events, output, nil)
+  end
+
+  @doc """
+  Evaluates the events in all four ways and compares the ids, event by event, without a file.
+
+  Answers how many events there were, and for each difference the event's number, the way, the ids of `betree_search/2`
+  and those of that way. `{100000, []}`: all ways agree on 100,000 events.
+  """
+  @spec check(file, file) :: {non_neg_integer, [{pos_integer, atom, [BeTree.id()], [BeTree.id()]}]} | failure
+  def check(expressions, events) do
+    answer([expressions, events], fn -> expressions |> text() |> Tree.load!() |> Run.check!(text(events)) end)
+  end
+
+  @doc """
+  Compares two files of ids, event by event, in any order of the ids.
+
+  Answers how many events were compared, and for each difference the event's number and the ids of either file, `eof`
+  where a file has no more.
+  """
+  @spec diff(file, file) :: {non_neg_integer, [{pos_integer, Output.ids() | :eof, Output.ids() | :eof}]} | failure
+  def diff(first, second) do
+    answer([first, second], fn -> Output.diff!(text(first), text(second)) end)
+  end
+
+  @doc """
+  Compares two files of statistics, sum by sum: by how much the second one differs from the first, its base.
+
+  Answers the least, the largest, the average and the median difference, and the 99th percentile, each in percent of the
+  base and in microseconds an event, both rounded up; then how many percent of the sums are less than the base's.
+  """
+  @spec compare_stats(file, file) :: [{atom, tuple} | {atom, tuple, tuple}] | failure
+  def compare_stats(base, target) do
+    answer([base, target], fn ->
+      comparison = Comparison.read!(text(base), text(target))
+
+      differences =
+        for {name, key} <- [min: :min, max: :max, avg: :average, median: :median, "99th": :ninety_ninth] do
+          {percent, nanoseconds} = Map.fetch!(comparison, key)
+          {name, {:relative, ceil(percent), :%}, {:value, ceil(nanoseconds / 1_000), :microsecond}}
+        end
+
+      differences ++ [better: {floor(comparison.better), :%}]
+    end)
+  end
+
+  defp run(way, expressions, events, output, stats) do
+    answer([expressions, events], fn ->
+      progress = fn _way, %{title: title, events: count, sums: [sum | _]} ->
+        microseconds = ceil(sum / Stats.events_a_sum() / 1_000)
+        :io.format("~ts: ~p, ~p microseconds/event~n", [title, count, microseconds])
+      end
+
+      tree = expressions |> text() |> Tree.load!()
+      measured = Run.one!(tree, text(events), way, output && text(output), progress)
+      if stats, do: Stats.write!(measured, text(stats)), else: :ok
+    end)
+  end
+
+  # What `fun` answers, if these files exist.
+  defp answer(files, fun) do
+    case Enum.find(files, &(not File.exists?(text(&1)))) do
+      nil -> fun.()
+      missing -> {:error, {:file_does_not_exist, missing |> text() |> String.to_charlist()}}
+    end
+  rescue
+    error in [BeTree.Files.Error, File.Error] -> {:error, {:bad_file, Exception.message(error)}}
+  end
+
+  defp text(file), do: IO.chardata_to_string(file)
+end
