@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick lint fmt fuzz clean
+.PHONY: help setup build demo test bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -53,6 +53,14 @@ bench.w7: $(ready) ## Measure how late others wake beside searches, five minutes
 
 bench.w7.quick: $(ready) ## The same without a million expressions, two minutes
 	@MIX_ENV=dev mix run bench/w7.exs --quick
+
+bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
+	@MIX_ENV=dev mix be_tree.erl_bench generate
+	@MIX_ENV=dev mix be_tree.erl_bench measure
+	@MIX_ENV=dev mix be_tree.erl_bench compare_stats
+
+example.erlang: $(ready) ## Run the tests of the example in Erlang, with rebar3
+	@examples/erlang/run eunit
 
 lint: $(ready) ## Check the formatting, and compile and lint with warnings as errors
 	@echo "mix format, mix compile"
