@@ -4,11 +4,11 @@ defmodule :erl_betree_bench do
 
       1> {ok, Ex, Ev} = erl_betree_bench:generate(128, "bench_data").
       {ok,"bench_data/P_128_Ex_5_000.txt","bench_data/P_128_Ev_100_000.txt"}
-      2> erl_betree_bench:std_stats(Ex, Ev, "stats_std.txt").
+      2> erl_betree_bench:std_stats(Ex, Ev, "bench_data/stats_P_128_std.txt").
       ok
-      3> erl_betree_bench:iterated_all_stats(Ex, Ev, "stats_all.txt").
+      3> erl_betree_bench:iterated_all_stats(Ex, Ev, "bench_data/stats_P_128_all.txt").
       ok
-      4> erl_betree_bench:compare_stats("stats_std.txt", "stats_all.txt").
+      4> erl_betree_bench:tables("bench_data").
 
   The functions have the names and the arguments of that library's runner, and read and write the same files. Each way of
   evaluating an event has three functions, which differ in what they write:
@@ -31,7 +31,7 @@ defmodule :erl_betree_bench do
   `{error, {bad_file, Message}}`, the message with file and line.
   """
 
-  alias BeTree.ErlBench.{Comparison, Data, Output, Run, Stats, Tree}
+  alias BeTree.ErlBench.{Comparison, Data, Output, Report, Run, Stats, Tree}
 
   @typedoc "The name of a file or a folder."
   @type file :: charlist | binary
@@ -110,6 +110,18 @@ defmodule :erl_betree_bench do
 
       differences ++ [better: {floor(comparison.better), :%}]
     end)
+  end
+
+  @doc """
+  Prints two tables of the statistics in a folder: by how many percent the ways differ from `betree_search/2`, and what an
+  event takes in each.
+
+  The files are `stats_P_64_std.txt`, and `all`, `next` and `event` for the other ways, the same for 96 and 128; what is not
+  there is left out.
+  """
+  @spec tables(file) :: :ok | failure
+  def tables(folder) do
+    answer([folder], fn -> folder |> text() |> Report.tables!(Data.parameters()) |> IO.write() end)
   end
 
   defp run(way, expressions, events, output, stats) do

@@ -3,7 +3,7 @@ defmodule BeTree.ErlBenchTest do
 
   import ExUnit.CaptureIO
 
-  alias BeTree.ErlBench.{Comparison, Report, Stats, Way}
+  alias BeTree.ErlBench.{Comparison, Data, Report, Stats, Way}
   alias BeTree.Test.BooleanNaive
 
   @moduletag :tmp_dir
@@ -130,7 +130,7 @@ defmodule BeTree.ErlBenchTest do
       {expressions, events} = generate(folder, 3)
 
       for way <- Way.all() do
-        stats = Path.join(folder, "stats_#{way}.txt")
+        stats = Data.stats(folder, 64, way)
         assert call(:"#{way}_stats", [expressions, events, stats]) == :ok
         assert {[first, second], 1_000} = Stats.read!(stats)
         assert first > 0 and second > 0
@@ -139,7 +139,7 @@ defmodule BeTree.ErlBenchTest do
                  ~r"2000, \d+ microseconds/event"
       end
 
-      [base, target] = for way <- [:std, :iterated_next], do: Path.join(folder, "stats_#{way}.txt")
+      [base, target] = for way <- [:std, :iterated_next], do: Data.stats(folder, 64, way)
 
       assert [
                min: {:relative, min, :%},
@@ -154,6 +154,9 @@ defmodule BeTree.ErlBenchTest do
                  do: term |> Tuple.to_list() |> Enum.take(2) |> List.to_tuple()
                )
 
+      assert Path.basename(target) == "stats_P_64_next.txt"
+      tables = capture_io(fn -> assert :erl_betree_bench.tables(folder) == :ok end)
+      assert Regex.scan(~r/^\| +(\d+) /m, tables, capture: :all_but_first) == [["64"], ["64"]]
       assert min <= median and median <= max and better in [0, 50, 100]
     end
 
@@ -225,6 +228,7 @@ defmodule BeTree.ErlBenchTest do
 
       assert bad(:compare_stats, [two, stats.("none", [])]) =~ "none: has no sums: a sum is of 1000 events"
       assert bad(:compare_stats, [two, write(folder, "other", "{a,1}.\n[].\n")]) =~ "other: is no file of statistics"
+      assert bad(:tables, [folder]) == "#{folder}: has no statistics of two ways to be compared"
       assert bad(:compare_stats, [write(folder, "torn", "{a,\n"), two]) =~ "torn:"
     end
   end

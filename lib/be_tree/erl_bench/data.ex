@@ -8,6 +8,8 @@ defmodule BeTree.ErlBench.Data do
 
   @parameters [64, 96, 128]
 
+  @suffixes %{std: "std", iterated_all: "all", iterated_next: "next", with_event: "event"}
+
   # How many parameters the document has tables for.
   @spec parameters() :: [pos_integer, ...]
   def parameters, do: @parameters
@@ -29,10 +31,10 @@ defmodule BeTree.ErlBench.Data do
   def events(folder, parameters, count), do: Path.join(folder, "P_#{parameters}_Ev_#{underscored(count)}.txt")
 
   @spec stats(Path.t(), pos_integer, Way.t()) :: Path.t()
-  def stats(folder, parameters, way), do: Path.join(folder, "stats_P_#{parameters}_#{way}.txt")
+  def stats(folder, parameters, way), do: Path.join(folder, "stats_P_#{parameters}_#{@suffixes[way]}.txt")
 
   @spec output(Path.t(), pos_integer, Way.t()) :: Path.t()
-  def output(folder, parameters, way), do: Path.join(folder, "output_P_#{parameters}_#{way}.txt")
+  def output(folder, parameters, way), do: Path.join(folder, "output_P_#{parameters}_#{@suffixes[way]}.txt")
 
   # 100000 as 100_000.
   defp underscored(count), do: count |> BeTree.Command.grouped() |> String.replace(",", "_")

@@ -2,7 +2,8 @@ defmodule BeTree.ErlBench.Report do
   @moduledoc false
   # Comparisons as the tables of erl-be-tree's document.
 
-  alias BeTree.ErlBench.{Comparison, Way}
+  alias BeTree.ErlBench.{Comparison, Data, Way}
+  alias BeTree.Files.Error
 
   @headers %{
     std: ["", "betree_search"],
@@ -13,6 +14,19 @@ defmodule BeTree.ErlBench.Report do
 
   @typedoc "How many parameters, and the comparison of each way with the first."
   @type row :: {pos_integer, [{Way.t(), Comparison.t()}]}
+
+  # Both tables, of the statistics that the folder has for these numbers of parameters.
+  @spec tables!(Path.t(), [pos_integer]) :: iodata
+  def tables!(folder, parameters) do
+    rows = for number <- parameters, columns = columns!(folder, number), columns != [], do: {number, columns}
+    if rows == [], do: raise(%Error{path: folder, reason: "has no statistics of two ways to be compared"})
+    [ratios(rows), times(rows)]
+  end
+
+  defp columns!(folder, parameters) do
+    [{_first, base} | others] = for way <- Way.all(), do: {way, Data.stats(folder, parameters, way)}
+    for {way, path} <- others, File.exists?(base), File.exists?(path), do: {way, Comparison.read!(base, path)}
+  end
 
   # By how many percent the ways differ from the first: the table of the document.
   @spec ratios([row, ...]) :: iodata

@@ -130,15 +130,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
   end
 
   defp command(["compare_stats"], options) do
-    rows =
-      for parameters <- options.parameters, columns = columns(parameters, options.folder), do: {parameters, columns}
-
-    if rows == [] do
-      Mix.raise("there are no statistics in #{options.folder}; mix be_tree.erl_bench measure makes them")
-    end
-
-    say(Report.ratios(rows))
-    say(Report.times(rows))
+    options.folder |> Report.tables!(options.parameters) |> say()
   end
 
   defp command([], _options), do: Mix.raise("a command is to be named\n\nUsage: #{@usage}")
@@ -179,16 +171,6 @@ defmodule Mix.Tasks.BeTree.ErlBench do
     path = Data.stats(options.folder, parameters, way)
     Stats.write!(stats, path)
     path
-  end
-
-  # The ways that the folder has statistics of, each compared with the first, if there are any.
-  defp columns(parameters, folder) do
-    [first | others] = for way <- Way.all(), do: {way, Data.stats(folder, parameters, way)}
-    {_way, base} = first
-
-    columns = for {way, path} <- others, File.exists?(base), File.exists?(path), do: {way, Comparison.read!(base, path)}
-
-    if columns != [], do: columns
   end
 
   defp report(count, []), do: say("#{grouped(count)} events, no differences")
