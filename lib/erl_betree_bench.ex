@@ -144,7 +144,7 @@ defmodule :erl_betree_bench do
       missing -> {:error, {:file_does_not_exist, missing |> text() |> String.to_charlist()}}
     end
   rescue
-    error in [BeTree.Files.Error, File.Error] -> {:error, {:bad_file, Exception.message(error)}}
+    error in [BeTree.Files.Error, File.Error, File.RenameError] -> {:error, {:bad_file, Exception.message(error)}}
   end
 
   defp text(file), do: IO.chardata_to_string(file)

@@ -5,6 +5,9 @@ defmodule BeTree.ErlBench.Run do
   alias BeTree.ErlBench.{Output, Stats, Tree, Way}
   alias BeTree.Files.Error
 
+  # How many events are a turn: short beside what else may happen on a machine, long beside what a change of ways costs.
+  @turn 100
+
   @typedoc "Called after every thousand of a way."
   @type progress :: (Way.t(), Stats.t() -> term)
 
@@ -23,8 +26,8 @@ defmodule BeTree.ErlBench.Run do
     end)
   end
 
-  # All events in all ways, which take turns after every thousand, each way first as often as any other: what else the
-  # machine does then falls on all of them alike.
+  # All events in all ways, which take turns in an order that is drawn for each turn: what else the machine does, and what
+  # a way leaves behind in its caches, then falls on all of them alike.
   @spec in_turns!(Tree.t(), Path.t(), progress) :: [{Way.t(), Stats.t()}]
   def in_turns!(tree, path, progress) do
     start = for way <- Way.all(), do: {way, Stats.new(Way.title(way))}
@@ -32,9 +35,9 @@ defmodule BeTree.ErlBench.Run do
     measured =
       tree
       |> Tree.events(path)
-      |> Stream.chunk_every(Stats.events_a_sum())
-      |> Enum.reduce(start, fn events, [first | rest] ->
-        for {way, stats} <- rest ++ [first], do: {way, turn(tree, path, way, events, stats, progress)}
+      |> Stream.chunk_every(@turn)
+      |> Enum.reduce(start, fn events, measured ->
+        for {way, stats} <- Enum.shuffle(measured), do: {way, turn(tree, path, way, events, stats, progress)}
       end)
 
     for way <- Way.all(), do: {way, Stats.finish(measured[way])}

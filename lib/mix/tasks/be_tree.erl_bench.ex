@@ -16,7 +16,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
     * `generate` - writes the expressions and the events, the same ones for the same numbers;
     * `std`, `iterated_all`, `iterated_next`, `with_event` - evaluate the events one way and write its statistics: sums of
       nanoseconds, 1,000 events each. With `--output` also the ids, a list an event: about 12 KB each at 128 parameters;
-    * `measure` - evaluates the events all four ways, in turns of 1,000 events, and writes the statistics of each: what else
+    * `measure` - evaluates the events all four ways, in turns of 100 events, and writes the statistics of each: what else
       the machine does falls on all of them alike;
     * `check` - evaluates each event all four ways and compares the ids. Differences end it with status 1;
     * `diff FIRST SECOND` - compares two files of ids; differences end it with status 1;
