@@ -1,0 +1,24 @@
+defmodule BeTree.MigrationTest do
+  use ExUnit.Case, async: true
+
+  # docs/migration.md has a table of expressions that be-tree answers wrongly: these are the answers here.
+  @row ~r/^\| `([^`]+)` \| `b` is (true|false), `([ai])` undefined \| (?:no )?match \| (no match|match) \|$/m
+
+  test "what be-tree loses or invents is right" do
+    rows = "docs/migration.md" |> File.read!() |> then(&Regex.scan(@row, &1, capture: :all_but_first))
+    assert length(rows) == 4
+
+    for [expression, b, undefined, answer] <- rows do
+      domains = [{:b, :bool, :allow_undefined}, {:a, :bool, :allow_undefined}, {:i, :int, :allow_undefined}]
+      {:ok, betree} = :erl_betree.betree_make([domains])
+      {:ok, sub} = :erl_betree.betree_make_sub(betree, 1, [], expression)
+      :ok = :erl_betree.betree_insert_sub(betree, sub)
+
+      # What the expression does not read may be anything.
+      event =
+        if undefined == "a", do: {:event, b == "true", :undefined, 1}, else: {:event, b == "true", true, :undefined}
+
+      assert :erl_betree.betree_search(betree, [event]) == {:ok, if(answer == "match", do: [1], else: [])}
+    end
+  end
+end
