@@ -2,7 +2,7 @@
 %% processes search, events come as JSON and many at a time, and errors and answers are explained.
 -module(ads_live).
 
--export([new/1, remove/2, publish/1, matching/2, matching_many/2, explain/3, main/0]).
+-export([new/1, remove/2, publish/1, matching/2, matching_many/2, explain/3, child_spec/0, main/0]).
 
 %% Modules of Elixir are atoms that begin with Elixir.
 -define(BETREE, 'Elixir.BeTree').
@@ -41,6 +41,10 @@ matching_many(Index, Events) ->
 explain(Index, Event, Id) ->
     {ok, Why} = ?BETREE:explain(Index, Event, Id),
     'Elixir.String.Chars':to_string(Why).
+
+%% For a supervisor: an index that is searched by the name ads, and changed meanwhile.
+child_spec() ->
+    'Elixir.BeTree.Server':child_spec([{name, ads}, {domains, domains()}]).
 
 main() ->
     {error, Message} = new([{1, <<"country = 'CA' and agee > 20">>}]),

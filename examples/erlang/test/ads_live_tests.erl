@@ -1,6 +1,21 @@
 -module(ads_live_tests).
 
+-behaviour(supervisor).
+
 -include_lib("eunit/include/eunit.hrl").
+
+-export([init/1]).
+
+init([]) ->
+    {ok, {#{}, [ads_live:child_spec()]}}.
+
+a_server_under_a_supervisor_test() ->
+    {ok, Supervisor} = supervisor:start_link(?MODULE, []),
+    ok = 'Elixir.BeTree.Server':insert(ads, 1, <<"country = 'CA'">>),
+    ok = 'Elixir.BeTree.Server':publish(ads),
+    ?assertEqual([1], ads_live:matching(ads, #{country => <<"CA">>})),
+    true = unlink(Supervisor),
+    exit(Supervisor, shutdown).
 
 campaigns_come_and_go_test() ->
     {ok, Tree} = ads_live:new([{1, <<"country = 'CA'">>}, {2, <<"age > 20">>}]),
