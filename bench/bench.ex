@@ -2,7 +2,7 @@ defmodule BeTree.Bench do
   @moduledoc false
   # Runs the cases, tells what came out, and keeps it as JSON lines.
 
-  alias BeTree.Bench.{Bars, Cache, Cases, Churn, Json, Library, Machine, Native, Report, Tiny}
+  alias BeTree.Bench.{Bars, Cache, Cases, Churn, Growth, Json, Library, Machine, Native, Report, Tiny}
 
   @results "_build/bench/results.jsonl"
 
@@ -21,12 +21,24 @@ defmodule BeTree.Bench do
     File.mkdir_p!(Path.dirname(@results))
     File.write!(@results, [Json.encode(Map.put(machine, :quick, quick)), ?\n])
 
-    for name <- names, {title, rows, bars} <- results(name, quick, programs, limits) do
-      say(String.trim_trailing("\n#{title}, microseconds an event\n#{Report.table(rows)}#{Report.bars(bars)}"))
-      File.write!(@results, for(line <- rows ++ Enum.map(bars, &flat/1), do: [Json.encode(line), ?\n]), [:append])
+    for name <- names do
+      cases =
+        for {title, rows, bars} <- results(name, quick, programs, limits) do
+          tell("#{title}, microseconds an event\n#{Report.table(rows)}", bars, rows)
+          rows
+        end
+
+      with {chart, bars} <- Growth.of(name, cases) do
+        tell("#{name}: how its time grows, in a logarithmic scale\n#{chart}", bars, [])
+      end
     end
 
     say("\nAlso in #{@results}")
+  end
+
+  defp tell(text, bars, rows) do
+    say(String.trim_trailing("\n#{text}#{Report.bars(bars)}"))
+    File.write!(@results, for(line <- rows ++ Enum.map(bars, &flat/1), do: [Json.encode(line), ?\n]), [:append])
   end
 
   defp results("tiny", _quick, _programs, limits), do: [Tiny.run(limits)]

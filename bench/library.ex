@@ -23,9 +23,16 @@ defmodule BeTree.Bench.Library do
     rows =
       for format <- bench.formats do
         events = folder |> Cache.events(format) |> Enum.take(length(expected))
-        check!(bench, tree, events, expected)
+        candidates = check!(bench, tree, events, expected)
         matches = expected |> Enum.map(&elem(&1, 0)) |> Enum.sum()
-        common = %{case: bench.name, format: to_string(format), verified: length(events), matches: matches}
+
+        common = %{
+          case: bench.name,
+          format: to_string(format),
+          verified: length(events),
+          matches: matches,
+          candidates: candidates
+        }
 
         one = fn event -> BeTree.search(tree, event) end
         many = fn batch -> BeTree.search_many(tree, batch) end
@@ -73,9 +80,12 @@ defmodule BeTree.Bench.Library do
     end)
   end
 
+  # How many entries and expressions the searches came upon.
   defp check!(bench, tree, events, expected) do
-    for {event, {result, number}} <- Enum.zip(events, Enum.with_index(expected)) do
-      ids = BeTree.search!(tree, event)
+    events
+    |> Enum.zip(expected)
+    |> Enum.with_index(fn {event, result}, number ->
+      {ids, stats} = BeTree.search!(tree, event, stats: true)
       found = {length(ids), Enum.sum(ids)}
 
       if found != result do
@@ -83,7 +93,10 @@ defmodule BeTree.Bench.Library do
           "#{bench.name}, event #{number}: BeTree.search/2 finds #{inspect(found)}, expected #{inspect(result)}"
         )
       end
-    end
+
+      stats.visited + stats.evaluated
+    end)
+    |> Enum.sum()
   end
 
   defp check_many!(bench, tree, events, expected) do

@@ -47,6 +47,15 @@ defmodule BeTree.Bench.Report do
     [String.pad_trailing(bar.text, 34), String.pad_leading("#{number(bar.value)} #{bar.unit}", 16), verdict(bar)]
   end
 
+  # One line of a chart: how many times as much, and a bar of so many characters.
+  @spec chart_row(String.t(), String.t(), number, non_neg_integer) :: iodata
+  def chart_row(name, what, times, width) do
+    [
+      ["  ", String.pad_trailing(name, 10), String.pad_trailing(what, 20)],
+      [String.pad_leading(number(times), 8), " x  |", String.duplicate("=", width), "\n"]
+    ]
+  end
+
   defp verdict(%{limit: nil}), do: ""
   defp verdict(%{limit: {:below, limit}} = bar), do: ["   bar: at most #{limit} #{bar.unit}, ", held(bar)]
   defp verdict(%{limit: {:above, limit}} = bar), do: ["   bar: at least #{limit} #{bar.unit}, ", held(bar)]
