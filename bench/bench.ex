@@ -8,7 +8,7 @@ defmodule BeTree.Bench do
 
   # Seconds for each engine to be measured in, and as many to be checked in; seconds after which a peer that is still
   # building its index is left out.
-  @full [seconds: 1.5, build_seconds: 60.0]
+  @full [seconds: 1.25, build_seconds: 100.0]
   @quick [seconds: 0.25, build_seconds: 10.0]
 
   # Runs the workloads of these names.
