@@ -820,20 +820,18 @@ mod tests {
         search.open(index, Format::Json, EVENT_BYTES, None::<std::iter::Empty<u64>>).unwrap();
     }
 
-    #[test]
-    fn a_step_whose_commit_was_lost_is_done_again() {
-        let index = index();
+    /// What a search that `open` starts finds, and finds as well where the commits of some of its steps are lost.
+    pub(super) fn found_though_commits_are_lost(index: &Index, open: impl Fn(&mut Search)) -> Vec<u64> {
         let mut search = Search::default();
-        search.reserve(&index).unwrap();
-        open(&mut search, &index);
-        let expected = search.run(&index).packed().to_vec();
-        assert!(expected.len() > 1500);
+        search.reserve(index).unwrap();
+        open(&mut search);
+        let expected = search.run(index).packed().to_vec();
         for lost in 1..4 {
-            open(&mut search, &index);
+            open(&mut search);
             let mut steps = 0;
             loop {
                 let committed = search.checkpoint;
-                let done = search.step(&index);
+                let done = search.step(index);
                 steps += 1;
                 if steps % (lost + 1) != 0 {
                     // As if a trap had come between the last write of the step and its commit.
@@ -843,8 +841,15 @@ mod tests {
                 }
             }
             assert!(steps > 20);
-            assert_eq!(search.run(&index).packed(), expected);
+            assert_eq!(search.run(index).packed(), expected);
         }
+        expected
+    }
+
+    #[test]
+    fn a_step_whose_commit_was_lost_is_done_again() {
+        let index = index();
+        assert!(found_though_commits_are_lost(&index, |search| open(search, &index)).len() > 1500);
     }
 
     #[test]

@@ -319,6 +319,7 @@ mod tests {
     use super::*;
     use crate::index::Insertion;
     use crate::schema::{Attribute, Bounds, Schema, Type};
+    use crate::search::tests::found_though_commits_are_lost;
 
     #[test]
     fn a_step_whose_commit_was_lost_is_done_again() {
@@ -342,33 +343,12 @@ mod tests {
             index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
         }
         let event = br#"{"a": 33, "b": false, "c0": true, "c1": true, "c2": true, "c3": true, "c4": true, "c5": true}"#;
-        let mut search = Search::default();
-        search.reserve(&index).unwrap();
-        let open = |search: &mut Search| {
+        let expected = found_though_commits_are_lost(&index, |search| {
             search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
-        };
-        open(&mut search);
-        let expected = search.run(&index).packed().to_vec();
+        });
         // For `a`, `b`, the others, a place, nothing and the event; whether the ids ascend; whether the event does not fit.
         let (found, counts) = expected.split_at(expected.len() - 14);
         assert_eq!(found.len() - HEADER, 4000);
         assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 12], "{counts:?}");
-        for lost in 1..4 {
-            open(&mut search);
-            let mut steps = 0;
-            loop {
-                let committed = search.checkpoint;
-                let done = search.step(&index);
-                steps += 1;
-                if steps % (lost + 1) != 0 {
-                    // As if a trap had come between the last write of the step and its commit.
-                    search.checkpoint = committed;
-                } else if done {
-                    break;
-                }
-            }
-            assert!(steps > 20);
-            assert_eq!(search.run(&index).packed(), expected);
-        }
     }
 }
