@@ -1,6 +1,7 @@
 defmodule BeTree.ErlBenchTest do
   use ExUnit.Case, async: true
 
+  import BeTree.Test.Files
   import ExUnit.CaptureIO
 
   alias BeTree.ErlBench.{Comparison, Data, Report, Stats, Way}
@@ -49,12 +50,6 @@ defmodule BeTree.ErlBenchTest do
   defp call(function, arguments) do
     {answer, _printed} = with_io(fn -> apply(:erl_betree_bench, function, arguments) end)
     answer
-  end
-
-  defp write(folder, name, text) do
-    path = Path.join(folder, name)
-    File.write!(path, text)
-    path
   end
 
   describe "the numbers" do

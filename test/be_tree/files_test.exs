@@ -1,18 +1,14 @@
 defmodule BeTree.FilesTest do
   use ExUnit.Case, async: true
 
+  import BeTree.Test.Files
+
   alias BeTree.{Domain, Files}
   alias BeTree.Files.Terms
 
   doctest BeTree.Files
 
   @moduletag :tmp_dir
-
-  defp write(folder, name, content) do
-    path = Path.join(folder, name)
-    File.write!(path, content)
-    path
-  end
 
   defp message({:error, %Files.Error{} = error}, folder) do
     error |> Exception.message() |> String.replace(folder <> "/", "")

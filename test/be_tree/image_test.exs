@@ -1,6 +1,8 @@
 defmodule BeTree.ImageTest do
   use ExUnit.Case, async: true
 
+  import BeTree.Test.Files
+
   alias BeTree.{Error, Image, Index}
   alias BeTree.Image.Layout
   alias BeTree.Runtime.Wasmtime
@@ -118,12 +120,6 @@ defmodule BeTree.ImageTest do
 
     expected = for event <- events, do: BeTree.Files.Results.line(BeTree.search!(tree, {:json, event}))
     assert output == IO.iodata_to_binary(expected)
-  end
-
-  defp write(folder, name, text) do
-    path = Path.join(folder, name)
-    File.write!(path, text)
-    path
   end
 
   test "the same index gives the same bytes" do

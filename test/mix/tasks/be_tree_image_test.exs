@@ -1,6 +1,8 @@
 defmodule Mix.Tasks.BeTree.ImageTest do
   use ExUnit.Case
 
+  import BeTree.Test.Files
+
   alias BeTree.{Image, Workload}
 
   @moduletag :tmp_dir
@@ -19,12 +21,6 @@ defmodule Mix.Tasks.BeTree.ImageTest do
   defp said do
     assert_received {:mix_shell, :info, [text]}
     text
-  end
-
-  defp write(folder, name, content) do
-    path = Path.join(folder, name)
-    File.write!(path, content)
-    path
   end
 
   test "an image of files is described, verified, and matched like the files", %{tmp_dir: folder} do

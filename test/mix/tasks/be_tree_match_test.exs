@@ -1,6 +1,7 @@
 defmodule Mix.Tasks.BeTree.MatchTest do
   use ExUnit.Case
 
+  import BeTree.Test.Files
   import ExUnit.CaptureIO
 
   alias BeTree.Test.BooleanNaive
@@ -23,12 +24,6 @@ defmodule Mix.Tasks.BeTree.MatchTest do
   defp summary do
     assert_received {:mix_shell, :info, [text]}
     text
-  end
-
-  defp write(folder, name, content) do
-    path = Path.join(folder, name)
-    File.write!(path, content)
-    path
   end
 
   test "Erlang terms: the results are those of a naive evaluator", %{tmp_dir: folder} do

@@ -52,12 +52,9 @@ impl SlotSet {
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
     pub fn insert_run(&mut self, first: Slot, bits: u64) {
-        for (word, bits) in (first / BITS..).zip([bits as u32, (bits >> BITS) as u32]) {
-            if bits != 0 {
-                set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
-                set(&mut self.words[word as usize], self.search, bits);
-            }
-        }
+        let word = first / BITS;
+        self.insert_word(word, bits as u32);
+        self.insert_word(word + 1, (bits >> BITS) as u32);
     }
 
     /// The slots from 32 times `word` on, a bit each.
