@@ -1,7 +1,9 @@
 //! The sandboxed module, driven through its ABI (docs/abi.md) without the BEAM.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -18,10 +20,12 @@ const CHUNK: usize = 1_000;
 /// More than any call burns. The highest values are taken to be a sign by which fuel counts down.
 const PLENTY: u64 = u64::MAX / 2;
 
-/// The module, and the one index that was built with it: every guest is a copy of that one's memory.
+/// The module, and the one index that was built with it: every sandbox begins with a copy of that one's memory. Guests
+/// that differ in their slices alone share one: on which pages a copy lies makes more of a difference.
 pub struct Guests {
     wasm: Vec<u8>,
     built: Option<Image>,
+    on_fibers: Option<Rc<RefCell<Sandbox>>>,
 }
 
 /// The memory of a built guest, and how long the building took.
@@ -34,31 +38,39 @@ struct Image {
 
 impl Guests {
     pub fn new(wasm: Vec<u8>) -> Self {
-        Guests { wasm, built: None }
+        Guests { wasm, built: None, on_fibers: None }
     }
 
     /// A guest that meters its fuel and is called as a plain function.
     pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
-        self.copy(w, events, true, Mode::Plain)
+        self.guest(w, events, true, Mode::Plain)
     }
 
     /// A guest that does not meter its fuel.
     pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
-        self.copy(w, events, false, Mode::Plain)
+        self.guest(w, events, false, Mode::Plain)
     }
 
     /// A guest on a fiber of its own, which is left after each `slice` of fuel, if there is one.
     pub fn on_a_fiber<'a>(&mut self, workload: &Workload, events: &'a Events, slice: Option<u64>) -> Built<'a> {
-        self.copy(workload, events, true, Mode::Fiber(slice))
+        self.guest(workload, events, true, Mode::Fiber(slice))
     }
 
-    fn copy<'a>(&mut self, workload: &Workload, events: &'a Events, fuel: bool, mode: Mode) -> Built<'a> {
+    fn guest<'a>(&mut self, workload: &Workload, events: &'a Events, fuel: bool, mode: Mode) -> Built<'a> {
         if self.built.is_none() {
             self.built = Some(build(&self.wasm, workload).map_err(|error| format!("{error:#}"))?);
         }
         let image = self.built.as_ref().expect("it was built just now");
-        let guest = Guest::start(&self.wasm, image, events, fuel, mode).map_err(|error| format!("{error:#}"))?;
-        Ok((Box::new(guest), image.build))
+        let start = || match Sandbox::start(&self.wasm, image, fuel) {
+            Ok(sandbox) => Ok(Rc::new(RefCell::new(sandbox))),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        let sandbox = match (mode, &self.on_fibers) {
+            (Mode::Plain, _) => start()?,
+            (Mode::Fiber(_), Some(sandbox)) => sandbox.clone(),
+            (Mode::Fiber(_), None) => self.on_fibers.insert(start()?).clone(),
+        };
+        Ok((Box::new(Guest { sandbox, mode, events, length: 0 }), image.build))
     }
 }
 
@@ -173,20 +185,17 @@ enum Mode {
     Fiber(Option<u64>),
 }
 
-pub struct Guest<'a> {
+struct Sandbox {
     store: Store<()>,
     memory: Memory,
     search: TypedFunc<(i32, u32, i32, i32), i32>,
     inbox: usize,
     outbox: usize,
     metered: bool,
-    mode: Mode,
-    events: &'a Events,
-    length: u32,
 }
 
-impl<'a> Guest<'a> {
-    fn start(wasm: &[u8], image: &Image, events: &'a Events, metered: bool, mode: Mode) -> wasmtime::Result<Self> {
+impl Sandbox {
+    fn start(wasm: &[u8], image: &Image, metered: bool) -> wasmtime::Result<Self> {
         let runtime = runtime(metered)?;
         let module = Module::new(&runtime, wasm)?;
         let mut store = Store::new(&runtime, ());
@@ -199,11 +208,27 @@ impl<'a> Guest<'a> {
         memory.grow(&mut store, (missing >> 16) as u64)?;
         memory.write(&mut store, 0, &image.memory)?;
         let search = instance.get_typed_func(&mut store, "be_tree_search")?;
-        if let Mode::Fiber(slice) = mode {
-            store.fuel_async_yield_interval(slice)?;
-        }
         let Image { inbox, outbox, .. } = *image;
-        Ok(Guest { store, memory, search, inbox, outbox, metered, mode, events, length: 0 })
+        Ok(Sandbox { store, memory, search, inbox, outbox, metered })
+    }
+
+    fn put(&mut self, event: &[u8]) {
+        self.memory.data_mut(&mut self.store)[self.inbox..][..event.len()].copy_from_slice(event);
+    }
+
+    fn search(&mut self, format: i32, length: u32, mode: Mode) -> wasmtime::Result<i32> {
+        let Sandbox { store, search, metered, .. } = self;
+        if *metered {
+            store.set_fuel(PLENTY)?;
+        }
+        let arguments = (format, length, -1, 0);
+        match mode {
+            Mode::Plain => search.call(store, arguments),
+            Mode::Fiber(slice) => {
+                store.fuel_async_yield_interval(slice)?;
+                finish(search.call_async(store, arguments))
+            }
+        }
     }
 
     fn answer(&self) -> &[u8] {
@@ -214,33 +239,34 @@ impl<'a> Guest<'a> {
     }
 }
 
+struct Guest<'a> {
+    sandbox: Rc<RefCell<Sandbox>>,
+    mode: Mode,
+    events: &'a Events,
+    length: u32,
+}
+
 impl Engine for Guest<'_> {
     fn decode(&mut self, first: usize) {
         let event = &self.events.bytes[first];
         self.length = event.len() as u32;
-        self.memory.data_mut(&mut self.store)[self.inbox..][..event.len()].copy_from_slice(event);
+        self.sandbox.borrow_mut().put(event);
     }
 
     fn search(&mut self) {
-        if self.metered {
-            self.store.set_fuel(PLENTY).expect("the store meters fuel");
-        }
-        let arguments = (self.events.code, self.length, -1, 0);
-        let status = match self.mode {
-            Mode::Plain => self.search.call(&mut self.store, arguments),
-            Mode::Fiber(_) => finish(self.search.call_async(&mut self.store, arguments)),
-        };
+        let status = self.sandbox.borrow_mut().search(self.events.code, self.length, self.mode);
         assert_eq!(status.expect("a search does not trap"), 0, "the events of a workload are right");
     }
 
     /// Behind the two counts that an answer begins with.
     fn ids(&mut self, _nth: usize) -> Vec<u64> {
-        let words = self.answer().chunks_exact(8).skip(2);
+        let sandbox = self.sandbox.borrow();
+        let words = sandbox.answer().chunks_exact(8).skip(2);
         words.map(|word| u64::from_le_bytes(word.try_into().expect("a chunk of 8 bytes"))).collect()
     }
 
     fn fuel(&mut self) -> Option<u64> {
-        let left = self.store.get_fuel().ok()?;
+        let left = self.sandbox.borrow().store.get_fuel().ok()?;
         Some(PLENTY - left)
     }
 }
