@@ -1,8 +1,10 @@
 //! Windows of 16 bits, 64 expressions together: each of their constants stands beside the others of its kind, so that
 //! eight expressions are evaluated by one instruction.
 
+use std::hint::black_box;
+
 use super::formula::{LOWER, UPPER};
-use super::ones;
+use super::pairs;
 use super::simd::{gather, signs, Page, Selection};
 use super::wide::{Rest, Wide};
 use super::window::{Addition, Window};
@@ -170,11 +172,15 @@ impl Block {
     /// What the wider windows come to of the expressions in `lanes`.
     #[inline(never)]
     pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
+        // So that the lines are read at the same time, and not one after the other.
+        black_box(pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).touch() ^ self.wide(other).touch()));
         let mut decided = Decided { holds: 0, open: 0 };
-        for lane in ones(lanes) {
-            let (holds, open) = self.wide(lane).decide(pages);
-            decided.holds |= holds << lane;
-            decided.open |= open << lane;
+        for pair in pairs(lanes) {
+            for lane in pair {
+                let (holds, open) = self.wide(lane).decide(pages);
+                decided.holds |= holds << lane;
+                decided.open |= open << lane;
+            }
         }
         decided
     }

@@ -207,6 +207,17 @@ pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The same two at a time, so that a loop over them costs half as much. The last one stands for a second that is missing.
+fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
+    std::iter::from_fn(move || {
+        let one = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        let other = if word == 0 { one } else { word.trailing_zeros() as usize };
+        word &= word.wrapping_sub(1);
+        Some([one, other])
+    })
+}
+
 /// The windows of an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
@@ -220,7 +231,8 @@ pub(crate) struct Windows {
 impl Windows {
     /// Of each width the first that fits, as leaves are taken away.
     fn of(mut formula: Formula) -> Self {
-        let whole = formula.is_whole().then(|| Window::lay_out_in_words(&formula, wide::WORDS)).flatten();
+        let lay_out = || Window::lay_out_in_words(&formula, wide::WORDS, wide::WHOLE_PASSES);
+        let whole = formula.is_whole().then(lay_out).flatten();
         let mut wide = None;
         loop {
             wide = wide.or_else(|| Window::lay_out(&formula, wide::WIDTH, wide::PASSES));

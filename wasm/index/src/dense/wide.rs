@@ -9,8 +9,9 @@ use crate::expression::store::ProgramId;
 pub(super) const WIDTH: usize = 64;
 pub(super) const PASSES: usize = 3;
 
-/// The most words that a whole expression may take.
+/// The most words that a whole expression may take, and additions: a tree that needs nine has 256 leaves.
 pub(super) const WORDS: usize = 8;
+pub(super) const WHOLE_PASSES: usize = 9;
 
 /// A window of the leaves that decide the most.
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ pub(super) enum Rest {
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     leaves: Box<[Leaves]>,
+    /// Word by word, in each pass by pass.
     additions: Box<[Addition]>,
 }
 
@@ -48,6 +50,14 @@ impl Wide {
         let leaves = Leaves::of(window)[0];
         let additions = [LOWER, UPPER].map(|side| std::array::from_fn(|pass| window.additions(side)[pass]));
         Wide { leaves, additions, rest }
+    }
+
+    /// Reads something of each of its lines of memory.
+    #[inline(always)]
+    pub fn touch(&self) -> u64 {
+        let Wide { leaves, additions: [lower, upper], .. } = self;
+        let masks = leaves.selections[0].masks[0] ^ leaves.selections[2].masks[0];
+        lower[0].set ^ upper[1].set ^ u64::from(masks) ^ leaves.flips
     }
 
     /// Whether the expression holds, and whether that is open: a bit each.
@@ -78,24 +88,46 @@ impl Leaves {
 
 impl Whole {
     pub fn new(window: &Window) -> Self {
-        Whole { leaves: Leaves::of(window).into(), additions: window.additions(LOWER).into() }
+        let leaves = Leaves::of(window);
+        let additions = window.additions(LOWER);
+        let passes = match additions.len() / leaves.len() {
+            ..=3 => 3,
+            4 => 4,
+            _ => WHOLE_PASSES,
+        };
+        // An addition of nothing changes nothing.
+        let mut by_word = vec![Addition::default(); leaves.len() * passes];
+        for (pass, additions) in additions.chunks_exact(leaves.len()).enumerate() {
+            for (word, addition) in additions.iter().enumerate() {
+                by_word[word * passes + pass] = *addition;
+            }
+        }
+        Whole { leaves: leaves.into(), additions: by_word.into() }
     }
 
     /// Whether the expression holds, as a bit.
     #[inline(never)]
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
-        let mut words = [0; WORDS];
-        for (word, leaves) in words.iter_mut().zip(&self.leaves) {
-            *word = leaves.read(pages);
+        // No loop over passes: it would take longer than what it does.
+        match self.additions.len() / self.leaves.len() {
+            3 => self.add_up::<PAGES, 3>(pages),
+            4 => self.add_up::<PAGES, 4>(pages),
+            _ => self.add_up::<PAGES, WHOLE_PASSES>(pages),
         }
-        for additions in self.additions.chunks_exact(self.leaves.len()) {
-            let mut carry = false;
-            for (word, Addition { set, add }) in words.iter_mut().zip(additions) {
-                let (sum, carried) = (*word | set).overflowing_add(*add);
-                let (sum, carried_on) = sum.overflowing_add(u64::from(carry));
-                (*word, carry) = (sum, carried | carried_on);
+    }
+
+    #[inline(always)]
+    fn add_up<const PAGES: usize, const PASSES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+        let mut carries = [0; PASSES];
+        let mut result = 0;
+        for (leaves, additions) in self.leaves.iter().zip(self.additions.as_chunks::<PASSES>().0) {
+            result = leaves.read(pages);
+            for (carry, Addition { set, add }) in carries.iter_mut().zip(additions) {
+                let (sum, carried) = (result | set).overflowing_add(*add);
+                let (sum, carried_on) = sum.overflowing_add(*carry);
+                (result, *carry) = (sum, u64::from(carried | carried_on));
             }
         }
-        words[(self.leaves.len() - 1) % WORDS] >> 63
+        result >> 63
     }
 }

@@ -43,14 +43,15 @@ impl Window {
         fits.then(|| Window::write(formula, &shape, width, passes))
     }
 
-    /// Lays `formula` out in as many words and passes as it takes; nothing where that is more than `words`.
-    pub fn lay_out_in_words(formula: &Formula, words: usize) -> Option<Window> {
+    /// Lays `formula` out in as many words and passes as it takes; nothing where that is more than so many.
+    pub fn lay_out_in_words(formula: &Formula, words: usize, passes: usize) -> Option<Window> {
         if formula.leaves() >= words * WORD {
             return None;
         }
         let shape = Shape::of(formula);
         let width = (formula.leaves() + shape.joints + 1).next_multiple_of(WORD);
-        (width <= words * WORD).then(|| Window::write(formula, &shape, width, shape.passes()))
+        let fits = width <= words * WORD && shape.passes() <= passes;
+        fits.then(|| Window::write(formula, &shape, width, shape.passes()))
     }
 
     fn write(formula: &Formula, shape: &Shape, width: usize, passes: usize) -> Window {
