@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.W7 do
   @moduledoc false
-  # W7, responsiveness: how late a process wakes that sleeps for a millisecond, beside processes that search, each a tree
-  # of its own, and beside as many that run plain Elixir. Sleeping is late by itself: the VM's timers tick every
-  # millisecond. The loads take turns, so that what else the machine does falls on all of them alike.
+  # W7, responsiveness: how late a process wakes that sleeps for a millisecond, beside processes that search one published
+  # index, or each a tree of its own, and beside as many that run plain Elixir. Sleeping is late by itself: the VM's timers
+  # tick every millisecond. The loads take turns, so that what else the machine does falls on all of them alike.
   #
   # With --quick the tree of a million expressions is left out, which takes minutes to build.
 
@@ -45,7 +45,8 @@ defmodule BeTree.Bench.W7 do
 
     parameters = Map.put(W1.defaults(), :events, @events)
     subscriptions = parameters |> W1.expressions() |> Enum.with_index(&{&2 + 1, &1})
-    trees = for _ <- 1..max(@processes, 4 * schedulers), do: tree(W1, parameters, subscriptions)
+    trees = for _ <- 1..@processes, do: tree(W1, parameters, subscriptions)
+    index = BeTree.publish!(hd(trees))
     IO.puts("W1: #{grouped(length(subscriptions))} expressions over #{parameters.attributes} attributes\n")
     share(:events, parameters |> W1.events() |> Enum.to_list() |> List.to_tuple())
 
@@ -55,50 +56,57 @@ defmodule BeTree.Bench.W7 do
     )
 
     for count <- Enum.uniq([1, schedulers, 4 * schedulers]), count != @processes do
-      table("beside #{count}", measure(loads(trees, count)))
+      table("beside #{count}", measure(loads(index, count)))
     end
 
-    results = measure(loads(trees, @processes) ++ more_loads(trees))
+    results = measure(loads(index, @processes) ++ more_loads(index, trees))
     table("beside #{@processes}", results)
     bars(results)
-    unless quick, do: million()
+    unless quick, do: million(schedulers)
   end
 
-  # One tree: as many as there are processes would not fit.
-  defp million do
+  defp million(schedulers) do
     parameters = Map.merge(W3.defaults(), %{expressions: @million, events: @events})
     subscriptions = parameters |> W3.expressions() |> Stream.with_index() |> Stream.map(fn {text, id} -> {id, text} end)
-    tree = tree(W3, parameters, subscriptions)
+    index = BeTree.publish!(tree(W3, parameters, subscriptions))
     share(:events, parameters |> W3.events() |> Enum.to_list() |> List.to_tuple())
-    IO.puts("\nW3: #{inspect(tree)}\n")
-    table("beside 1", measure(loads([tree], 1)))
+    IO.puts("\nW3: #{inspect(index)}\n")
+    for count <- [1, 4 * schedulers], do: table("beside #{count}", measure(loads(index, count)))
   end
 
-  defp loads(trees, count) do
+  # Searches of one published index in all ways.
+  defp loads(index, count) do
     slices = [Fuel.default_slice(), 20_000, 100_000, 1_000_000, :infinity]
-    searches = for slice <- slices, do: {title(slice), searches(trees, count, slice)}
+    searches = for slice <- slices, do: {title(slice), searches(index, count, slice)}
 
     [{@plain, plain(count)} | searches] ++
       [
-        {@uncharged, trees |> at_ratio(@free) |> searches(count, :infinity)},
-        {"dirty schedulers", for(tree <- Enum.take(trees, count), do: &search_dirty(tree, 0, &1))}
+        {@uncharged, index |> at_ratio(@free) |> searches(count, :infinity)},
+        {"dirty schedulers", for(handle <- handles(index, count), do: &search_dirty(handle, 0, &1))}
       ]
   end
 
-  # Other ratios, at which a search has the scheduler for a longer or a shorter time; and insertions beside the searches
-  # and beside plain Elixir. The process that inserts comes first.
-  defp more_loads(trees) do
+  # Other ratios, at which a search has the scheduler for a longer or a shorter time; trees that are not published, each
+  # with one process, whose memory then is not that of the next; and insertions beside the searches and beside plain
+  # Elixir. The process that inserts comes first.
+  defp more_loads(index, trees) do
     ratios =
       for {ratio, slice} <- [{1_250, 500_000}, {125, 500_000}, {25, 100_000}] do
-        {"#{title(slice)}, #{ratio} fuel a reduction", trees |> at_ratio(ratio) |> searches(@processes, slice)}
+        {"#{title(slice)}, #{ratio} fuel a reduction", index |> at_ratio(ratio) |> searches(@processes, slice)}
       end
 
-    ratios ++
-      [
-        {"#{@plain}, #{@inserting}", [(&insert/1) | plain(@processes)]},
-        {"#{title(Fuel.default_slice())}, #{@inserting}",
-         [(&insert/1) | searches(trees, @processes, Fuel.default_slice())]}
-      ]
+    own = [
+      {"trees of their own", searches(trees, @processes, Fuel.default_slice())},
+      {"trees of their own, #{@uncharged}", trees |> at_ratio(@free) |> searches(@processes, :infinity)}
+    ]
+
+    inserting = [
+      {"#{@plain}, #{@inserting}", [(&insert/1) | plain(@processes)]},
+      {"#{title(Fuel.default_slice())}, #{@inserting}",
+       [(&insert/1) | searches(index, @processes, Fuel.default_slice())]}
+    ]
+
+    ratios ++ own ++ inserting
   end
 
   defp title(:infinity), do: "unsliced"
@@ -110,8 +118,9 @@ defmodule BeTree.Bench.W7 do
     tree
   end
 
-  # The same trees: the ratio is a matter of the handle.
-  defp at_ratio(trees, ratio), do: for(tree <- trees, do: %{tree | fuel_per_reduction: ratio})
+  # The same tree or index: the ratio is a matter of the handle.
+  defp at_ratio(trees, ratio) when is_list(trees), do: for(tree <- trees, do: at_ratio(tree, ratio))
+  defp at_ratio(handle, ratio), do: %{handle | fuel_per_reduction: ratio}
 
   # Where all processes see it and none has it on its heap: its garbage collector is not what is measured.
   defp share(what, term), do: :persistent_term.put({__MODULE__, what}, term)
@@ -125,9 +134,13 @@ defmodule BeTree.Bench.W7 do
   end
 
   # A load is functions, each of which runs in a process of its own until that is killed, and counts what it does.
-  defp searches(trees, count, slice) do
-    for tree <- Enum.take(trees, count), do: &search(tree, shared(:events), 0, [slice: slice], &1)
+  defp searches(searched, count, slice) do
+    for handle <- handles(searched, count), do: &search(handle, shared(:events), 0, [slice: slice], &1)
   end
+
+  # What each process searches: a tree of its own, or the one index.
+  defp handles(trees, count) when is_list(trees), do: Enum.take(trees, count)
+  defp handles(index, count), do: List.duplicate(index, count)
 
   defp search(tree, events, index, options, counter) do
     {:ok, _ids} = BeTree.search(tree, elem(events, index), options)

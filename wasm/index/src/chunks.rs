@@ -39,16 +39,6 @@ impl<T> Chunks<T> {
         self.len = 0;
     }
 
-    pub fn get(&self, position: usize) -> Option<&T> {
-        self.chunks.get(position / CHUNK)?.get(position % CHUNK)
-    }
-
-    /// The elements from `position` on, to the end of its chunk: 32 of them at the least where `position` is a multiple of
-    /// that and there are as many.
-    pub fn run(&self, position: usize) -> &[T] {
-        &self.chunks[position / CHUNK][position % CHUNK..]
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }
@@ -93,7 +83,6 @@ mod tests {
         }
         chunks[CHUNK] = 5;
         assert_eq!((chunks.len(), chunks[0], chunks[CHUNK], chunks[3 * CHUNK]), (3 * CHUNK + 7, 0, 5, 3 * CHUNK));
-        assert_eq!(chunks.get(chunks.len()), None);
         assert_eq!(chunks.iter().count(), chunks.len());
         assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
     }

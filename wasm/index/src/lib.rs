@@ -9,6 +9,7 @@ pub mod event;
 pub mod explain;
 mod expression;
 mod hash;
+mod ids;
 pub mod index;
 pub mod interner;
 pub mod language;

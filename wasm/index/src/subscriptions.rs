@@ -7,6 +7,7 @@ use crate::dense::Position;
 use crate::expression::source::Source;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
+use crate::ids::{Ids, Row};
 use crate::predicates::table_growth;
 
 /// The place of a subscription in [`Subscriptions`].
@@ -40,7 +41,7 @@ pub(crate) struct Subscription {
 pub(crate) struct Subscriptions {
     slots: Chunks<Option<Subscription>>,
     /// The ids of all slots, of the given back ones as well.
-    ids: Chunks<u64>,
+    ids: Ids,
     free: Vec<Slot>,
     by_id: HashTable<Slot>,
     /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
@@ -51,7 +52,7 @@ impl Default for Subscriptions {
     fn default() -> Self {
         Subscriptions {
             slots: Chunks::default(),
-            ids: Chunks::default(),
+            ids: Ids::default(),
             free: Vec::new(),
             by_id: HashTable::new(),
             ascending: true,
@@ -74,18 +75,17 @@ impl Subscriptions {
     }
 
     pub fn find(&self, id: u64) -> Option<Slot> {
-        self.by_id.find(hash_of(&id), |&slot| self.ids[slot as usize] == id).copied()
+        self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
     }
 
     /// The id of `slot`.
     pub fn id(&self, slot: Slot) -> u64 {
-        self.ids[slot as usize]
+        self.ids.get(slot)
     }
 
-    /// The ids of `first` and of slots that follow it: of the next 32, where `first` is a multiple of that and there are
-    /// as many.
-    pub fn ids(&self, first: Slot) -> &[u64] {
-        self.ids.run(first as usize)
+    /// The ids of the slots from `first` on, a multiple of 32.
+    pub fn ids(&self, first: Slot) -> &Row {
+        self.ids.row(first)
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {
@@ -115,19 +115,18 @@ impl Subscriptions {
             self.slots.len() as Slot - 1
         });
         self.slots[slot as usize] = Some(subscribe(slot));
-        self.ids[slot as usize] = id;
-        let i = slot as usize;
-        let follows = i == 0 || self.ids[i - 1] < id;
-        let precedes = self.ids.get(i + 1).is_none_or(|&next| id < next);
+        self.ids.set(slot, id);
+        let follows = slot == 0 || self.ids.get(slot - 1) < id;
+        let precedes = slot as usize + 1 == self.ids.len() || id < self.ids.get(slot + 1);
         self.ascending = self.ascending && follows && precedes;
         let Subscriptions { by_id, ids, .. } = self;
-        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids[slot as usize]));
+        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
         slot
     }
 
     pub fn remove(&mut self, slot: Slot) -> Subscription {
         let Some(subscription) = self.slots[slot as usize].take() else { unreachable!("slot {slot} is held") };
-        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids[slot as usize]), |&held| held == slot) {
+        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
             entry.remove();
         }
         self.free.push(slot);

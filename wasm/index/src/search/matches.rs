@@ -6,6 +6,7 @@
 use super::{grow, in_order};
 use crate::dense::ones;
 use crate::error::Error;
+use crate::ids::{Row, ROW};
 use crate::subscriptions::Slot;
 
 const BITS: u32 = 32;
@@ -89,31 +90,30 @@ impl SlotSet {
 /// From how many of 32 on it is quicker to write all than to choose.
 const MANY: u32 = 10;
 
-/// Writes to `to` the elements of `from` whose bits are one, and tells how many these are.
+/// Writes to `to` the ids of the slots of a row whose bits are one, and tells how many these are.
 #[inline]
-pub(crate) fn pick(bits: u32, from: &[u64], to: &mut [u64]) -> usize {
-    match (from.first_chunk(), to.first_chunk_mut()) {
-        (Some(from), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, from, to),
-        _ => pick_few(bits, from, to),
+pub(crate) fn pick(bits: u32, row: &Row, to: &mut [u64]) -> usize {
+    match (row, to.first_chunk_mut()) {
+        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => {
+            pick_many(bits, |place| first.wrapping_add(place as u64), to)
+        }
+        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place], to),
+        _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = row.id(place)).count(),
     }
 }
 
 /// Writes each; what is not picked is written over by the next, so that no branch depends on the bits.
-fn pick_many(bits: u32, from: &[u64; BITS as usize], to: &mut [u64; BITS as usize]) -> usize {
+#[inline]
+fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;
-    for (eight, from) in from.as_chunks::<8>().0.iter().enumerate() {
-        let bits = bits >> (8 * eight);
-        for (place, &element) in from.iter().enumerate() {
-            to[picked % BITS as usize] = element;
+    for eight in (0..ROW).step_by(8) {
+        let bits = bits >> eight;
+        for place in 0..8 {
+            to[picked % ROW] = id(eight + place);
             picked += (bits >> place & 1) as usize;
         }
     }
     picked
-}
-
-fn pick_few(bits: u32, from: &[u64], to: &mut [u64]) -> usize {
-    let places = ones(u64::from(bits));
-    places.zip(&mut *to).map(|(place, to)| *to = from[place]).count()
 }
 
 /// The bits of `word` that are of this search.
@@ -157,12 +157,12 @@ mod tests {
 
     #[test]
     fn what_is_picked_is_where_bits_are_one() {
-        let from: Vec<u64> = (100..164).collect();
+        let rows = [Row::From(100), Row::Listed(Box::new(std::array::from_fn(|place| 100 + place as u64)))];
         for bits in [0, 1, 1 << 31, 0x8000_0001, 0x0f0f_3333, u32::MAX - 1, u32::MAX] {
             let expected: Vec<u64> = (0..32).filter(|place| bits >> place & 1 == 1).map(|place| 100 + place).collect();
-            for (from, room) in [(&from[..], 64), (&from[..32], 32), (&from[..32], expected.len())] {
+            for (row, room) in rows.iter().flat_map(|row| [(row, 64), (row, 32), (row, expected.len())]) {
                 let mut to = vec![0; room];
-                assert_eq!(pick(bits, from, &mut to), expected.len());
+                assert_eq!(pick(bits, row, &mut to), expected.len());
                 assert_eq!(to[..expected.len()], expected);
             }
         }
