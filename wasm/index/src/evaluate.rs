@@ -1,33 +1,45 @@
 //! Whether a predicate holds for an event.
 
 use crate::event::{Event, Value};
-use crate::expression::program;
 use crate::interner::StringId;
-use crate::library::Library;
-use crate::predicate::{Constants, Test};
-use crate::predicates::{PredicateId, Predicates, Record, RecordKind};
+use crate::predicate::{Constants, Predicate, Test};
 use crate::schema::AttributeId;
 
 /// Kilometres; the radius that the field's programs use.
 const EARTH_RADIUS: f64 = 6372.8;
 
-/// Whether the predicate `id` holds. A predicate that reads an undefined attribute does not, but for `is null`.
-pub(crate) fn holds(library: &Library, id: PredicateId, event: &Event) -> bool {
-    let record = library.predicates.record(id);
-    let value = event.values[record.attribute as usize];
-    match (record.kind, value) {
-        (RecordKind::True, Value::Boolean(value)) => value,
-        (RecordKind::Integer(relation), Value::Integer(value)) => relation.holds(value, record.constant),
-        (RecordKind::Float(relation), Value::Float(value)) => {
-            relation.holds_of_floats(value, f64::from_bits(record.constant as u64))
+/// Whether `predicate` holds. One that reads an undefined attribute does not, but for `is null`.
+pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
+    let value = event.values[predicate.attribute as usize];
+    match (&predicate.test, value) {
+        (Test::Null, value) => value == Value::Undefined,
+        (_, Value::Undefined) => false,
+        (Test::True, Value::Boolean(value)) => value,
+        (Test::Integer(relation, constant), Value::Integer(value)) => relation.holds(value, *constant),
+        (Test::Float(relation, constant), Value::Float(value)) => relation.holds_of_floats(value, constant.get()),
+        (Test::StringEqual(id), Value::String(text)) => text.id == *id,
+        (Test::StringNotEqual(id), Value::String(text)) => text.id != *id,
+        (Test::NotNull, _) => true,
+        (Test::Empty, value) => is_empty(value),
+        (Test::OneOf(constants), value) => has_one_of(value, constants, event),
+        (Test::NoneOf(constants), value) => !has_one_of(value, constants, event),
+        (Test::AllOf(constants), value) => has_all_of(value, constants, event),
+        (Test::Contains(part), value) => with_bytes(value, event, |bytes| contains(bytes, part)),
+        (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
+        (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
+        (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(lat)) => {
+            match event.values[*longitude_attribute as usize] {
+                Value::Float(lon) => haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get(),
+                _ => false,
+            }
         }
-        (RecordKind::StringEqual, Value::String(text)) => i64::from(text.id.0) == record.constant,
-        (RecordKind::StringNotEqual, Value::String(text)) => i64::from(text.id.0) != record.constant,
-        (RecordKind::Null, value) => value == Value::Undefined,
-        (RecordKind::NotNull, value) => value != Value::Undefined,
-        (RecordKind::Empty, value) => is_empty(value),
-        (RecordKind::InProgram, value) => program::list_holds(record.operation(&library.programs), value, event),
-        (RecordKind::Extended, value) => extended_holds(&library.predicates, record, value, event),
+        (Test::SegmentWithin { now, id, seconds }, value) => {
+            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(true))
+        }
+        (Test::SegmentBefore { now, id, seconds }, value) => {
+            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(false))
+        }
+        (test @ Test::WithinFrequencyCap { .. }, value) => within_frequency_cap(test, value, event),
         _ => false,
     }
 }
@@ -36,37 +48,6 @@ fn is_empty(value: Value) -> bool {
     match value {
         Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len == 0,
         _ => false,
-    }
-}
-
-#[inline(never)]
-fn extended_holds(predicates: &Predicates, record: Record, value: Value, event: &Event) -> bool {
-    if value == Value::Undefined {
-        return false;
-    }
-    match predicates.extended(record) {
-        Test::OneOf(constants) => has_one_of(value, constants, event),
-        Test::NoneOf(constants) => !has_one_of(value, constants, event),
-        Test::AllOf(constants) => has_all_of(value, constants, event),
-        Test::Contains(part) => with_bytes(value, event, |bytes| contains(bytes, part)),
-        Test::StartsWith(part) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
-        Test::EndsWith(part) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
-        Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
-            match (value, event.values[*longitude_attribute as usize]) {
-                (Value::Float(lat), Value::Float(lon)) => {
-                    haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get()
-                }
-                _ => false,
-            }
-        }
-        Test::SegmentWithin { now, id, seconds } => {
-            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(true))
-        }
-        Test::SegmentBefore { now, id, seconds } => {
-            last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(false))
-        }
-        Test::WithinFrequencyCap { .. } => within_frequency_cap(predicates.extended(record), value, event),
-        _ => unreachable!("simple tests are kept as records"),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, Kind};
 use crate::event::{decode, Event, Format, Value};
-use crate::expression::source::SourceStep;
+use crate::expression::{Expression, Step};
 use crate::index::Index;
 use crate::interner::StringId;
 use crate::language::predicate_text;
-use crate::predicates::PredicateId;
+use crate::predicate::Predicate;
 use crate::{evaluate, term::Writer};
 
 /// Writes the explanation of the subscription `id` for the event in `bytes` as a term: a node is
@@ -20,35 +20,34 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     };
     let mut event = Event::default();
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
-    let parts = evaluated_parts(index.subscriptions().get(slot).source.steps(), |predicate| {
-        evaluate::holds(index.library(), predicate, &event)
-    });
-    write(&parts, index, &event, &mut Writer::new(out));
+    let expression = index.library().expression(index.subscriptions().get(slot));
+    let parts = evaluated_parts(&expression, &event);
+    write(&parts, &expression, index, &event, &mut Writer::new(out));
     Ok(())
 }
 
 /// A part of an expression, with what it came to.
 struct Part {
-    step: SourceStep,
+    step: Step,
     value: bool,
     /// The parts it joins: those of a chain of one operator stand side by side.
     children: Vec<usize>,
 }
 
 /// The parts of an expression, operands before what joins them; the last one is the whole.
-fn evaluated_parts(steps: impl Iterator<Item = SourceStep>, mut holds: impl FnMut(PredicateId) -> bool) -> Vec<Part> {
+fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut operands: Vec<usize> = Vec::new();
-    for step in steps {
+    for &step in &expression.steps {
         let mut children = Vec::new();
         let value = match step {
-            SourceStep::Constant(value) => value,
-            SourceStep::Predicate(predicate) => holds(predicate),
-            SourceStep::Not => {
+            Step::Constant(value) => value,
+            Step::Predicate(index) => evaluate::holds(&expression.predicates[index as usize], event),
+            Step::Not => {
                 children.extend(operands.pop());
                 children.iter().all(|&child| !parts[child].value)
             }
-            SourceStep::And | SourceStep::Or => {
+            Step::And | Step::Or => {
                 let right = operands.pop();
                 let left = operands.pop();
                 for operand in [left, right].into_iter().flatten() {
@@ -59,7 +58,7 @@ fn evaluated_parts(steps: impl Iterator<Item = SourceStep>, mut holds: impl FnMu
                     }
                 }
                 let mut values = children.iter().map(|&child| parts[child].value);
-                if step == SourceStep::And {
+                if step == Step::And {
                     values.all(|value| value)
                 } else {
                     values.any(|value| value)
@@ -78,7 +77,7 @@ enum Task {
     EndOfChildren,
 }
 
-fn write(parts: &[Part], index: &Index, event: &Event, writer: &mut Writer) {
+fn write(parts: &[Part], expression: &Expression, index: &Index, event: &Event, writer: &mut Writer) {
     let mut tasks = vec![Task::Part(parts.len() - 1)];
     while let Some(task) = tasks.pop() {
         let part = match task {
@@ -91,14 +90,14 @@ fn write(parts: &[Part], index: &Index, event: &Event, writer: &mut Writer) {
         writer.tuple(4);
         writer.boolean(part.value);
         match part.step {
-            SourceStep::Predicate(predicate) => {
+            Step::Predicate(predicate) => {
                 writer.atom("predicate");
-                write_detail(predicate, index, event, writer);
+                write_detail(&expression.predicates[predicate as usize], index, event, writer);
             }
-            SourceStep::Constant(_) => write_operator("constant", writer),
-            SourceStep::Not => write_operator("not", writer),
-            SourceStep::And => write_operator("and", writer),
-            SourceStep::Or => write_operator("or", writer),
+            Step::Constant(_) => write_operator("constant", writer),
+            Step::Not => write_operator("not", writer),
+            Step::And => write_operator("and", writer),
+            Step::Or => write_operator("or", writer),
         }
         writer.list(part.children.len());
         tasks.push(Task::EndOfChildren);
@@ -111,12 +110,11 @@ fn write_operator(kind: &str, writer: &mut Writer) {
     writer.atom("nil");
 }
 
-fn write_detail(predicate: PredicateId, index: &Index, event: &Event, writer: &mut Writer) {
-    let predicate = index.library().predicate(predicate);
+fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, writer: &mut Writer) {
     let bytes = |id: &StringId| index.strings().get(*id);
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
-    writer.binary(predicate_text(&predicate, index.schema(), bytes).as_bytes());
+    writer.binary(predicate_text(predicate, index.schema(), bytes).as_bytes());
     write_value(event.values[predicate.attribute as usize], event, writer);
 }
 

@@ -3,17 +3,14 @@
 use crate::dense::Dense;
 use crate::error::{Error, Kind};
 use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
-use crate::expression::order::{order, Estimate, Test};
+use crate::expression::order::{order, Estimate};
 use crate::expression::program::{self, Program};
-use crate::expression::source::Source;
-use crate::expression::store::ProgramId;
-use crate::expression::Literal;
+use crate::expression::{Expression, Literal};
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
 use crate::predicate::{self, Constants, Postfix, Predicate, Step, Text};
-use crate::predicates::{Location, RecordKind};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
@@ -54,7 +51,7 @@ pub struct Insertion<'a> {
 pub struct Info {
     /// Subscriptions.
     pub expressions: usize,
-    /// Distinct predicates.
+    /// Predicates, each as often as the expressions have it.
     pub predicates: usize,
     /// Distinct strings.
     pub strings: usize,
@@ -66,7 +63,7 @@ pub struct Info {
     pub ungated: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
-    /// Bytes of short-circuit code and kept sources.
+    /// Bytes of programs, and of the steps kept with them.
     pub code_bytes: usize,
 }
 
@@ -84,6 +81,7 @@ pub struct Index {
     dense: Dense,
     /// What is wanted to tell why expressions are false, where that was asked for.
     reasons: Option<Reasons>,
+    predicates: usize,
     code_bytes: usize,
 }
 
@@ -128,11 +126,9 @@ impl Index {
     /// Keeps from now on what [`crate::search::Search::open_reasons`] needs of each subscription: 8 bytes for each
     /// predicate of its text, or less. Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
-        let sources = || self.subscriptions.iter().map(|(slot, subscription)| (slot, &subscription.source));
-        let bytes = sources().map(|(_, source)| source.len()).sum();
-        ensure(HEADROOM + Reasons::bytes(self.len(), bytes))?;
+        ensure(HEADROOM + Reasons::bytes(self.len(), self.code_bytes))?;
         let mut reasons = Reasons::default();
-        sources().for_each(|(slot, source)| reasons.insert(slot, source, &self.library.predicates));
+        self.subscriptions.iter().for_each(|(slot, subscription)| reasons.insert(slot, subscription, &self.library));
         self.reasons = Some(reasons);
         Ok(())
     }
@@ -155,7 +151,7 @@ impl Index {
     pub fn info(&self) -> Info {
         Info {
             expressions: self.len(),
-            predicates: self.library.predicates.len(),
+            predicates: self.predicates,
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
@@ -176,10 +172,11 @@ impl Index {
         }
         self.ensure_headroom(insertion.text.len())?;
         let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
-        let source = self.intern(postfix)?;
-        self.subscribe(insertion.id, source);
+        let expression = self.intern(postfix)?;
+        self.subscribe(insertion.id, &expression);
+        self.predicates += expression.predicates.len();
         if let (Some(reasons), Some(slot)) = (&mut self.reasons, self.subscriptions.find(insertion.id)) {
-            reasons.insert(slot, &self.subscriptions.get(slot).source, &self.library.predicates);
+            reasons.insert(slot, self.subscriptions.get(slot), &self.library);
         }
         Ok(())
     }
@@ -207,8 +204,8 @@ impl Index {
             };
             return Err(Error::new(Kind::Type, format!("`{name}` {refusal}")).about(name));
         }
-        let source = self.intern(postfix)?;
-        self.release(&source, None);
+        let expression = self.intern(postfix)?;
+        self.release(&expression.predicates);
         Ok(())
     }
 
@@ -242,9 +239,13 @@ impl Index {
         if let Some(reasons) = &mut self.reasons {
             reasons.remove(slot);
         }
-        self.code_bytes -= bytes(&subscription);
         self.take_down(slot, &subscription);
-        self.release(&subscription.source, Some(subscription.program));
+        let Expression { predicates, .. } = self.library.expression(&subscription);
+        self.release(&predicates);
+        self.predicates -= predicates.len();
+        let shared: Vec<_> = program::shared(self.library.code(&subscription)).collect();
+        shared.into_iter().for_each(|predicate| self.library.predicates.release(predicate));
+        self.code_bytes -= bytes(&subscription);
         self.library.programs.remove(subscription.program, subscription.words as usize);
         Ok(())
     }
@@ -265,7 +266,7 @@ impl Index {
                 }
             }
             Home::Gated => {
-                let analysis = Analysis::of_tree(&removed.source, library);
+                let analysis = Analysis::of(removed, library);
                 tree.remove(slot, removed.program, &analysis, library, subscriptions);
             }
         }
@@ -275,9 +276,9 @@ impl Index {
     pub fn validate(&self) -> Result<(), String> {
         let mut references = vec![0; self.library.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
-            subscription.source.predicates().for_each(|predicate| references[predicate as usize] += 1);
+            program::shared(self.library.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
         }
-        self.library.predicates.validate(&references, &self.library.programs)?;
+        self.library.predicates.validate(&references)?;
         self.strings.validate()?;
         let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home {
             Home::Dense(position) => Some((slot, position)),
@@ -303,100 +304,87 @@ impl Index {
         ensure(HEADROOM + HEADROOM_PER_BYTE * text + tables)
     }
 
-    /// Takes in the strings, predicates and constants of an expression.
-    fn intern(&mut self, postfix: Postfix) -> Result<Source, Error> {
-        let Index { strings, vocabulary, library: Library { schema, predicates, programs, .. }, .. } = self;
+    /// Takes in the strings and constants of an expression.
+    fn intern(&mut self, postfix: Postfix) -> Result<Expression, Error> {
+        let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
-        let source = Source::pack(postfix, |predicate| {
+        let expression = Expression::new(postfix, |predicate| {
             let predicate = intern_strings(predicate, strings);
             vocabulary.retain(&predicate, schema);
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
                 refused.get_or_insert(error);
             }
-            predicates.retain(predicate, strings, programs)
+            predicate
         });
         match refused {
-            None => Ok(source),
+            None => Ok(expression),
             Some(error) => {
-                self.release(&source, None);
+                self.release(&expression.predicates);
                 Err(error)
             }
         }
     }
 
-    /// Gives back what [`Index::intern`] took in, for an expression whose program, if it has one, is `leaving`.
-    fn release(&mut self, source: &Source, leaving: Option<ProgramId>) {
-        for predicate in source.predicates() {
-            let Library { schema, predicates, programs, .. } = &mut self.library;
-            self.vocabulary.release(&predicates.get(predicate, programs), schema);
-            predicates.release(predicate, leaving, &mut self.strings, programs);
+    /// Gives back what [`Index::intern`] took in.
+    fn release(&mut self, predicates: &[Predicate<StringId>]) {
+        for predicate in predicates {
+            self.vocabulary.release(predicate, &self.library.schema);
+            predicate.test.each_string(|string| self.strings.release(string));
         }
     }
 
-    fn subscribe(&mut self, id: u64, source: Source) {
-        match normalise(&source) {
+    fn subscribe(&mut self, id: u64, expression: &Expression) {
+        match normalise(&expression.steps) {
             Normalised::Constant(value) => {
-                let slot = self.hold(id, source, |slot, _| program::constant(slot, value));
+                let slot =
+                    self.hold(id, |slot, library| program::constant(slot, value, expression, &mut library.predicates));
                 if value {
                     self.hang_ungated(slot);
                 }
             }
-            Normalised::Tree(normal) => self.subscribe_tree(id, source, normal),
+            Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal),
         }
     }
 
-    fn subscribe_tree(&mut self, id: u64, source: Source, normal: Normal) {
-        let analysis = Analysis::new(normal, &self.library);
+    fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) {
+        let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
         self.observe(&analysis);
         let access = analysis.access(&self.library.statistics);
-        if access.is_none() && self.is_boolean(&analysis) {
-            return self.subscribe_dense(id, source, &analysis);
-        }
         let expected = self.expected(&analysis, access.as_deref());
-        let tests = self.order(&analysis, &expected);
-        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
+        let tests = order(&analysis.normal, |index, literal| {
+            let predicate = &expression.predicates[literal.predicate as usize];
+            let probability = self.probability(index, literal, &analysis, &expected);
+            Estimate { probability, cost: cost(&predicate.test) }
+        });
+        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, &mut library.predicates));
         match access {
             Some(access) => {
                 self.subscriptions.get_mut(slot).home = Home::Gated;
                 self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
+            }
+            None if program::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
+                self.hang_dense(slot, &analysis, &expression.predicates);
             }
             None => self.hang_ungated(slot),
         }
     }
 
     /// Its program is run where its windows leave it open, and for many events at once.
-    fn subscribe_dense(&mut self, id: u64, source: Source, analysis: &Analysis) {
-        let tests = self.order(analysis, &[]);
-        let slot = self.hold(id, source, |slot, library| program::assemble(slot, &tests, library));
-        let program = self.subscriptions.get(slot).program;
-        if !program::is_boolean(self.library.programs.get(program), tests.len()) {
-            return self.hang_ungated(slot);
-        }
-        let chance = |index, literal| self.estimate(index, literal, analysis, &[]).probability;
-        let windows = self.dense.windows(&analysis.normal, &self.library.predicates, chance);
-        self.subscriptions.get_mut(slot).home = Home::Dense(self.dense.insert(slot, program, &windows));
-    }
-
-    /// Whether all literals test booleans.
-    fn is_boolean(&self, analysis: &Analysis) -> bool {
-        let mut literals = analysis.normal.top_down().filter_map(|index| analysis.normal.literal(index));
-        literals.all(|literal| self.library.predicates.record(literal.predicate).kind == RecordKind::True)
-    }
-
-    fn order(&self, analysis: &Analysis, expected: &[NodeIndex]) -> Vec<Test> {
-        order(&analysis.normal, |index, literal| self.estimate(index, literal, analysis, expected))
+    fn hang_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
+        let chance = |index, literal| self.probability(index, literal, analysis, &[]);
+        let windows = self.dense.windows(&analysis.normal, predicates, chance);
+        let subscription = self.subscriptions.get_mut(slot);
+        subscription.home = Home::Dense(self.dense.insert(slot, subscription.program, &windows));
     }
 
     /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
-    fn hold(&mut self, id: u64, source: Source, assemble: impl FnOnce(Slot, &Library) -> Program) -> Slot {
+    fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Library) -> Program) -> Slot {
         let Index { subscriptions, library, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
-            let Program { words, lists } = assemble(slot, library);
+            let Program { words, code } = assemble(slot, library);
             let program = library.programs.insert(&words);
-            for (id, position) in lists {
-                library.predicates.settle(id, Location { program, position });
-            }
-            let subscription = Subscription { source, program, words: words.len() as u32, home: Home::Nowhere };
+            let subscription =
+                Subscription { program, words: words.len() as u32, code: code as u32, home: Home::Nowhere };
             *code_bytes += bytes(&subscription);
             subscription
         })
@@ -428,16 +416,14 @@ impl Index {
         [Some(access), filter].into_iter().flatten().collect()
     }
 
-    /// What to expect of a literal when its expression is evaluated.
-    fn estimate(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, expected: &[NodeIndex]) -> Estimate {
-        let predicate = self.library.predicate(literal.predicate);
-        let probability = match analysis.gate(index) {
+    /// How likely a literal is to hold when its expression is evaluated.
+    fn probability(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, expected: &[NodeIndex]) -> f32 {
+        match analysis.gate(index) {
             _ if expected.contains(&index) => 0.99,
             Some(gate) => gate.selectivity(&self.library.statistics),
             None if literal.negated => 0.7,
             None => 0.5,
-        };
-        Estimate { probability, cost: cost(&predicate.test) }
+        }
     }
 }
 
@@ -448,7 +434,7 @@ fn ensure(bytes: usize) -> Result<(), Error> {
 }
 
 fn bytes(subscription: &Subscription) -> usize {
-    subscription.source.len() + subscription.words as usize * size_of::<u32>()
+    subscription.words as usize * size_of::<u32>()
 }
 
 /// The cost of a test beside that of a comparison.

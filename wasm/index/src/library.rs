@@ -1,14 +1,13 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
 use crate::expression::store::{ProgramId, Programs};
-use crate::interner::StringId;
-use crate::predicate::Predicate;
-use crate::predicates::{PredicateId, Predicates};
+use crate::expression::{program, Expression};
+use crate::predicates::Predicates;
 use crate::schema::Schema;
 use crate::statistics::Statistics;
-use crate::subscriptions::Slot;
+use crate::subscriptions::{Slot, Subscription};
 
-/// The attributes, the predicates over them, and the programs made of these.
+/// The attributes, the programs over them, and the predicates that these share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Library {
     pub schema: Schema,
@@ -23,9 +22,15 @@ impl Library {
         Library { schema, statistics, ..Library::default() }
     }
 
-    /// The predicate `id`, which is held.
-    pub fn predicate(&self, id: PredicateId) -> Predicate<StringId> {
-        self.predicates.get(id, &self.programs)
+    /// The operations of a subscription's program.
+    pub fn code(&self, subscription: &Subscription) -> &[u32] {
+        &self.programs.get(subscription.program)[..subscription.code as usize]
+    }
+
+    /// The expression of a subscription, read back from its program.
+    pub fn expression(&self, subscription: &Subscription) -> Expression {
+        let words = &self.programs.get(subscription.program)[..subscription.words as usize];
+        program::expression(words, subscription.code as usize, &self.predicates, &self.schema)
     }
 
     /// The slot of the subscription whose program this is.

@@ -1,5 +1,6 @@
 //! One test of one attribute: what expressions are made of.
 
+use crate::interner::StringId;
 use crate::schema::AttributeId;
 
 /// A comparison of ordered values.
@@ -250,3 +251,17 @@ pub type Text = Box<[u8]>;
 
 /// An expression as the reader of the language gives it.
 pub type Postfix = Vec<Step<Text>>;
+
+impl Test<StringId> {
+    /// Calls `each` with every string that the test refers to.
+    pub(crate) fn each_string(&self, mut each: impl FnMut(StringId)) {
+        match self {
+            Test::StringEqual(id) | Test::StringNotEqual(id) => each(*id),
+            Test::WithinFrequencyCap { namespace, .. } => each(*namespace),
+            Test::OneOf(Constants::Strings(ids))
+            | Test::NoneOf(Constants::Strings(ids))
+            | Test::AllOf(Constants::Strings(ids)) => ids.iter().copied().for_each(each),
+            _ => {}
+        }
+    }
+}

@@ -8,19 +8,21 @@
 //! A test has its predicate, the value on which it jumps, and how many tests ahead. One that jumps nowhere is the one that
 //! decided. Programs over booleans alone are run side by side and without a branch on the outcome of a test, as the
 //! processor's wrong guesses of a branch take longer than the tests: theirs are a word each, a literal and how far it
-//! jumps, less one. The tests of all others are two words each, the predicate and the rest.
+//! jumps, less one. The tests of all others are two words each, where the predicate's operation is in the expression's other
+//! program and the rest.
 
 use crate::error::{Error, Kind};
 use crate::event::Value;
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::expression::order::{Estimate, Order};
-use crate::expression::source::Source;
 use crate::expression::store::{self, ProgramId, Programs};
-use crate::expression::Literal;
-use crate::predicate;
-use crate::predicates::{growth, PredicateId, Predicates, RecordKind};
+use crate::expression::{program, Literal, PredicateIndex};
+use crate::interner::StringId;
+use crate::library::Library;
+use crate::predicate::{self, Predicate};
+use crate::predicates::growth;
 use crate::schema::AttributeId;
-use crate::subscriptions::Slot;
+use crate::subscriptions::{Slot, Subscription};
 
 /// How many programs are run side by side, so that what one reads is on its way while the others take their tests.
 pub(crate) const RUNS: usize = 8;
@@ -87,19 +89,23 @@ pub(crate) mod reason {
 }
 
 impl Reasons {
-    /// Takes in the expression of `slot`.
-    pub fn insert(&mut self, slot: Slot, source: &Source, predicates: &Predicates) {
+    /// Takes in the expression of the `subscription` in `slot`.
+    pub fn insert(&mut self, slot: Slot, subscription: &Subscription, library: &Library) {
         let i = slot as usize;
         let slots = self.places.len().max(i + 1);
         self.places.resize(slots, Place::default());
         self.lengths.resize(slots, 0);
         self.held.resize(slots.div_ceil(BITS as usize), 0);
         self.held[i / BITS as usize] |= 1 << (slot % BITS);
-        if let Normalised::Tree(normal) = normalise(source) {
+        let expression = library.expression(subscription);
+        if let Normalised::Tree(normal) = normalise(&expression.steps) {
             let tests = lay_out(&normal);
-            let (form, words) = match booleans(&tests, predicates) {
+            let (form, words) = match booleans(&tests, &expression.predicates) {
                 Some(words) => (Form::Booleans, words),
-                None => (Form::General, tests.iter().flat_map(|test| test.two_words()).collect()),
+                None => {
+                    let positions: Vec<u32> = program::positions(library.code(subscription)).collect();
+                    (Form::General, tests.iter().flat_map(|test| test.two_words(&positions)).collect())
+                }
             };
             self.places[i] = Place { form, program: self.programs.insert(&words) };
             self.lengths[i] = words.len() as u32;
@@ -152,7 +158,7 @@ impl Reasons {
             + Reasons::bytes(1, text)
     }
 
-    /// Bytes that so many expressions take at the most, whose texts or kept sources have so many `bytes`.
+    /// Bytes that so many expressions take at the most, whose texts or programs have so many `bytes`.
     pub fn bytes(expressions: usize, bytes: usize) -> usize {
         // A predicate has at least one of these, and becomes two tests at the most; tables have twice what they need.
         2 * (expressions * (size_of::<Place>() + size_of::<u32>() + 1) + bytes * 2 * 2 * size_of::<u32>())
@@ -208,44 +214,43 @@ pub(crate) fn attribute(literal: u32) -> AttributeId {
     literal / 2
 }
 
-/// The test at `at` of a general program: its predicate, the value on which it jumps, and how far; nowhere, if it decides.
-pub(crate) fn test_at(program: &[u32], at: u32) -> (PredicateId, bool, u32) {
-    let [predicate, word] = program.as_chunks().0[at as usize];
-    (predicate, word & 1 == 1, word >> 1)
+/// The test at `at` of a general program: the position of its operation, the value on which it jumps, and how far; nowhere,
+/// if it decides.
+pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
+    let [position, word] = program.as_chunks().0[at as usize];
+    (position, word & 1 == 1, word >> 1)
 }
 
-/// The number of the reason that `predicate` is, among `attributes` attributes.
-pub(crate) fn number(predicate: PredicateId, predicates: &Predicates, attributes: usize) -> usize {
-    let record = predicates.record(predicate);
-    let is_geo = record.kind == RecordKind::Extended
-        && matches!(predicates.extended(record), predicate::Test::GeoWithinRadius { .. });
-    if is_geo {
-        attributes + reason::GEO
-    } else {
-        record.attribute as usize
+/// The number of the reason that the predicate of an `operation` is, among `attributes` attributes.
+pub(crate) fn number(operation: &[u32], library: &Library, attributes: usize) -> usize {
+    let (attribute, shared) = program::asked(operation, library);
+    match shared {
+        Some(predicate::Test::GeoWithinRadius { .. }) => attributes + reason::GEO,
+        _ => attribute as usize,
     }
 }
 
 /// A test: where its predicate's value is `on` it jumps so many tests ahead.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
-    predicate: PredicateId,
+    predicate: PredicateIndex,
     on: bool,
     distance: u32,
 }
 
 impl Jump {
-    fn two_words(&self) -> [u32; 2] {
-        [self.predicate, self.distance << 1 | u32::from(self.on)]
+    /// The words of the test; `positions` are those of the predicates' operations.
+    fn two_words(&self, positions: &[u32]) -> [u32; 2] {
+        [positions[self.predicate as usize], self.distance << 1 | u32::from(self.on)]
     }
 }
 
 /// The words of `tests` if all are of booleans, and not too many.
-fn booleans(tests: &[Jump], predicates: &Predicates) -> Option<Vec<u32>> {
+fn booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
     let word = |test: &Jump| {
-        let record = predicates.record(test.predicate);
-        let literal = 2 * record.attribute + u32::from(test.on);
-        let fits = record.kind == RecordKind::True && (literal as usize) < MAX_LITERALS;
+        let predicate = &predicates[test.predicate as usize];
+        let literal = 2 * predicate.attribute + u32::from(test.on);
+        let fits = predicate.test == predicate::Test::True && (literal as usize) < MAX_LITERALS;
         fits.then_some(literal | ((test.distance as i32 - 1) << LITERAL_BITS) as u32)
     };
     if tests.len() > MAX_TESTS {

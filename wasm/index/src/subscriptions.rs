@@ -4,7 +4,6 @@ use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
 use crate::dense::Position;
-use crate::expression::source::Source;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::ids::{Ids, Row};
@@ -29,10 +28,10 @@ pub(crate) enum Home {
 /// An inserted expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
-    pub source: Source,
-    /// Its program, and how many words that has.
+    /// Its program, how many words that has, and how many of them are operations.
     pub program: ProgramId,
     pub words: u32,
+    pub code: u32,
     pub home: Home,
 }
 

@@ -24,7 +24,8 @@ use crate::event::Value;
 use crate::expression::normal::{NodeIndex, Normal};
 use crate::expression::store::ProgramId;
 use crate::expression::Literal;
-use crate::predicates::Predicates;
+use crate::interner::StringId;
+use crate::predicate::Predicate;
 use crate::schema::{AttributeId, Schema, Type};
 use crate::subscriptions::Slot;
 
@@ -84,12 +85,12 @@ impl Dense {
     pub fn windows(
         &self,
         normal: &Normal,
-        predicates: &Predicates,
+        predicates: &[Predicate<StringId>],
         chance: impl Fn(NodeIndex, Literal) -> f32,
     ) -> Windows {
         Windows::of(Formula::new(normal, |index| {
             let literal = normal.literal(index)?;
-            let column = self.columns.of(predicates.record(literal.predicate).attribute)?;
+            let column = self.columns.of(predicates[literal.predicate as usize].attribute)?;
             Some(Leaf { column, negated: literal.negated, probability: chance(index, literal) })
         }))
     }

@@ -1,8 +1,7 @@
 use super::simd::{gather, portable, Selection};
 use super::*;
 use crate::expression::normal::{normalise, NormalNode, Normalised};
-use crate::expression::source::Source;
-use crate::predicate::{Predicate, Step, Test};
+use crate::expression::Step;
 
 /// A linear congruential generator (Knuth, MMIX).
 struct Random(u64);
@@ -18,20 +17,19 @@ impl Random {
     }
 }
 
-/// The normal form of a random expression of so many leaves over so many attributes.
+/// The normal form of a random expression of so many leaves over so many attributes, each of which is a predicate.
 fn normal(random: &mut Random, leaves: usize, attributes: usize) -> Normal {
     let mut steps = Vec::new();
     push(random, leaves, attributes, &mut steps);
-    match normalise(&Source::pack(steps, |predicate| predicate.attribute)) {
+    match normalise(&steps) {
         Normalised::Tree(normal) => normal,
         Normalised::Constant(_) => unreachable!("there are no constants"),
     }
 }
 
-fn push(random: &mut Random, leaves: usize, attributes: usize, steps: &mut Vec<Step<u32>>) {
+fn push(random: &mut Random, leaves: usize, attributes: usize, steps: &mut Vec<Step>) {
     if leaves == 1 {
-        let attribute = random.below(attributes) as u32;
-        steps.push(Step::Predicate(Predicate { attribute, test: Test::True }));
+        steps.push(Step::Predicate(random.below(attributes) as u32));
     } else {
         let left = 1 + random.below(leaves - 1);
         push(random, left, attributes, steps);

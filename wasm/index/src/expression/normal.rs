@@ -2,10 +2,9 @@
 //!
 //! A predicate over an undefined attribute is false and its negation true, so a negated predicate stays a negated
 //! predicate; De Morgan's rules hold all the same, since every predicate still has one of two values.
-//! It depends on nothing but the source, so that whoever needs it later makes the same one again.
+//! It depends on nothing but the steps, so that whoever needs it later makes the same one again.
 
-use super::source::{Source, SourceStep};
-use super::Literal;
+use super::{Literal, Step};
 
 /// The position of a node in its [`Normal`].
 pub(crate) type NodeIndex = u32;
@@ -116,24 +115,23 @@ fn some(index: NodeIndex) -> Option<NodeIndex> {
     (index != NONE).then_some(index)
 }
 
-/// The normal form of `source`, in time linear in its length and without recursion.
-pub(crate) fn normalise(source: &Source) -> Normalised {
-    let steps: Vec<SourceStep> = source.steps().collect();
-    let negated = negations(&steps);
+/// The normal form of `steps`, in time linear in their number and without recursion.
+pub(crate) fn normalise(steps: &[Step]) -> Normalised {
+    let negated = negations(steps);
     let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
     let mut stack: Vec<Operand> = Vec::new();
-    for (step, negated) in steps.into_iter().zip(negated) {
+    for (&step, negated) in steps.iter().zip(negated) {
         let operand = match step {
-            SourceStep::Constant(value) => Operand::Constant(value != negated),
-            SourceStep::Predicate(predicate) => {
+            Step::Constant(value) => Operand::Constant(value != negated),
+            Step::Predicate(predicate) => {
                 Operand::Node(builder.push(NormalNode::Literal(Literal { predicate, negated })))
             }
-            SourceStep::Not => continue,
-            SourceStep::And | SourceStep::Or => {
+            Step::Not => continue,
+            Step::And | Step::Or => {
                 let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else {
                     unreachable!("a kept expression has two operands for each operator")
                 };
-                let kind = if (step == SourceStep::And) != negated { NormalNode::And } else { NormalNode::Or };
+                let kind = if (step == Step::And) != negated { NormalNode::And } else { NormalNode::Or };
                 builder.join(kind, left, right)
             }
         };
@@ -147,7 +145,7 @@ pub(crate) fn normalise(source: &Source) -> Normalised {
 }
 
 /// For each step whether the number of negations above it is odd.
-fn negations(steps: &[SourceStep]) -> Vec<bool> {
+fn negations(steps: &[Step]) -> Vec<bool> {
     let mut negated = vec![false; steps.len()];
     // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
     let mut pending = vec![false];
@@ -155,9 +153,9 @@ fn negations(steps: &[SourceStep]) -> Vec<bool> {
         let Some(polarity) = pending.pop() else { unreachable!("a kept expression is one expression") };
         negated[i] = polarity;
         match step {
-            SourceStep::Not => pending.push(!polarity),
-            SourceStep::And | SourceStep::Or => pending.extend([polarity, polarity]),
-            SourceStep::Constant(_) | SourceStep::Predicate(_) => {}
+            Step::Not => pending.push(!polarity),
+            Step::And | Step::Or => pending.extend([polarity, polarity]),
+            Step::Constant(_) | Step::Predicate(_) => {}
         }
     }
     negated

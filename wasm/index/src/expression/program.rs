@@ -9,17 +9,22 @@
 //! A comparison with one constant, or membership in a short list, has its constants in the program itself and is made
 //! there: that is quicker than to ask whether another expression made it already. Everything else refers to the table of
 //! predicates, is evaluated at most once an event and remembered.
+//!
+//! The predicates of an expression are kept nowhere else: they are read back from the program's operations
+//! ([`predicates`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
+//! that is run. Behind these are the expression's steps ([`source`]).
 
 use super::list::{self, List};
 use super::order::{Target, Test};
-use super::Literal;
+use super::{source, Expression, Literal, PredicateIndex};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
 use crate::event::{Event, Text, Value};
 use crate::interner::StringId;
 use crate::library::Library;
-use crate::predicate::{self, Constants, Predicate, Relation};
-use crate::predicates::PredicateId;
+use crate::predicate::{self, Constants, Float, Predicate, Relation};
+use crate::predicates::{PredicateId, Predicates};
+use crate::schema::{AttributeId, Schema, Type};
 use crate::search::memo::Memo;
 use crate::subscriptions::Slot;
 
@@ -32,8 +37,10 @@ const JUMP_SHIFT: u32 = 16;
 /// Jumps that are to the end: the expression is true, or false.
 const ACCEPT: u32 = 0xffff;
 const REJECT: u32 = 0xfffe;
-/// In programs up to this length every jump is one of 16 bits.
+/// In programs with up to so many words of operations every jump is one of 16 bits.
 const SHORT: usize = 0xfff0;
+/// How many words stand behind each test of a longer one.
+const LONG: usize = 2;
 
 /// What an operation asks.
 mod code {
@@ -83,51 +90,52 @@ pub(crate) const START: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub words: Vec<u32>,
-    /// The predicates whose lists are in it, each with the position of its operation.
-    pub lists: Vec<(PredicateId, u32)>,
+    /// How many of the words are operations; behind them are the expression's steps.
+    pub code: usize,
 }
 
-/// The program of a constant expression.
-pub(crate) fn constant(slot: Slot, value: bool) -> Program {
-    Program { words: vec![slot, if value { code::ACCEPT } else { code::REJECT }], lists: Vec::new() }
+/// The program of an expression that is `value` whatever the event.
+pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, predicates: &mut Predicates) -> Program {
+    let mut assembler = Assembler::new(slot, expression, predicates);
+    assembler.words.push(if value { code::ACCEPT } else { code::REJECT });
+    assembler.finish()
 }
 
 /// The program of the expression that `tests` evaluate.
-pub(crate) fn assemble(slot: Slot, tests: &[Test], library: &Library) -> Program {
-    let mut words = vec![slot];
-    let mut lists = Vec::new();
+pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, predicates: &mut Predicates) -> Program {
+    let mut assembler = Assembler::new(slot, expression, predicates);
     let mut positions = Vec::with_capacity(tests.len() + 1);
     for test in tests {
-        let position = words.len();
-        positions.push(position);
-        let code = operation(test, library, &mut words);
-        if (code::ONE_OF_INTEGERS..=code::NONE_OF_STRINGS).contains(&code) {
-            lists.push((test.literal.predicate, position as u32));
-        }
+        positions.push(assembler.words.len());
+        assembler.test(test);
     }
-    positions.push(words.len());
-    words.push(code::REJECT);
-    if words.len() > SHORT {
-        return Program { words: assemble_long(slot, tests, &positions, &words), lists: Vec::new() };
+    let end = assembler.words.len();
+    positions.push(end);
+    assembler.words.push(code::REJECT);
+    let mut program = assembler.finish();
+    if program.code > SHORT {
+        lengthen(&mut program, tests, &positions);
+        return program;
     }
     for (test, &position) in tests.iter().zip(&positions) {
-        words[position] |= match test.target {
+        program.words[position] |= match test.target {
             Target::Test(next) => (positions[next as usize] - position) as u32,
             Target::Done(true) => ACCEPT,
             Target::Done(false) => REJECT,
         } << JUMP_SHIFT;
     }
-    Program { words, lists }
+    program
 }
 
-/// The same for a program too long for short jumps. Each test is turned round: where it would jump it goes on to a
-/// word that leads anywhere, and otherwise skips that.
-fn assemble_long(slot: Slot, tests: &[Test], positions: &[usize], short: &[u32]) -> Vec<u32> {
-    let moved = |test: usize| positions[test] + 2 * test;
-    let mut words = vec![slot];
+/// Makes a program of one that is too long for short jumps and has none yet. Each test is turned round: where it would
+/// jump it goes on to a word that leads anywhere, and otherwise skips that.
+fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
+    let moved = |test: usize| positions[test] + LONG * test;
+    let short = &program.words;
+    let mut words = short[..START as usize].to_vec();
     for (i, test) in tests.iter().enumerate() {
         let operation = &short[positions[i]..positions[i + 1]];
-        words.push(operation[0] ^ ON | (operation.len() as u32 + 2) << JUMP_SHIFT);
+        words.push(operation[0] ^ ON | ((operation.len() + LONG) as u32) << JUMP_SHIFT);
         words.extend(&operation[1..]);
         words.extend(match test.target {
             Target::Test(next) => [code::GO, moved(next as usize) as u32],
@@ -135,26 +143,134 @@ fn assemble_long(slot: Slot, tests: &[Test], positions: &[usize], short: &[u32])
             Target::Done(false) => [code::REJECT, 0],
         });
     }
-    words.push(code::REJECT);
-    words
+    words.extend(&short[positions[tests.len()]..]);
+    *program = Program { words, code: program.code + LONG * tests.len() };
 }
 
-/// Appends an operation whose jump is still to be set, and answers its code.
-fn operation(test: &Test, library: &Library, words: &mut Vec<u32>) -> u32 {
-    let Literal { predicate: id, negated } = test.literal;
-    let predicate = library.predicate(id);
-    let start = words.len();
-    words.push(0);
-    let (code, attribute) = match operands(&predicate, words) {
-        Some(code) => (code, predicate.attribute),
-        None => {
-            words.truncate(start + 1);
-            words.push(id);
-            (code::SHARED, 0)
+/// Writes the operations of an expression, in any order, and then its steps.
+struct Assembler<'a> {
+    words: Vec<u32>,
+    expression: &'a Expression,
+    predicates: &'a mut Predicates,
+    /// For each predicate its place among the operations, as far as there is one.
+    places: Vec<PredicateIndex>,
+    operations: PredicateIndex,
+}
+
+/// The place of a predicate that has none yet.
+const NOWHERE: PredicateIndex = PredicateIndex::MAX;
+
+impl<'a> Assembler<'a> {
+    fn new(slot: Slot, expression: &'a Expression, predicates: &'a mut Predicates) -> Self {
+        let places = vec![NOWHERE; expression.predicates.len()];
+        Assembler { words: vec![slot], expression, predicates, places, operations: 0 }
+    }
+
+    /// Appends an operation whose jump is still to be set.
+    fn test(&mut self, test: &Test) {
+        let Literal { predicate, negated } = test.literal;
+        let start = self.words.len();
+        self.operation(predicate);
+        self.words[start] |= if test.on != negated { ON } else { 0 };
+    }
+
+    fn operation(&mut self, index: PredicateIndex) {
+        self.places[index as usize] = self.operations;
+        self.operations += 1;
+        let predicate = &self.expression.predicates[index as usize];
+        let start = self.words.len();
+        self.words.push(0);
+        self.words[start] = match operands(predicate, &mut self.words) {
+            Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
+            None => {
+                self.words.truncate(start + 1);
+                self.words.push(self.predicates.retain(predicate));
+                code::SHARED
+            }
+        };
+    }
+
+    fn finish(mut self) -> Program {
+        for index in 0..self.places.len() {
+            if self.places[index] == NOWHERE {
+                self.operation(index as PredicateIndex);
+            }
         }
+        let code = self.words.len();
+        source::pack(&self.expression.steps, &self.places, &mut self.words);
+        Program { words: self.words, code }
+    }
+}
+
+/// The operations of a program's `code`, each with whatever follows it, and their positions.
+fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
+    let mut behind = if code.len() > SHORT { LONG } else { 0 };
+    let mut at = START as usize;
+    std::iter::from_fn(move || {
+        if code.get(at).is_some_and(|word| word & CODE <= code::ACCEPT) {
+            at += 1;
+            behind = 0;
+        }
+        let operation = code.get(at..).filter(|rest| !rest.is_empty())?;
+        let position = at as u32;
+        at += 1 + length(operation[0] & CODE, &operation[1..]) + behind;
+        Some((position, operation))
+    })
+}
+
+/// The expression whose program has these words, of which the first `code` are operations. Its predicates are in the order
+/// of the operations.
+pub(crate) fn expression(words: &[u32], code: usize, predicates: &Predicates, schema: &Schema) -> Expression {
+    let (code, steps) = words.split_at(code);
+    let predicates: Vec<_> = operations(code).map(|(_, operation)| predicate(operation, predicates, schema)).collect();
+    Expression { steps: source::unpack(steps, predicates.len()).collect(), predicates }
+}
+
+/// The predicates of a program's `code` that are in the table.
+pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
+    operations(code).filter(|(_, operation)| operation[0] & CODE == code::SHARED).map(|(_, operation)| operation[1])
+}
+
+/// For each predicate of a program's `code` where its operation is.
+pub(crate) fn positions(code: &[u32]) -> impl Iterator<Item = u32> + '_ {
+    operations(code).map(|(position, _)| position)
+}
+
+/// The attribute that the operation at the start of `words` is about, and its test where that is in the table.
+pub(crate) fn asked<'a>(words: &[u32], library: &'a Library) -> (AttributeId, Option<&'a predicate::Test<StringId>>) {
+    if words[0] & CODE == code::SHARED {
+        let Predicate { attribute, test } = library.predicates.get(words[1]);
+        return (*attribute, Some(test));
+    }
+    (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
+}
+
+/// The predicate that the operation at the start of `words` asks.
+fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predicate<StringId> {
+    use predicate::Test;
+    let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let integers = |list: List| Constants::Integers(list.iter().map(i64::from).collect());
+    let strings = |list: List| Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect());
+    let list = || List::read(&words[1..]);
+    let test = match words[0] & CODE {
+        code::SHARED => return predicates.get(words[1]).clone(),
+        code::ONE_OF_INTEGERS => Test::OneOf(integers(list())),
+        code::NONE_OF_INTEGERS => Test::NoneOf(integers(list())),
+        code::ONE_OF_STRINGS => Test::OneOf(strings(list())),
+        code::NONE_OF_STRINGS => Test::NoneOf(strings(list())),
+        code::TRUE => Test::True,
+        code::NULL => Test::Null,
+        code::NOT_NULL => Test::NotNull,
+        relation if relation < code::TRUE => {
+            Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(&words[1..])))
+        }
+        relation => match (schema.attribute(attribute).ty, RELATIONS[(relation - code::SCALAR) as usize]) {
+            (Type::String, Relation::Equal) => Test::StringEqual(StringId(words[1])),
+            (Type::String, _) => Test::StringNotEqual(StringId(words[1])),
+            (_, relation) => Test::Integer(relation, i64::from(words[1] as i32)),
+        },
     };
-    words[start] = code | attribute << ATTRIBUTE_SHIFT | if test.on != negated { ON } else { 0 };
-    code
+    Predicate { attribute, test }
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
@@ -201,25 +317,6 @@ fn list(constants: &Constants<StringId>, words: &mut Vec<u32>, integers: u32, st
     }
 }
 
-/// The test of the operation at the start of `words`, which is about a list.
-pub(crate) fn list_test(words: &[u32]) -> predicate::Test<StringId> {
-    let list = List::read(&words[1..]);
-    let integers = || Constants::Integers(list.iter().map(i64::from).collect());
-    let strings = || Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect());
-    match words[0] & CODE {
-        code::ONE_OF_INTEGERS => predicate::Test::OneOf(integers()),
-        code::NONE_OF_INTEGERS => predicate::Test::NoneOf(integers()),
-        code::ONE_OF_STRINGS => predicate::Test::OneOf(strings()),
-        code::NONE_OF_STRINGS => predicate::Test::NoneOf(strings()),
-        other => unreachable!("the operation {other} is not about a list"),
-    }
-}
-
-/// Whether the operation at the start of `words`, which is about a list, holds for `value`.
-pub(crate) fn list_holds(words: &[u32], value: Value, event: &Event) -> bool {
-    compare(words[0] & CODE, value, &words[1..], event)
-}
-
 /// The literals of a boolean program: of each attribute that a test may name, that it is not true, and that it is.
 pub(crate) const BOOLEAN_LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
 /// A boolean program has no more tests than this.
@@ -241,16 +338,16 @@ pub(crate) enum Way {
     Reject,
 }
 
-/// Whether `program`, which has so many tests, is a boolean one: each of its words but the first and the last is a test
-/// that asks whether a boolean is true.
-pub(crate) fn is_boolean(program: &[u32], tests: usize) -> bool {
-    let all = program.get(START as usize..START as usize + tests);
-    tests <= BOOLEAN_TESTS && all.is_some_and(|words| words.iter().all(|word| word & CODE == code::TRUE))
+/// Whether the program with this `code` is a boolean one: each of the words but the first and the last is a test that asks
+/// whether a boolean is true.
+pub(crate) fn is_boolean(code: &[u32]) -> bool {
+    let tests = boolean_tests(code);
+    tests.len() <= BOOLEAN_TESTS && tests.iter().all(|word| word & CODE == code::TRUE)
 }
 
-/// The words of the tests of a boolean program.
-pub(crate) fn boolean_tests(program: &[u32]) -> &[u32] {
-    &program[START as usize..program.len() - 1]
+/// The words of the tests of a boolean program, of its `code`.
+pub(crate) fn boolean_tests(code: &[u32]) -> &[u32] {
+    &code[START as usize..code.len() - 1]
 }
 
 /// A test of a boolean program.
@@ -305,7 +402,7 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
             comparison => {
                 let operands = &program[at + 1..];
                 let holds = compare(comparison, event.values[attribute as usize], operands, event);
-                (holds, at + 1 + length(comparison, operands))
+                (holds, at + 1 + constants(comparison, operands))
             }
         };
         at = if holds == (word & ON != 0) {
@@ -338,8 +435,29 @@ fn holds(operation: u32, ordering: u32) -> bool {
     ORDERINGS >> (4 * (operation - code::TRUE) + ordering) & 1 == 1
 }
 
-/// How many words of `operands` an operation takes that is about a list or a float.
-fn length(comparison: u32, operands: &[u32]) -> usize {
+/// The value of an operation at the start of `words`, jumps aside.
+pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
+    let Asked { event, probes, library } = asked;
+    let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    match words[0] & CODE {
+        scalar if scalar >= code::SCALAR => holds(scalar, ordering(probes[probe::place(attribute)], words[1] as i32)),
+        flag if flag >= code::TRUE => holds(flag, ordering(probes[probe::place(attribute)], 1)),
+        code::SHARED => memo.holds(library, words[1], event),
+        comparison => compare(comparison, event.values[attribute as usize], &words[1..], event),
+    }
+}
+
+/// How many words of `operands` an operation takes.
+fn length(operation: u32, operands: &[u32]) -> usize {
+    match operation {
+        code::SCALAR.. | code::SHARED => 1,
+        code::TRUE.. => 0,
+        comparison => constants(comparison, operands),
+    }
+}
+
+/// The same of an operation that is about a list or a float.
+fn constants(comparison: u32, operands: &[u32]) -> usize {
     match comparison {
         code::FLOAT.. => 2,
         _ => list::words(operands[0]),
@@ -353,11 +471,12 @@ fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bo
         code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
         code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
         code::NONE_OF_STRINGS => among_strings(value, list(), event) == Some(false),
-        relation => {
-            let bits = u64::from(operands[0]) | u64::from(operands[1]) << 32;
-            compare_float(relation - code::FLOAT, value, f64::from_bits(bits))
-        }
+        relation => compare_float(relation - code::FLOAT, value, float(operands)),
     }
+}
+
+fn float(operands: &[u32]) -> f64 {
+    f64::from_bits(u64::from(operands[0]) | u64::from(operands[1]) << 32)
 }
 
 fn compare_float(relation: u32, value: Value, constant: f64) -> bool {

@@ -1,116 +1,118 @@
-//! The postfix form of an expression in few bytes: what is kept of its text, for as long as it is subscribed.
+//! What is kept of an expression's text besides its program: its steps, in few bits each.
 //!
-//! A step is one number of seven bits a byte, least first: the operators and constants are 0 to 4, and the predicate
-//! `p` is `p + 5`.
+//! The predicates are in the program already, so a step names one by its place there. Most expressions come to one word
+//! or two.
 
-use crate::predicate::Step;
-use crate::predicates::PredicateId;
+use super::{PredicateIndex, Step};
 
-const FALSE: u64 = 0;
-const TRUE: u64 = 1;
-const NOT: u64 = 2;
-const AND: u64 = 3;
-const OR: u64 = 4;
-const PREDICATES: u64 = 5;
+/// Steps as bits: a zero before the number of a predicate, and as many ones as tell the other steps apart, before a zero.
+/// Behind the last step all are ones.
+const ONES: [Step; 5] = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true)];
 
-/// One step of a kept expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SourceStep {
-    Constant(bool),
-    Predicate(PredicateId),
-    Not,
-    And,
-    Or,
-}
-
-/// An expression as it is kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Source(Box<[u8]>);
-
-impl Source {
-    /// Packs `steps`, whose predicates `number` turns into numbers, in order.
-    pub fn pack<S>(steps: Vec<Step<S>>, mut number: impl FnMut(crate::predicate::Predicate<S>) -> PredicateId) -> Self {
-        let mut bytes = Vec::with_capacity(2 * steps.len());
-        for step in steps {
-            let code = match step {
-                Step::Constant(false) => FALSE,
-                Step::Constant(true) => TRUE,
-                Step::Not => NOT,
-                Step::And => AND,
-                Step::Or => OR,
-                Step::Predicate(predicate) => PREDICATES + u64::from(number(predicate)),
-            };
-            push_number(&mut bytes, code);
-        }
-        Source(bytes.into_boxed_slice())
-    }
-
-    /// The steps in postfix order.
-    pub fn steps(&self) -> impl Iterator<Item = SourceStep> + '_ {
-        let mut rest = &*self.0;
-        std::iter::from_fn(move || {
-            let code = take_number(&mut rest)?;
-            Some(match code {
-                FALSE => SourceStep::Constant(false),
-                TRUE => SourceStep::Constant(true),
-                NOT => SourceStep::Not,
-                AND => SourceStep::And,
-                OR => SourceStep::Or,
-                predicate => SourceStep::Predicate((predicate - PREDICATES) as PredicateId),
-            })
-        })
-    }
-
-    /// The predicates, each as often as the expression mentions it.
-    pub fn predicates(&self) -> impl Iterator<Item = PredicateId> + '_ {
-        self.steps().filter_map(|step| match step {
-            SourceStep::Predicate(predicate) => Some(predicate),
-            _ => None,
-        })
-    }
-
-    /// Bytes taken.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take_number(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for (i, &byte) in rest.iter().enumerate() {
-        number |= u64::from(byte & 0x7f) << (7 * i);
-        if byte & 0x80 == 0 {
-            *rest = &rest[i + 1..];
-            return Some(number);
+/// Appends `steps` to `words`, each predicate as the place that `places` has for it.
+pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u32>) {
+    let width = width(places.len());
+    let mut writer = Writer { words, bits: 0, len: 0 };
+    for step in steps {
+        match step {
+            Step::Predicate(predicate) => {
+                writer.push(0, 1);
+                writer.push(places[*predicate as usize], width);
+            }
+            other => {
+                let ones = 1 + ONES.iter().position(|known| known == other).map_or(0, |position| position as u32);
+                writer.push((1 << ones) - 1, ones + 1);
+            }
         }
     }
-    None
+    writer.finish();
+}
+
+/// The steps that [`pack`] wrote to `words`, of an expression with so many predicates.
+pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = Step> + '_ {
+    let width = width(predicates);
+    let mut reader = Reader { words, at: 0 };
+    std::iter::from_fn(move || {
+        let ones = reader.bits().trailing_ones();
+        if ones > ONES.len() as u32 {
+            return None;
+        }
+        reader.at += ones as usize + 1;
+        if ones > 0 {
+            return Some(ONES[ones as usize - 1]);
+        }
+        let predicate = reader.bits() & ((1 << width) - 1);
+        reader.at += width as usize;
+        Some(Step::Predicate(predicate))
+    })
+}
+
+/// The bits of a number below `count`.
+fn width(count: usize) -> u32 {
+    usize::BITS - count.saturating_sub(1).leading_zeros()
+}
+
+struct Writer<'a> {
+    words: &'a mut Vec<u32>,
+    /// Those that do not fill a word yet.
+    bits: u64,
+    len: u32,
+}
+
+impl Writer<'_> {
+    /// Appends the lowest `len` bits of `bits`, of which no others are one.
+    fn push(&mut self, bits: u32, len: u32) {
+        self.bits |= u64::from(bits) << self.len;
+        self.len += len;
+        if self.len >= u32::BITS {
+            self.words.push(self.bits as u32);
+            self.bits >>= u32::BITS;
+            self.len -= u32::BITS;
+        }
+    }
+
+    fn finish(mut self) {
+        if self.len > 0 {
+            self.push(u32::MAX >> self.len, u32::BITS - self.len);
+        }
+    }
+}
+
+struct Reader<'a> {
+    words: &'a [u32],
+    /// The next bit.
+    at: usize,
+}
+
+impl Reader<'_> {
+    /// The next 32 bits; behind the last word all are ones.
+    fn bits(&self) -> u32 {
+        let word = |position: usize| u64::from(self.words.get(position).copied().unwrap_or(u32::MAX));
+        let position = self.at / u32::BITS as usize;
+        ((word(position) | word(position + 1) << u32::BITS) >> (self.at % u32::BITS as usize)) as u32
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::predicate::{Predicate, Test};
 
     #[test]
     fn steps_come_back_as_they_went_in() {
-        let numbers = [0, 1, 122, 123, 16_000, u32::MAX];
-        let mut steps: Vec<Step<u32>> = vec![Step::Constant(true), Step::Constant(false)];
-        for attribute in numbers {
-            steps.push(Step::Predicate(Predicate { attribute, test: Test::True }));
+        let others = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true), Step::Not];
+        for predicates in [0, 1, 2, 3, 8, 9, 130, 70_000] {
+            let places: Vec<PredicateIndex> = (0..predicates).rev().collect();
+            for other in 0..others.len() {
+                let mut steps: Vec<Step> = (0..predicates).map(Step::Predicate).collect();
+                steps.extend(&others[..other]);
+                let mut words = vec![];
+                pack(&steps, &places, &mut words);
+                let placed = steps.iter().map(|step| match step {
+                    Step::Predicate(predicate) => Step::Predicate(places[*predicate as usize]),
+                    other => *other,
+                });
+                assert_eq!(unpack(&words, places.len()).collect::<Vec<_>>(), placed.collect::<Vec<_>>());
+            }
         }
-        steps.extend([Step::Not, Step::And, Step::Or]);
-        let source = Source::pack(steps, |predicate| predicate.attribute);
-        assert_eq!(source.predicates().collect::<Vec<_>>(), numbers);
-        let last: Vec<_> = source.steps().skip(8).collect();
-        assert_eq!(last, [SourceStep::Not, SourceStep::And, SourceStep::Or]);
     }
 }

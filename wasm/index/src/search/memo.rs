@@ -51,7 +51,7 @@ impl Memo {
     pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> bool {
         let value = &mut self.values[id as usize];
         if *value >> 1 != self.event {
-            *value = self.event << 1 | u8::from(evaluate::holds(library, id, event));
+            *value = self.event << 1 | u8::from(evaluate::holds(library.predicates.get(id), event));
         }
         *value & 1 == 1
     }

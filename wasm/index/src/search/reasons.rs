@@ -7,11 +7,11 @@ use super::matches::SlotSet;
 use super::memo::Memo;
 use super::{grow, Phase, Progress, Search, HEADER, STEP};
 use crate::error::{Error, Kind};
-use crate::event::{Event, Format};
+use crate::event::Format;
+use crate::expression::program::{self, Asked};
 use crate::index::Index;
-use crate::library::Library;
 use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS, TESTS};
-use crate::subscriptions::Slot;
+use crate::subscriptions::{Slot, Subscriptions};
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
 const TRAILER: usize = 2;
@@ -104,12 +104,12 @@ impl Search {
     /// Finds the reasons of what was gathered.
     pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
-        let Search { reasons: Work { missed, jumps, .. }, event, memo, .. } = self;
+        let Search { reasons: Work { missed, jumps, .. }, event, probes, memo, .. } = self;
         let mut explainer = Explainer {
             reasons,
-            library: index.library(),
+            subscriptions: index.subscriptions(),
+            asked: Asked { event, probes, library: index.library() },
             attributes: index.schema().len(),
-            event,
             jumps,
             memo,
             missed: &mut missed[..=progress.missed as usize],
@@ -198,9 +198,9 @@ impl Runs {
 /// Finds the reasons of what did not match.
 struct Explainer<'a> {
     reasons: &'a Reasons,
-    library: &'a Library,
+    subscriptions: &'a Subscriptions,
+    asked: Asked<'a>,
     attributes: usize,
-    event: &'a Event,
     jumps: &'a Jumps,
     memo: &'a mut Memo,
     missed: &'a mut [Missed],
@@ -218,7 +218,7 @@ impl Explainer<'_> {
             if progress.begun == progress.missed {
                 return;
             }
-            let Missed { place, .. } = self.missed[progress.begun as usize];
+            let Missed { slot, place, .. } = self.missed[progress.begun as usize];
             let number = match place.form {
                 _ if progress.does_not_fit => Some(self.attributes + reason::INVALID_EVENT),
                 Form::Booleans => {
@@ -226,7 +226,7 @@ impl Explainer<'_> {
                     continue;
                 }
                 Form::None => Some(self.attributes + reason::NONE),
-                Form::General => self.run_general(place, &mut progress.general_at),
+                Form::General => self.run_general(slot, place, &mut progress.general_at),
             };
             let Some(number) = number else { return };
             self.budget = self.budget.saturating_sub(1);
@@ -279,17 +279,19 @@ impl Explainer<'_> {
         *runs = Runs { of, at, chunk, next, end, none };
     }
 
-    /// Runs a general program from `at` to the number of its reason, or as far as the budget goes.
-    fn run_general(&mut self, place: Place, at: &mut u32) -> Option<usize> {
+    /// Runs the general program of `slot` from `at` to the number of its reason, or as far as the budget goes.
+    fn run_general(&mut self, slot: Slot, place: Place, at: &mut u32) -> Option<usize> {
         let program = self.reasons.program(place);
+        let code = self.asked.library.code(self.subscriptions.get(slot));
         while self.budget > 0 {
             self.budget -= 1;
-            let (predicate, on, distance) = reasons::test_at(program, *at);
+            let (position, on, distance) = reasons::test_at(program, *at);
+            let operation = &code[position as usize..];
             match distance {
-                _ if self.memo.holds(self.library, predicate, self.event) != on => *at += 1,
+                _ if program::value(operation, self.asked, self.memo) != on => *at += 1,
                 0 => {
                     *at = 0;
-                    return Some(reasons::number(predicate, &self.library.predicates, self.attributes));
+                    return Some(reasons::number(operation, self.asked.library, self.attributes));
                 }
                 _ => *at += distance,
             }

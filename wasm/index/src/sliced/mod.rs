@@ -89,9 +89,8 @@ impl Sliced {
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
             if let Some(&Home::Dense(_)) = subscriptions.home(slot as Slot) {
-                let subscription = subscriptions.get(slot as Slot);
-                let program = &index.library().programs.get(subscription.program)[..subscription.words as usize];
-                tests += self.evaluate(program::boolean_tests(program), &mut row);
+                let code = index.library().code(subscriptions.get(slot as Slot));
+                tests += self.evaluate(program::boolean_tests(code), &mut row);
             }
             self.block[slot % BLOCK] = row;
             slot += 1;

@@ -2,11 +2,12 @@
 
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
-use crate::expression::source::Source;
+use crate::interner::StringId;
 use crate::library::Library;
-use crate::predicate::Test;
-use crate::schema::AttributeId;
+use crate::predicate::{Predicate, Test};
+use crate::schema::{AttributeId, Schema};
 use crate::statistics::Statistics;
+use crate::subscriptions::Subscription;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
 const CONTEXT: usize = 64;
@@ -33,22 +34,24 @@ pub(crate) struct Analysis {
 }
 
 impl Analysis {
-    /// The analysis of `source`, which does not come to a constant.
-    pub fn of_tree(source: &Source, library: &Library) -> Self {
-        match normalise(source) {
-            Normalised::Tree(normal) => Self::new(normal, library),
+    /// The analysis of what `subscription` was made from, which does not come to a constant.
+    pub fn of(subscription: &Subscription, library: &Library) -> Self {
+        let expression = library.expression(subscription);
+        match normalise(&expression.steps) {
+            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, &library.schema),
             Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
         }
     }
 
-    pub fn new(normal: Normal, library: &Library) -> Self {
+    /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
+    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], schema: &Schema) -> Self {
         let mut gates: Vec<Option<Gate>> = vec![None; normal.capacity()];
         let mut is_boolean = true;
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                let predicate = library.predicate(literal.predicate);
+                let predicate = &predicates[literal.predicate as usize];
                 is_boolean &= predicate.test == Test::True;
-                gates[index as usize] = Gate::of(literal, &predicate, &library.schema);
+                gates[index as usize] = Gate::of(literal, predicate, schema);
             }
         }
         for index in normal.top_down() {

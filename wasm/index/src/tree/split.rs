@@ -64,8 +64,7 @@ impl Tree {
         entries
             .map(|entry| {
                 let slot = entry.slot(library);
-                let source = &subscriptions.get(slot).source;
-                (slot, entry.literal(), Analysis::of_tree(source, library))
+                (slot, entry.literal(), Analysis::of(subscriptions.get(slot), library))
             })
             .collect()
     }

@@ -51,7 +51,7 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
-        let analysis = Analysis::of_tree(&subscription.source, library);
+        let analysis = Analysis::of(subscription, library);
         let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
         let Position::Under(level, place) = self.node(node).position else {
             return Ok(());
@@ -98,7 +98,7 @@ impl Tree {
                     }
                 }
                 Home::Gated => {
-                    let analysis = Analysis::of_tree(&subscription.source, library);
+                    let analysis = Analysis::of(subscription, library);
                     let nodes = self.nodes_of(slot, subscription.program, &analysis);
                     let lists = nodes.iter().map(|&node| &self.node(node).entries);
                     entries += lists.flatten().filter(|entry| entry.is_of(slot, subscription.program)).count();
