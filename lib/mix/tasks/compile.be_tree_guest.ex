@@ -19,8 +19,10 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
     package: "be_tree_guest",
     profile: "guest",
     target: "wasm32-unknown-unknown",
-    # The host puts the shadow stack's pointer back after a trap, so it has to be exported.
-    rustflags: ["-C", "target-feature=+simd128", "-C", "link-arg=--export=__stack_pointer"],
+    # The host puts the shadow stack's pointer back after a trap, so it has to be exported. No operation has more than
+    # 10 KB on that stack, as none recurses on what it is given; it lies below all else, so that what overflows it traps.
+    rustflags:
+      ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{128 * 1024}),
     sources: ["{index,guest}/Cargo.toml", "{index,guest}/src/**/*.rs"],
     product: "be_tree_guest.wasm",
     file: "priv/be_tree.wasm"

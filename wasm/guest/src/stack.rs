@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-/// More than any operation has on the shadow stack, and less than there is of it.
-const STACK: usize = 768 * 1024;
+/// More than any operation has on the shadow stack, and less than there is of it (`compile.be_tree_guest.ex`).
+const STACK: usize = 96 * 1024;
 
 /// Fills the unused part of the shadow stack with zeros.
 #[inline(never)]

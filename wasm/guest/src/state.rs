@@ -120,12 +120,14 @@ impl State {
     /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back.
     pub fn inbox(&mut self, length: usize) -> Option<*const u8> {
         let length = length.max(INBOX);
-        if self.inbox.len() > LARGE && length <= LARGE {
+        let is_large = self.inbox.len() > LARGE && length <= LARGE;
+        if is_large || length > self.inbox.len() {
+            // What was in it is of no use any more, so no other takes it over.
+            self.unfinished = None;
             self.inbox = Vec::new();
+            self.inbox.try_reserve_exact(length).ok()?;
+            self.inbox.resize(length, 0);
         }
-        let more = length.saturating_sub(self.inbox.len());
-        self.inbox.try_reserve(more).ok()?;
-        self.inbox.resize(length.max(self.inbox.len()), 0);
         Some(self.inbox.as_ptr())
     }
 

@@ -295,7 +295,7 @@ impl Index {
     fn ensure_headroom(&self, text: usize) -> Result<(), Error> {
         // No predicate and no string takes fewer than two bytes of text.
         let tables = self.library.predicates.growth(text / 2)
-            + self.library.programs.growth()
+            + self.library.programs.growth(program::most_words(text))
             + self.strings.growth(text / 2)
             + self.subscriptions.growth(1)
             + self.tree.growth()

@@ -154,7 +154,7 @@ impl Reasons {
         growth(&self.places, 1)
             + growth(&self.lengths, 1)
             + growth(&self.held, 1)
-            + self.programs.growth()
+            + self.programs.growth(program::most_words(text))
             + Reasons::bytes(1, text)
     }
 

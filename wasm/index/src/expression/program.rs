@@ -94,6 +94,12 @@ pub(crate) struct Program {
     pub code: usize,
 }
 
+/// The most words of a program whose expression has a text of so many bytes.
+pub(crate) fn most_words(text: usize) -> usize {
+    // `a||` is an operation of a word, two behind it, and a step of less than a word.
+    2 * text + 4
+}
+
 /// The program of an expression that is `value` whatever the event.
 pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, predicates: &mut Predicates) -> Program {
     let mut assembler = Assembler::new(slot, expression, predicates);

@@ -46,8 +46,7 @@ impl Programs {
             self.chunks[chunk as usize][word as usize..][..program.len()].copy_from_slice(program);
             return id;
         }
-        let has_room = self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + size <= chunk.capacity());
-        if !has_room {
+        if !self.has_room(size) {
             self.open = self.new_chunk(Vec::with_capacity(CHUNK));
         }
         let chunk = &mut self.chunks[self.open];
@@ -72,9 +71,17 @@ impl Programs {
         self.free[size / GRAIN].push(id);
     }
 
-    /// Bytes that inserting a program may take beyond its own.
-    pub fn growth(&self) -> usize {
+    /// Bytes that inserting a program of up to so many `words` may take beyond its own.
+    pub fn growth(&self, words: usize) -> usize {
+        if self.has_room(size(words)) {
+            return 0;
+        }
         crate::predicates::growth(&self.chunks, 1) + CHUNK * size_of::<u32>()
+    }
+
+    /// Whether a program of this size goes into the open chunk.
+    fn has_room(&self, size: usize) -> bool {
+        self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + size <= chunk.capacity())
     }
 
     fn insert_alone(&mut self, program: &[u32]) -> ProgramId {

@@ -732,10 +732,13 @@ impl Search {
     }
 }
 
-/// Lengthens `table` to `len` at the least, filled with what is nothing.
+/// Lengthens `table` to `len` at the least, filled with what is nothing. Where it is to grow little by little, an eighth of
+/// it is spare.
 pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
-    let more = len.saturating_sub(table.len());
-    table.try_reserve(more).map_err(out_of_memory)?;
+    if len > table.capacity() {
+        let room = len.max(table.capacity() + table.capacity() / 8);
+        table.try_reserve_exact(room - table.len()).map_err(out_of_memory)?;
+    }
     table.resize(len.max(table.len()), T::default());
     Ok(())
 }
