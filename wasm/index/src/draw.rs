@@ -43,7 +43,7 @@ impl Picture<'_> {
             let slots = node.entries.iter().map(|entry| entry.slot(self.index.library()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
-            for &level in &node.levels {
+            for &level in node.levels() {
                 let name = &self.index.schema().attribute(tree.level(level).attribute).name;
                 self.line(format_args!("level{level} [shape=ellipse, label=\"{}\"]", Escaped(name)));
                 self.line(format_args!("node{id} -> level{level}"));
@@ -58,7 +58,8 @@ impl Picture<'_> {
     /// What leads down from `level`, in the order of the values.
     fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
         let value = |key| self.value(level.attribute, key);
-        let mut points: Vec<(i64, NodeId)> = level.points.iter().map(|(&key, &node)| (key, node)).collect();
+        let mut points: Vec<(i64, NodeId)> =
+            level.points.iter().filter_map(|&node| Some((self.index.tree().node(node).key()?, node))).collect();
         points.sort_unstable();
         let points = points.into_iter().map(|(key, node)| (value(key), node));
         let buckets = (0..level.buckets.len()).filter_map(|position| {

@@ -1,5 +1,8 @@
 //! The distinct constants that expressions compare with attributes whose number of values is bounded.
 
+use std::hash::Hash;
+
+use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Kind};
@@ -8,16 +11,53 @@ use crate::interner::StringId;
 use crate::predicate::{Constants, Predicate, Test};
 use crate::schema::{AttributeId, Bounds, Schema};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Constant {
     Integer(i64),
     String(StringId),
 }
 
-/// For each bounded attribute its constants, with a count of the predicates that mention each.
+/// The constants of an attribute, with a count of the predicates that mention each.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    integers: HashMap<i64, u32, State>,
+    /// Apart, for a string's number takes half as much.
+    strings: HashMap<StringId, u32, State>,
+}
+
+impl Known {
+    fn len(&self) -> usize {
+        self.integers.len() + self.strings.len()
+    }
+
+    fn retain(&mut self, constant: Constant) {
+        *match constant {
+            Constant::Integer(integer) => self.integers.entry(integer).or_insert(0),
+            Constant::String(id) => self.strings.entry(id).or_insert(0),
+        } += 1;
+    }
+
+    fn release(&mut self, constant: Constant) {
+        match constant {
+            Constant::Integer(integer) => release(&mut self.integers, integer),
+            Constant::String(id) => release(&mut self.strings, id),
+        }
+    }
+}
+
+fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
+    if let Entry::Occupied(mut entry) = counts.entry(constant) {
+        *entry.get_mut() -= 1;
+        if *entry.get() == 0 {
+            entry.remove();
+        }
+    }
+}
+
+/// The constants of each bounded attribute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
-    attributes: HashMap<AttributeId, HashMap<Constant, u32, State>, State>,
+    attributes: HashMap<AttributeId, Known, State>,
 }
 
 impl Vocabulary {
@@ -25,7 +65,7 @@ impl Vocabulary {
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
             let known = self.attributes.entry(predicate.attribute).or_default();
-            each_constant(&predicate.test, |constant| *known.entry(constant).or_insert(0) += 1);
+            each_constant(&predicate.test, |constant| known.retain(constant));
         }
     }
 
@@ -37,14 +77,7 @@ impl Vocabulary {
         let Some(known) = self.attributes.get_mut(&predicate.attribute) else {
             return;
         };
-        each_constant(&predicate.test, |constant| {
-            if let Some(count) = known.get_mut(&constant) {
-                *count -= 1;
-                if *count == 0 {
-                    known.remove(&constant);
-                }
-            }
-        });
+        each_constant(&predicate.test, |constant| known.release(constant));
     }
 
     /// Whether the constants of `attribute` are as many as its declaration allows.

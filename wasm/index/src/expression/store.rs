@@ -11,7 +11,7 @@ pub(crate) fn place(id: ProgramId) -> (u32, u32) {
 /// Words of a chunk. A longer program has a chunk of its own.
 const CHUNK: usize = 1 << 16;
 /// Programs take a multiple of so many words, so that given back places fit others.
-const GRAIN: usize = 4;
+const GRAIN: usize = 2;
 
 /// A store of programs. A place that is given back is used again for a program of the same size.
 #[derive(Clone, Debug, Default)]

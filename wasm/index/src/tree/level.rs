@@ -1,17 +1,20 @@
 //! A value level (c-directory): from a value of one attribute to the nodes below, in one step.
 
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 
-use super::gate::Demand;
 use super::NodeId;
-use crate::hash::State;
 use crate::schema::AttributeId;
+
+/// A key that is aligned like the other parts of a node, which takes less memory so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(Rust, packed(4))]
+pub(crate) struct Key(pub i64);
 
 /// Where below its level a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Under one value.
-    Point(i64),
+    Point(Key),
     /// Under an interval of values; which, the buckets know.
     Bucket,
     /// Under any value.
@@ -23,28 +26,15 @@ pub(crate) enum Place {
 pub(crate) struct Level {
     pub owner: NodeId,
     pub attribute: AttributeId,
-    pub points: HashMap<i64, NodeId, State>,
+    /// The nodes under single values, by the hash of these, which the nodes have.
+    pub points: HashTable<NodeId>,
     pub buckets: Buckets,
     pub defined: Option<NodeId>,
 }
 
 impl Level {
     pub fn new(owner: NodeId, attribute: AttributeId) -> Self {
-        Level { owner, attribute, points: HashMap::default(), buckets: Buckets::default(), defined: None }
-    }
-
-    /// The node under the value `key`.
-    pub fn point(&self, key: i64) -> Option<NodeId> {
-        self.points.get(&key).copied()
-    }
-
-    /// Gives the nodes below that `demand` leads to.
-    pub fn children(&self, demand: &Demand, mut each: impl FnMut(NodeId)) {
-        match demand {
-            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
-            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).iter().copied().for_each(each),
-            Demand::Defined => self.defined.into_iter().for_each(&mut each),
-        }
+        Level { owner, attribute, points: HashTable::new(), buckets: Buckets::default(), defined: None }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -53,7 +43,7 @@ impl Level {
 
     /// Every node below.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.points.values().chain(&self.buckets.nodes).chain(&self.defined).copied()
+        self.points.iter().chain(&self.buckets.nodes).chain(&self.defined).copied()
     }
 }
 

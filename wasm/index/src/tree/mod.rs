@@ -23,12 +23,12 @@ use hashbrown::HashSet;
 use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
-use level::{Level, Place};
+use level::{Key, Level, Place};
 
 use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
-use crate::hash::State;
+use crate::hash::{hash_of, State};
 use crate::library::Library;
 use crate::predicates::growth;
 use crate::schema::AttributeId;
@@ -61,10 +61,17 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub entries: Vec<Entry>,
-    pub levels: Vec<LevelId>,
+    /// Few nodes have one.
+    directory: Option<Box<Directory>>,
     position: Position,
     /// The length of the leaf list at which splitting is tried again.
     next_split: u32,
+}
+
+/// The value levels of a node (its p-directory).
+#[derive(Clone, Debug, Default)]
+struct Directory {
+    levels: Vec<LevelId>,
 }
 
 /// Where a node hangs.
@@ -139,11 +146,40 @@ impl Entry {
 
 impl Node {
     fn new(position: Position) -> Self {
-        Node { entries: Vec::new(), levels: Vec::new(), position, next_split: LEAF_CAPACITY as u32 }
+        Node { entries: Vec::new(), directory: None, position, next_split: LEAF_CAPACITY as u32 }
+    }
+
+    /// Its value levels.
+    #[inline]
+    pub fn levels(&self) -> &[LevelId] {
+        self.directory.as_ref().map_or(&[], |directory| &directory.levels)
+    }
+
+    fn add_level(&mut self, level: LevelId) {
+        self.directory.get_or_insert_default().levels.push(level);
+    }
+
+    /// Drops the levels for which `is_used` is false.
+    fn retain_levels(&mut self, is_used: impl FnMut(&LevelId) -> bool) {
+        if let Some(directory) = &mut self.directory {
+            directory.levels.retain(is_used);
+        }
+        if self.levels().is_empty() {
+            self.directory = None;
+        }
     }
 
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.levels.is_empty()
+        self.entries.is_empty() && self.directory.is_none()
+    }
+
+    /// The value that it hangs under, if that is a single one.
+    #[inline]
+    pub fn key(&self) -> Option<i64> {
+        match self.position {
+            Position::Under(_, Place::Point(Key(key))) => Some(key),
+            _ => None,
+        }
     }
 }
 
@@ -154,6 +190,21 @@ impl Tree {
 
     pub fn level(&self, id: LevelId) -> &Level {
         &self.levels[id as usize]
+    }
+
+    /// The node under the value `key` of `level`.
+    #[inline]
+    pub fn point(&self, level: &Level, key: i64) -> Option<NodeId> {
+        level.points.find(hash_of(&key), |&node| self.node(node).key() == Some(key)).copied()
+    }
+
+    /// Gives the nodes below `level` that `demand` leads to.
+    fn nodes_below(&self, level: &Level, demand: &Demand, each: impl FnMut(NodeId)) {
+        match demand {
+            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(level, key)).for_each(each),
+            Demand::Interval(low, high) => level.buckets.overlapping(*low, *high).iter().copied().for_each(each),
+            Demand::Defined => level.defined.into_iter().for_each(each),
+        }
     }
 
     /// The expressions that every search looks at.
@@ -242,9 +293,9 @@ impl Tree {
             if held.entries.iter().any(|entry| entry.is_of(slot, program)) {
                 holding.push(node);
             }
-            for level in held.levels.iter().map(|&level| self.level(level)) {
+            for level in held.levels().iter().map(|&level| self.level(level)) {
                 let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
-                gates.for_each(|gate| level.children(&gate.demand, |child| pending.push(child)));
+                gates.for_each(|gate| self.nodes_below(level, &gate.demand, |child| pending.push(child)));
             }
         }
         holding
@@ -287,7 +338,7 @@ impl Tree {
         library: &Library,
         worth_waiting: f32,
     ) -> Option<(LevelId, NodeIndex)> {
-        if self.nodes[node as usize].levels.is_empty() {
+        if self.nodes[node as usize].levels().is_empty() {
             return None;
         }
         let mut best_level = None;
@@ -323,7 +374,7 @@ impl Tree {
     }
 
     fn level_of(&self, node: NodeId, attribute: AttributeId) -> Option<LevelId> {
-        let levels = &self.nodes[node as usize].levels;
+        let levels = self.nodes[node as usize].levels();
         levels.iter().copied().find(|&level| self.levels[level as usize].attribute == attribute)
     }
 
@@ -332,17 +383,8 @@ impl Tree {
         match demand {
             Demand::Points(keys) => {
                 for &key in keys {
-                    let child = match self.levels[level as usize].point(key) {
-                        Some(child) => child,
-                        None => {
-                            let child = self.new_node(Position::Under(level, Place::Point(key)));
-                            let points = &mut self.levels[level as usize].points;
-                            points.insert(key, child);
-                            self.widest_level = self.widest_level.max(points.len());
-                            child
-                        }
-                    };
-                    each(child);
+                    let child = self.point(self.level(level), key);
+                    each(child.unwrap_or_else(|| self.new_point(level, key)));
                 }
             }
             Demand::Interval(low, high) => {
@@ -407,7 +449,7 @@ impl Tree {
             let is_met = level.attribute == gate.attribute
                 && match (place, &gate.demand) {
                     (_, Demand::Defined) => true,
-                    (Place::Point(key), _) => gate.admits(key),
+                    (Place::Point(Key(key)), _) => gate.admits(key),
                     (Place::Bucket, Demand::Interval(low, high)) => {
                         let bucket = level.buckets.position(below).map(|position| level.buckets.range(position));
                         bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
@@ -435,6 +477,15 @@ impl Tree {
         }
     }
 
+    fn new_point(&mut self, level: LevelId, key: i64) -> NodeId {
+        let child = self.new_node(Position::Under(level, Place::Point(Key(key))));
+        let Tree { nodes, levels, widest_level, .. } = self;
+        let points = &mut levels[level as usize].points;
+        points.insert_unique(hash_of(&key), child, |&node| nodes[node as usize].key().map_or(0, |key| hash_of(&key)));
+        *widest_level = points.len().max(*widest_level);
+        child
+    }
+
     fn new_level(&mut self, owner: NodeId, attribute: AttributeId) -> LevelId {
         let level = Level::new(owner, attribute);
         let id = match self.free_levels.pop() {
@@ -447,7 +498,7 @@ impl Tree {
                 self.levels.len() as LevelId - 1
             }
         };
-        self.nodes[owner as usize].levels.push(id);
+        self.nodes[owner as usize].add_level(id);
         id
     }
 
@@ -455,7 +506,7 @@ impl Tree {
     pub fn growth(&self) -> usize {
         // Lists and tables double; a level's table has an eighth to spare and a byte of control for each value.
         let list = 2 * self.longest_list * size_of::<Entry>();
-        let level = 4 * self.widest_level * (size_of::<(i64, NodeId)>() + 1);
+        let level = 4 * self.widest_level * (size_of::<NodeId>() + 1);
         self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
     }
 }

@@ -2,9 +2,10 @@
 
 use super::analysis::Analysis;
 use super::gate::Demand;
-use super::level::Place;
+use super::level::{Key, Place};
 use super::{make_room, Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
+use crate::hash::hash_of;
 use crate::library::Library;
 use crate::schema::AttributeId;
 use crate::subscriptions::{Slot, Subscriptions};
@@ -91,7 +92,7 @@ impl Tree {
             return None;
         };
         let buckets = &self.levels[level as usize].buckets;
-        if !self.nodes[node as usize].levels.is_empty() || buckets.len() >= MAX_BUCKETS {
+        if !self.nodes[node as usize].levels().is_empty() || buckets.len() >= MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
@@ -147,7 +148,7 @@ impl Tree {
     /// Drops the levels of `node` under which nothing came to hang: their demands were met by no value.
     fn drop_empty_levels(&mut self, node: NodeId) {
         let Tree { nodes, levels, free_levels, .. } = self;
-        nodes[node as usize].levels.retain(|&level| {
+        nodes[node as usize].retain_levels(|&level| {
             let is_used = !levels[level as usize].is_empty();
             if !is_used {
                 free_levels.push(level);
@@ -175,7 +176,7 @@ impl Tree {
                 return;
             }
             let owner = self.levels[level as usize].owner;
-            self.nodes[owner as usize].levels.retain(|&held| held != level);
+            self.nodes[owner as usize].retain_levels(|&held| held != level);
             self.free_levels.push(level);
             node = owner;
         }
@@ -184,8 +185,10 @@ impl Tree {
     fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
         let level = &mut self.levels[level as usize];
         match place {
-            Place::Point(key) => {
-                level.points.remove(&key);
+            Place::Point(Key(key)) => {
+                if let Ok(entry) = level.points.find_entry(hash_of(&key), |&held| held == node) {
+                    entry.remove();
+                }
             }
             Place::Bucket => {
                 if let Some(position) = level.buckets.position(node) {
@@ -213,7 +216,7 @@ impl Tree {
         let Some(from) = from else {
             return;
         };
-        let is_leaf = |node: NodeId| self.nodes[node as usize].levels.is_empty();
+        let is_leaf = |node: NodeId| self.nodes[node as usize].levels().is_empty();
         let length = self.nodes[into as usize].entries.len() + self.nodes[from as usize].entries.len();
         if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
             return;

@@ -1,6 +1,6 @@
 //! Checks that the tree is whole; for tests.
 
-use super::level::Place;
+use super::level::{Key, Place};
 use super::{NodeId, Position, Tree, ROOT};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
@@ -21,7 +21,7 @@ impl Tree {
             for entry in &held.entries {
                 self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
             }
-            for &level in &held.levels {
+            for &level in held.levels() {
                 if self.level(level).owner != node || self.level(level).is_empty() {
                     return Err(format!("level {level} of node {node} is empty or another's"));
                 }
@@ -59,7 +59,7 @@ impl Tree {
         let level = self.level(level);
         let fits = gate.attribute == level.attribute
             && match place {
-                Place::Point(key) => gate.admits(key),
+                Place::Point(Key(key)) => gate.admits(key),
                 Place::Defined => gate.demand == Demand::Defined,
                 Place::Bucket => match (&gate.demand, level.buckets.position(node)) {
                     (Demand::Interval(low, high), Some(position)) => {
@@ -79,7 +79,7 @@ impl Tree {
     fn is_at(&self, child: NodeId, level: super::LevelId, place: Place) -> bool {
         let level = self.level(level);
         match place {
-            Place::Point(key) => level.point(key) == Some(child),
+            Place::Point(Key(key)) => self.point(level, key) == Some(child),
             Place::Bucket => level.buckets.position(child).is_some(),
             Place::Defined => level.defined == Some(child),
         }
