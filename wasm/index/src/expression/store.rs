@@ -9,7 +9,7 @@ pub(crate) fn place(id: ProgramId) -> (u32, u32) {
 }
 
 /// Words of a chunk. A longer program has a chunk of its own.
-const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 15;
 /// Programs take a multiple of so many words, so that given back places fit others.
 const GRAIN: usize = 2;
 

@@ -25,9 +25,17 @@ const PART: usize = 16 * 1024;
 /// Events are evaluated at once where there are so many of them in a group, and so many dense expressions.
 const FEWEST_EVENTS: u32 = 16;
 const FEWEST_EXPRESSIONS: usize = 64;
+/// And where no more than so many others stand among these: the rows have a place for each slot.
+const MOST_OTHERS: usize = 15;
 
 /// The words before the bytes of each event: its format and its length.
 const FRAME: usize = 8;
+
+/// Whether dense expressions are worth evaluating for many events at once. Deletions never make it so.
+fn is_sliceable(index: &Index) -> bool {
+    let dense = index.dense().len();
+    dense >= FEWEST_EXPRESSIONS && dense >= index.subscriptions().capacity() / (MOST_OTHERS + 1)
+}
 
 /// How many words an answer's list needs room for.
 pub(super) fn most_words(index: &Index) -> usize {
@@ -108,7 +116,7 @@ impl Batch {
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
-        if index.dense().len() >= FEWEST_EXPRESSIONS {
+        if is_sliceable(index) {
             self.sliced.reserve(index.subscriptions().capacity())?;
         }
         Ok(())
@@ -180,7 +188,7 @@ impl Batch {
     fn group(&mut self, index: &Index, progress: &mut Progress) {
         progress.group = progress.next;
         progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_dense = self.request.only.is_none() && index.dense().len() >= FEWEST_EXPRESSIONS;
+        let is_dense = self.request.only.is_none() && is_sliceable(index);
         progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
         progress.slot = 0;
         progress.phase = if progress.len == 0 {
