@@ -93,21 +93,27 @@ impl Normal {
     }
 
     /// The literals that hold whenever the literal at `index` is what makes the expression true: those that an `And`
-    /// above it joins to it. The literal itself comes first; no more than `limit` are given.
-    pub fn context(&self, index: NodeIndex, limit: usize) -> Vec<NodeIndex> {
-        let mut context = vec![index];
-        let mut below = index;
-        while let Some(above) = self.parent(below) {
-            if self.node(above) == NormalNode::And {
-                let joined = self.children(above).filter(|&child| child != below && self.literal(child).is_some());
-                context.extend(joined.take(limit - context.len()));
+    /// above it joins to it. The literal itself comes first.
+    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let (mut below, mut above, mut next) = (index, index, NONE);
+        let joined = std::iter::from_fn(move || loop {
+            match some(next) {
+                Some(child) => {
+                    next = self.nodes[child as usize].next;
+                    if child != below && self.literal(child).is_some() {
+                        return Some(child);
+                    }
+                }
+                None => {
+                    below = above;
+                    above = self.parent(below)?;
+                    if self.node(above) == NormalNode::And {
+                        next = self.nodes[above as usize].first;
+                    }
+                }
             }
-            if context.len() == limit {
-                break;
-            }
-            below = above;
-        }
-        context
+        });
+        std::iter::once(index).chain(joined)
     }
 }
 

@@ -74,8 +74,7 @@ impl Analysis {
 
     /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Gate)> {
-        let literals = self.normal.context(index, CONTEXT);
-        literals.into_iter().filter_map(|index| Some((index, self.gate(index)?)))
+        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.gate(index)?)))
     }
 
     /// Whether the expression is true wherever the literal at `index` is known to hold, and others that `is_known` tells.

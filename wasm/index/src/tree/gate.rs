@@ -2,6 +2,8 @@
 //!
 //! A gate may be wider than its literal but never narrower: an event that makes the literal true passes the gate.
 
+use std::ops::Deref;
+
 use crate::event::key;
 use crate::expression::Literal;
 use crate::interner::StringId;
@@ -12,12 +14,40 @@ use crate::statistics::Statistics;
 /// The values of an attribute that a literal can hold for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// The key, or the key of some element of a list, is one of these; sorted.
-    Points(Vec<i64>),
+    /// The key, or the key of some element of a list, is one of these.
+    Points(Keys),
     /// The key is from the first to the second, both included.
     Interval(i64, i64),
     /// Any value, as long as there is one.
     Defined,
+}
+
+/// Keys, ascending. Most often it is one, for which nothing is allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    One(i64),
+    Many(Box<[i64]>),
+}
+
+impl FromIterator<i64> for Keys {
+    fn from_iter<T: IntoIterator<Item = i64>>(keys: T) -> Self {
+        let mut keys = keys.into_iter();
+        match (keys.next(), keys.next()) {
+            (Some(key), None) => Keys::One(key),
+            (first, second) => Keys::Many(first.into_iter().chain(second).chain(keys).collect()),
+        }
+    }
+}
+
+impl Deref for Keys {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        match self {
+            Keys::One(key) => std::slice::from_ref(key),
+            Keys::Many(keys) => keys,
+        }
+    }
 }
 
 /// A demand on an attribute.
@@ -100,16 +130,16 @@ pub(crate) fn is_list(ty: Type) -> bool {
 fn positive(test: &Test<StringId>) -> Option<Demand> {
     Some(match test {
         Test::Null => return None,
-        Test::True => Demand::Points(vec![1]),
+        Test::True => Demand::Points(Keys::One(1)),
         Test::Integer(relation, constant) => integers(*relation, *constant),
         Test::Float(relation, constant) => floats(*relation, constant.get()),
-        Test::StringEqual(id) => Demand::Points(vec![i64::from(id.0)]),
+        Test::StringEqual(id) => Demand::Points(Keys::One(i64::from(id.0))),
         Test::OneOf(constants) => Demand::Points(keys(constants)),
         Test::AllOf(constants) => match keys(constants).first() {
-            Some(&key) => Demand::Points(vec![key]),
+            Some(&key) => Demand::Points(Keys::One(key)),
             None => Demand::Defined,
         },
-        Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => Demand::Points(vec![*id]),
+        Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => Demand::Points(Keys::One(*id)),
         Test::StringNotEqual(_)
         | Test::NoneOf(_)
         | Test::NotNull
@@ -125,10 +155,10 @@ fn positive(test: &Test<StringId>) -> Option<Demand> {
 /// The demand of a negated test of a required attribute, which always has a value. None where every value may do.
 fn negative(test: &Test<StringId>) -> Option<Demand> {
     match test {
-        Test::True => Some(Demand::Points(vec![0])),
+        Test::True => Some(Demand::Points(Keys::One(0))),
         Test::Integer(relation, constant) => Some(integers(complement(*relation), *constant)),
         Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
-        Test::StringNotEqual(id) => Some(Demand::Points(vec![i64::from(id.0)])),
+        Test::StringNotEqual(id) => Some(Demand::Points(Keys::One(i64::from(id.0)))),
         Test::NoneOf(constants) => Some(Demand::Points(keys(constants))),
         _ => None,
     }
@@ -169,7 +199,7 @@ fn complement(relation: Relation) -> Relation {
 
 fn integers(relation: Relation, constant: i64) -> Demand {
     match relation {
-        Relation::Equal => Demand::Points(vec![constant]),
+        Relation::Equal => Demand::Points(Keys::One(constant)),
         Relation::NotEqual => Demand::Defined,
         Relation::Less => Demand::Interval(i64::MIN, constant.saturating_sub(1)),
         Relation::LessOrEqual => Demand::Interval(i64::MIN, constant),
@@ -195,9 +225,9 @@ fn floats(relation: Relation, constant: f64) -> Demand {
     }
 }
 
-fn keys(constants: &Constants<StringId>) -> Vec<i64> {
+fn keys(constants: &Constants<StringId>) -> Keys {
     match constants {
-        Constants::Integers(integers) => integers.to_vec(),
+        Constants::Integers(integers) => integers.iter().copied().collect(),
         Constants::Strings(ids) => ids.iter().map(|id| i64::from(id.0)).collect(),
     }
 }

@@ -382,7 +382,7 @@ impl Tree {
     fn children(&mut self, level: LevelId, demand: &Demand, mut each: impl FnMut(NodeId)) {
         match demand {
             Demand::Points(keys) => {
-                for &key in keys {
+                for &key in &**keys {
                     let child = self.point(self.level(level), key);
                     each(child.unwrap_or_else(|| self.new_point(level, key)));
                 }
