@@ -10,7 +10,7 @@ use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
-use crate::predicate::{self, Constants, Postfix, Predicate, Step, Text};
+use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
@@ -171,7 +171,7 @@ impl Index {
             return Err(Error::new(Kind::DuplicateId, message));
         }
         self.ensure_headroom(insertion.text.len())?;
-        let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
+        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
         let expression = self.intern(postfix)?;
         self.subscribe(insertion.id, &expression);
         self.predicates += expression.predicates.len();
@@ -187,7 +187,7 @@ impl Index {
     /// that is required is null, or whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
         self.ensure_headroom(insertion.text.len())?;
-        let postfix = language::read(insertion.text, self.schema(), &insertion.constants)?;
+        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
         let predicates = postfix.iter().filter_map(|step| match step {
             Step::Predicate(predicate) => Some(predicate),
             _ => None,
@@ -305,11 +305,11 @@ impl Index {
     }
 
     /// Takes in the strings and constants of an expression.
-    fn intern(&mut self, postfix: Postfix) -> Result<Expression, Error> {
+    fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
         let expression = Expression::new(postfix, |predicate| {
-            let predicate = intern_strings(predicate, strings);
+            let predicate = predicate.map(|text| strings.retain(&text));
             vocabulary.retain(&predicate, schema);
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
                 refused.get_or_insert(error);
@@ -446,46 +446,5 @@ fn cost(test: &predicate::Test<StringId>) -> f32 {
         Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => 3.0,
         Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => 4.0,
         Test::Contains(_) | Test::GeoWithinRadius { .. } => 10.0,
-    }
-}
-
-fn intern_strings(predicate: Predicate<Text>, strings: &mut Interner) -> Predicate<StringId> {
-    use predicate::Test;
-    let mut intern = |text: &Text| strings.retain(text);
-    let test = match predicate.test {
-        Test::True => Test::True,
-        Test::Integer(relation, constant) => Test::Integer(relation, constant),
-        Test::Float(relation, constant) => Test::Float(relation, constant),
-        Test::StringEqual(text) => Test::StringEqual(intern(&text)),
-        Test::StringNotEqual(text) => Test::StringNotEqual(intern(&text)),
-        Test::OneOf(constants) => Test::OneOf(intern_constants(constants, intern)),
-        Test::NoneOf(constants) => Test::NoneOf(intern_constants(constants, intern)),
-        Test::AllOf(constants) => Test::AllOf(intern_constants(constants, intern)),
-        Test::Null => Test::Null,
-        Test::NotNull => Test::NotNull,
-        Test::Empty => Test::Empty,
-        Test::Contains(part) => Test::Contains(part),
-        Test::StartsWith(part) => Test::StartsWith(part),
-        Test::EndsWith(part) => Test::EndsWith(part),
-        Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
-            Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
-        }
-        Test::SegmentWithin { now, id, seconds } => Test::SegmentWithin { now, id, seconds },
-        Test::SegmentBefore { now, id, seconds } => Test::SegmentBefore { now, id, seconds },
-        Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } => {
-            Test::WithinFrequencyCap { now, cap, id, namespace: intern(&namespace), value, seconds }
-        }
-    };
-    Predicate { attribute: predicate.attribute, test }
-}
-
-fn intern_constants(constants: Constants<Text>, intern: impl FnMut(&Text) -> StringId) -> Constants<StringId> {
-    match constants {
-        Constants::Integers(integers) => Constants::Integers(integers),
-        Constants::Strings(texts) => {
-            let mut ids: Vec<StringId> = texts.iter().map(intern).collect();
-            ids.sort_unstable();
-            Constants::Strings(ids.into_boxed_slice())
-        }
     }
 }

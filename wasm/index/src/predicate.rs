@@ -1,5 +1,7 @@
 //! One test of one attribute: what expressions are made of.
 
+use std::borrow::Cow;
+
 use crate::interner::StringId;
 use crate::schema::AttributeId;
 
@@ -249,8 +251,68 @@ pub enum Step<S> {
 /// A string constant as it stands in an expression's text, escapes resolved.
 pub type Text = Box<[u8]>;
 
+/// The same, within the expression's text where it has no escapes.
+pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
+
 /// An expression as the reader of the language gives it.
 pub type Postfix = Vec<Step<Text>>;
+
+impl<S> Step<S> {
+    /// The same step with other strings.
+    pub(crate) fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
+        match self {
+            Step::Constant(value) => Step::Constant(value),
+            Step::Predicate(predicate) => Step::Predicate(predicate.map(text)),
+            Step::Not => Step::Not,
+            Step::And => Step::And,
+            Step::Or => Step::Or,
+        }
+    }
+}
+
+impl<S> Predicate<S> {
+    /// The same predicate with other strings.
+    pub(crate) fn map<T: Ord>(self, mut text: impl FnMut(S) -> T) -> Predicate<T> {
+        let test = match self.test {
+            Test::True => Test::True,
+            Test::Integer(relation, constant) => Test::Integer(relation, constant),
+            Test::Float(relation, constant) => Test::Float(relation, constant),
+            Test::StringEqual(string) => Test::StringEqual(text(string)),
+            Test::StringNotEqual(string) => Test::StringNotEqual(text(string)),
+            Test::OneOf(constants) => Test::OneOf(constants.map(text)),
+            Test::NoneOf(constants) => Test::NoneOf(constants.map(text)),
+            Test::AllOf(constants) => Test::AllOf(constants.map(text)),
+            Test::Null => Test::Null,
+            Test::NotNull => Test::NotNull,
+            Test::Empty => Test::Empty,
+            Test::Contains(part) => Test::Contains(part),
+            Test::StartsWith(part) => Test::StartsWith(part),
+            Test::EndsWith(part) => Test::EndsWith(part),
+            Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
+                Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
+            }
+            Test::SegmentWithin { now, id, seconds } => Test::SegmentWithin { now, id, seconds },
+            Test::SegmentBefore { now, id, seconds } => Test::SegmentBefore { now, id, seconds },
+            Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } => {
+                Test::WithinFrequencyCap { now, cap, id, namespace: text(namespace), value, seconds }
+            }
+        };
+        Predicate { attribute: self.attribute, test }
+    }
+}
+
+impl<S> Constants<S> {
+    fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Constants<T> {
+        match self {
+            Constants::Integers(integers) => Constants::Integers(integers),
+            Constants::Strings(strings) => {
+                let mut strings: Box<[T]> = strings.into_vec().into_iter().map(text).collect();
+                strings.sort_unstable();
+                Constants::Strings(strings)
+            }
+        }
+    }
+}
 
 impl Test<StringId> {
     /// Calls `each` with every string that the test refers to.

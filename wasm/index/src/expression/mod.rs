@@ -8,7 +8,7 @@ pub(crate) mod source;
 pub(crate) mod store;
 
 use crate::interner::StringId;
-use crate::predicate::{self, Postfix, Predicate, Text};
+use crate::predicate::{self, Borrowed, Predicate};
 
 /// The position of a predicate among those of its expression.
 pub(crate) type PredicateIndex = u32;
@@ -40,7 +40,10 @@ pub(crate) struct Expression {
 
 impl Expression {
     /// Takes `postfix` apart; `intern` puts numbers in place of a predicate's strings.
-    pub fn new(postfix: Postfix, mut intern: impl FnMut(Predicate<Text>) -> Predicate<StringId>) -> Self {
+    pub fn new<'a>(
+        postfix: Vec<predicate::Step<Borrowed<'a>>>,
+        mut intern: impl FnMut(Predicate<Borrowed<'a>>) -> Predicate<StringId>,
+    ) -> Self {
         let mut predicates = Vec::with_capacity(postfix.len().div_ceil(2));
         let step = |step| match step {
             predicate::Step::Constant(value) => Step::Constant(value),

@@ -6,7 +6,7 @@ use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
 use crate::language::suggest::nearest;
-use crate::predicate::{CapType, Constants, Entity, Float, Predicate, Relation, Test, Text};
+use crate::predicate::{Borrowed, CapType, Constants, Entity, Float, Predicate, Relation, Test};
 use crate::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 
 /// A predicate as it was written.
@@ -40,9 +40,9 @@ pub(super) enum Quantifier {
 }
 
 /// What predicates are checked against.
-pub(super) struct Checker<'a> {
+pub(super) struct Checker<'a, 's> {
     text: &'a str,
-    schema: &'a Schema,
+    schema: &'s Schema,
     /// The ids given for frequency caps.
     ids: [(Entity, Option<i64>); 5],
 }
@@ -80,8 +80,8 @@ impl fmt::Display for Taker<'_> {
     }
 }
 
-impl<'a> Checker<'a> {
-    pub fn new(text: &'a str, schema: &'a Schema, constants: &[(&[u8], i64)]) -> Self {
+impl<'a, 's> Checker<'a, 's> {
+    pub fn new(text: &'a str, schema: &'s Schema, constants: &[(&[u8], i64)]) -> Self {
         let ids = Entity::NAMES.map(|(_, constant, entity)| {
             let given = constants.iter().find(|(name, _)| *name == constant.as_bytes());
             (entity, given.map(|(_, id)| *id))
@@ -90,7 +90,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The predicate that `atom` means.
-    pub fn check(&self, atom: Atom) -> Result<Predicate<Text>, Error> {
+    pub fn check(&self, atom: Atom) -> Result<Predicate<Borrowed<'a>>, Error> {
         match atom {
             Atom::Bare(name) => self.bare(name),
             Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
@@ -113,7 +113,7 @@ impl<'a> Checker<'a> {
         )
     }
 
-    fn bare(&self, name: Token) -> Result<Predicate<Text>, Error> {
+    fn bare(&self, name: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         match named.attribute.ty {
             Type::Boolean => Ok(named.test(Test::True)),
@@ -121,7 +121,13 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn compare(&self, name: Token, relation: Relation, at: Token, constant: Token) -> Result<Predicate<Text>, Error> {
+    fn compare(
+        &self,
+        name: Token,
+        relation: Relation,
+        at: Token,
+        constant: Token,
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         let taker = Taker::Attribute(named.attribute);
         let test = match (named.attribute.ty, relation) {
@@ -140,7 +146,7 @@ impl<'a> Checker<'a> {
         Ok(named.test(test))
     }
 
-    fn among(&self, name: Token, negated: bool, constants: &[Token]) -> Result<Predicate<Text>, Error> {
+    fn among(&self, name: Token, negated: bool, constants: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         let constants = match named.attribute.ty {
             Type::Integer | Type::IntegerEnum | Type::String => self.constants_of(&named, constants)?,
@@ -149,11 +155,16 @@ impl<'a> Checker<'a> {
         Ok(named.test(if negated { Test::NoneOf(constants) } else { Test::OneOf(constants) }))
     }
 
-    fn has(&self, name: Token, negated: bool, constant: Token) -> Result<Predicate<Text>, Error> {
+    fn has(&self, name: Token, negated: bool, constant: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         self.quantified(name, if negated { Quantifier::None } else { Quantifier::One }, &[constant])
     }
 
-    fn quantified(&self, name: Token, quantifier: Quantifier, constants: &[Token]) -> Result<Predicate<Text>, Error> {
+    fn quantified(
+        &self,
+        name: Token,
+        quantifier: Quantifier,
+        constants: &[Token],
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         let constants = match named.attribute.ty {
             Type::IntegerList | Type::StringList => self.constants_of(&named, constants)?,
@@ -166,7 +177,7 @@ impl<'a> Checker<'a> {
         }))
     }
 
-    fn empty(&self, name: Token) -> Result<Predicate<Text>, Error> {
+    fn empty(&self, name: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         match named.attribute.ty {
             Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps => Ok(named.test(Test::Empty)),
@@ -174,7 +185,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn call(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+    fn call(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match function.of(self.text) {
             "contains" => self.substring(function, arguments, Test::Contains),
             "starts_with" => self.substring(function, arguments, Test::StartsWith),
@@ -195,15 +206,15 @@ impl<'a> Checker<'a> {
         &self,
         function: Token,
         arguments: &[Token],
-        test: impl Fn(Text) -> Test<Text>,
-    ) -> Result<Predicate<Text>, Error> {
+        test: impl Fn(Box<[u8]>) -> Test<Borrowed<'a>>,
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let [name, part] = self.exactly(function, arguments, "(attribute, string)")?;
         let named = self.argument_attribute(function, name, Type::String)?;
         let part = self.string(&self.argument(function, "the second argument"), part)?;
-        Ok(named.test(test(part)))
+        Ok(named.test(test(part.into_owned().into_boxed_slice())))
     }
 
-    fn geo_within_radius(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+    fn geo_within_radius(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         let [latitude, longitude, radius] = self.exactly(function, arguments, "(latitude, longitude, kilometres)")?;
         let latitude = self.float(&self.argument(function, "the latitude"), latitude)?;
         let longitude = self.float(&self.argument(function, "the longitude"), longitude)?;
@@ -217,8 +228,8 @@ impl<'a> Checker<'a> {
         &self,
         function: Token,
         arguments: &[Token],
-        test: impl Fn(AttributeId, i64, i64) -> Test<Text>,
-    ) -> Result<Predicate<Text>, Error> {
+        test: impl Fn(AttributeId, i64, i64) -> Test<Borrowed<'a>>,
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let (name, rest) = match arguments {
             [name, rest @ ..] if arguments.len() == 3 => (Some(*name), rest),
             _ => (None, arguments),
@@ -234,7 +245,7 @@ impl<'a> Checker<'a> {
         Ok(Predicate { attribute, test: test(now, id, seconds) })
     }
 
-    fn within_frequency_cap(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Text>, Error> {
+    fn within_frequency_cap(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         let [cap, namespace, value, seconds] =
             self.exactly(function, arguments, "(type, namespace, value, seconds)")?;
         let cap = self.cap_type(cap, self.string(&self.argument(function, "the type"), cap)?)?;
@@ -247,7 +258,7 @@ impl<'a> Checker<'a> {
         Ok(Predicate { attribute, test: Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } })
     }
 
-    fn cap_type(&self, token: Token, name: Text) -> Result<CapType, Error> {
+    fn cap_type(&self, token: Token, name: Borrowed) -> Result<CapType, Error> {
         CapType::parse(&name).ok_or_else(|| {
             let types = Entity::NAMES.map(|(name, _, _)| format!("`{name}`")).join(", ");
             let found = token.describe(self.text);
@@ -274,7 +285,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The attribute that `token` names.
-    fn attribute(&self, token: Token) -> Result<Named<'a>, Error> {
+    fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
         match (token.kind, self.schema.find(name.as_bytes())) {
             (TokenKind::Name, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
@@ -295,7 +306,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The attribute of type `ty` that an argument of `function` names.
-    fn argument_attribute(&self, function: Token, name: Token, ty: Type) -> Result<Named<'a>, Error> {
+    fn argument_attribute(&self, function: Token, name: Token, ty: Type) -> Result<Named<'s>, Error> {
         let named = self.attribute(name)?;
         self.of_type(function, named.attribute, ty, name)?;
         Ok(named)
@@ -331,7 +342,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The constants of a list for `named`, an integer or string, or a list of them: sorted, each once.
-    fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Text>, Error> {
+    fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Borrowed<'a>>, Error> {
         match named.attribute.ty {
             Type::String | Type::StringList => {
                 let taker = Taker::Attribute(named.attribute);
@@ -390,7 +401,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn string(&self, taker: &Taker, token: Token) -> Result<Text, Error> {
+    fn string(&self, taker: &Taker, token: Token) -> Result<Borrowed<'a>, Error> {
         match token.kind {
             TokenKind::String => unquote(token, self.text),
             _ => Err(self.mismatch(taker, "a string", token)),
@@ -479,7 +490,7 @@ impl<'a> Checker<'a> {
 }
 
 impl Named<'_> {
-    fn test(&self, test: Test<Text>) -> Predicate<Text> {
+    fn test<'a>(&self, test: Test<Borrowed<'a>>) -> Predicate<Borrowed<'a>> {
         Predicate { attribute: self.id, test }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
-use crate::predicate::{Relation, Text};
+use crate::predicate::{Borrowed, Relation};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,8 +180,11 @@ impl<'t> Lexer<'t> {
 }
 
 /// The string that `token` spells, without quotes and with its escapes resolved.
-pub(super) fn unquote(token: Token, text: &str) -> Result<Text, Error> {
+pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
     let inner = &text.as_bytes()[token.start + 1..token.end - 1];
+    if !inner.contains(&b'\\') {
+        return Ok(Borrowed::Borrowed(inner));
+    }
     let mut resolved = Vec::new();
     resolved.try_reserve_exact(inner.len()).map_err(out_of_memory)?;
     let mut parts = inner.split(|&b| b == b'\\');
@@ -199,7 +202,7 @@ pub(super) fn unquote(token: Token, text: &str) -> Result<Text, Error> {
             }
         }
     }
-    Ok(resolved.into_boxed_slice())
+    Ok(Borrowed::Owned(resolved))
 }
 
 /// What a backslash and `byte` stand for.

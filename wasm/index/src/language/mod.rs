@@ -45,7 +45,7 @@ pub use print::{expression_text, predicate_text};
 
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
-use crate::predicate::Postfix;
+use crate::predicate::{Borrowed, Postfix, Step};
 use crate::schema::Schema;
 
 /// The expression that `text` spells, over the attributes of `schema`. `constants` are the integers given with it by
@@ -65,6 +65,16 @@ use crate::schema::Schema;
 /// - `MissingAttribute`: the id of a frequency cap is not among `constants`.
 /// - `OutOfMemory`: the memory limit does not allow it.
 pub fn read(text: &[u8], schema: &Schema, constants: &[(&[u8], i64)]) -> Result<Postfix, Error> {
+    let steps = read_borrowed(text, schema, constants)?;
+    Ok(steps.into_iter().map(|step| step.map(|text| text.into_owned().into_boxed_slice())).collect())
+}
+
+/// The same, where strings without escapes stay in the text.
+pub(crate) fn read_borrowed<'a>(
+    text: &'a [u8],
+    schema: &Schema,
+    constants: &[(&[u8], i64)],
+) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
     let characters = std::str::from_utf8(text).map_err(|error| {
         Error::new(Kind::Syntax, "here is a byte that is not UTF-8; encode the text as UTF-8")
             .at(text, error.valid_up_to())

@@ -4,7 +4,7 @@ use crate::error::{Error, Kind};
 use crate::language::check::{Atom, Checker, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
 use crate::language::push;
-use crate::predicate::{Postfix, Relation, Step, Text};
+use crate::predicate::{Borrowed, Relation, Step};
 use crate::schema::Schema;
 
 /// What waits for its right operand, or for its closing parenthesis; a later one binds tighter.
@@ -17,26 +17,30 @@ enum Pending {
     Not,
 }
 
-struct Parser<'a> {
+struct Parser<'a, 's> {
     text: &'a str,
     lexer: Lexer<'a>,
     /// The first token that is not yet taken.
     current: Token,
-    checker: Checker<'a>,
+    checker: Checker<'a, 's>,
     pending: Vec<Pending>,
-    steps: Postfix,
+    steps: Vec<Step<Borrowed<'a>>>,
 }
 
 /// Reads all of `text`.
-pub(super) fn parse(text: &str, schema: &Schema, constants: &[(&[u8], i64)]) -> Result<Postfix, Error> {
+pub(super) fn parse<'a>(
+    text: &'a str,
+    schema: &Schema,
+    constants: &[(&[u8], i64)],
+) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
     let mut lexer = Lexer::new(text);
     let current = lexer.next()?;
     let checker = Checker::new(text, schema, constants);
     Parser { text, lexer, current, checker, pending: Vec::new(), steps: Vec::new() }.expression()
 }
 
-impl Parser<'_> {
-    fn expression(mut self) -> Result<Postfix, Error> {
+impl<'a> Parser<'a, '_> {
+    fn expression(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         loop {
             self.prefixes()?;
             let operand = self.operand()?;
@@ -82,7 +86,7 @@ impl Parser<'_> {
         self.advance().map(drop)
     }
 
-    fn finish(mut self) -> Result<Postfix, Error> {
+    fn finish(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         self.complete(Pending::Or)?;
         match self.pending.pop() {
             Some(Pending::Open(start)) => {
@@ -108,7 +112,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn operand(&mut self) -> Result<Step<Text>, Error> {
+    fn operand(&mut self) -> Result<Step<Borrowed<'a>>, Error> {
         let token = self.current;
         let atom = match token.kind {
             TokenKind::Boolean(value) => {
