@@ -521,8 +521,9 @@ defmodule BeTree do
   def explain!(target, event, id), do: bang(explain(target, event, id))
 
   @doc """
-  Counts and sizes: `:expressions`, and of what the index made of them `:predicates` and `:strings` (distinct ones),
-  `:nodes`, `:entries`, `:ungated` (entries that every search visits), `:depth`, `:code_bytes`, `:memory_bytes`.
+  Counts and sizes: `:expressions`, their `:predicates` (each as often as they have it), and of what the index made of
+  them `:strings` (distinct ones), `:nodes`, `:entries`, `:ungated` (entries that every search visits), `:depth`,
+  `:code_bytes`, `:memory_bytes`.
 
   Runs on a dirty scheduler, about 15 microseconds. Of a published index they are those of the moment when it was
   published, and cost nothing.

@@ -122,11 +122,11 @@ impl State {
         let length = length.max(INBOX);
         let is_large = self.inbox.len() > LARGE && length <= LARGE;
         if is_large || length > self.inbox.len() {
-            // What was in it is of no use any more, so no other takes it over.
+            // What was in it is of no use any more, so no other takes it over. The next message may be a little longer.
             self.unfinished = None;
             self.inbox = Vec::new();
-            self.inbox.try_reserve_exact(length).ok()?;
-            self.inbox.resize(length, 0);
+            self.inbox.try_reserve_exact(length + length / 16).ok()?;
+            self.inbox.resize(self.inbox.capacity(), 0);
         }
         Some(self.inbox.as_ptr())
     }

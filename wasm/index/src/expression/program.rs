@@ -518,3 +518,64 @@ fn among_strings(value: Value, list: List, event: &Event) -> Option<bool> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::Step;
+    use crate::index::{Index, Insertion};
+    use crate::language;
+    use crate::schema::{Attribute, Bounds};
+
+    #[test]
+    fn expressions_are_read_back_as_they_were() {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+        let mut attributes = vec![
+            attribute("a", Type::Integer),
+            attribute("b", Type::Boolean),
+            attribute("e", Type::IntegerEnum),
+            attribute("f", Type::Float),
+            attribute("s", Type::String),
+            attribute("l", Type::IntegerList),
+            attribute("t", Type::StringList),
+        ];
+        // One that an operation has no room for.
+        attributes.extend((0..=ATTRIBUTE).map(|i| attribute(&format!("c{i}"), Type::Boolean)));
+        let mut index = Index::new(Schema::new(attributes).unwrap());
+        let chain = |len: usize| (0..len).map(|i| format!("a <> {i}")).collect::<Vec<_>>().join(" and ");
+        let texts = [
+            "true",
+            "not (b and false)",
+            "b",
+            "not b or c1023 and not c0",
+            "a < -1 and a <= 2147483647 and a > 5000000000 or a >= 0 or a = 7 or a <> -9223372036854775808",
+            "e = 3 or e <> 4 or f < 1.5 and f = -0.25",
+            "s = 'x' and s <> 'y' and s in ('z', 'y', 'x') and s not in ('x')",
+            "l one of (3, 1, 70000) or l none of () or l all of (1, 2) or t one of ('x') or t all of ('q', 'r')",
+            "a in (1, 5000000000) or a is null or s is not null or l is empty or contains(s, 'x')",
+            // What decides nothing is kept all the same, in programs of either kind of jumps.
+            "a = 1 and (true or s = 'only here') or not (false and l one of (4, 5)) and b",
+            &format!("{} and (b or true) and a > 3", chain(20_000)),
+            &format!("{} and (b or true) and (f > 0.5 or true) and a > 3", chain(40_000)),
+        ];
+        for (id, text) in (0..).zip(texts) {
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+            let slot = index.subscriptions().find(id).unwrap();
+            let Expression { steps, predicates } = index.library().expression(index.subscriptions().get(slot));
+            let steps = steps.into_iter().map(|step| match step {
+                Step::Constant(value) => predicate::Step::Constant(value),
+                Step::Predicate(place) => predicate::Step::Predicate(predicates[place as usize].clone()),
+                Step::Not => predicate::Step::Not,
+                Step::And => predicate::Step::And,
+                Step::Or => predicate::Step::Or,
+            });
+            let postfix = language::read(text.as_bytes(), index.schema(), &[]).unwrap();
+            let expected = postfix.into_iter().map(|step| step.map(|text| index.strings().find(&text).unwrap()));
+            assert!(steps.eq(expected), "{}", &text[..text.len().min(100)]);
+        }
+        index.validate().unwrap();
+        (0..texts.len()).for_each(|id| index.delete(id as u64).unwrap());
+        index.validate().unwrap();
+        assert_eq!((index.info().predicates, index.info().strings, index.info().code_bytes), (0, 0, 0));
+    }
+}
