@@ -1,10 +1,9 @@
 //! Strings that expressions mention, each held once for as long as one mentions it.
 
-use hashbrown::HashTable;
-
+use crate::bytes::{same, Bytes};
 use crate::chunks::Chunks;
 use crate::hash::hash_bytes;
-use crate::predicates::table_growth;
+use crate::numbers::Numbers;
 
 /// The number of a string that an [`Interner`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +16,7 @@ impl StringId {
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     references: u32,
 }
 
@@ -26,14 +25,21 @@ struct Entry {
 pub struct Interner {
     entries: Chunks<Entry>,
     free: Vec<u32>,
-    by_bytes: HashTable<u32>,
+    by_bytes: Numbers,
 }
 
 impl Interner {
     /// The id of `bytes`, if some expression mentions them. Costs one hash and one comparison.
+    #[inline]
     pub fn find(&self, bytes: &[u8]) -> Option<StringId> {
-        let found = self.by_bytes.find(hash_bytes(bytes), |&i| *self.entries[i as usize].bytes == *bytes);
-        found.map(|&i| StringId(i))
+        self.find_hashed(hash_bytes(bytes), bytes)
+    }
+
+    /// [`Interner::find`] for bytes whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
+        let found = self.by_bytes.find(hash, |i| same(&self.entries[i as usize].bytes, bytes));
+        found.map(StringId)
     }
 
     /// The bytes of `id`, which is held.
@@ -48,7 +54,7 @@ impl Interner {
 
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
-        self.by_bytes.is_empty()
+        self.len() == 0
     }
 
     /// Counts one more reference to `bytes`, which are taken in if they are new.
@@ -68,8 +74,7 @@ impl Interner {
                 self.entries.len() as u32 - 1
             }
         };
-        let Interner { entries, by_bytes, .. } = self;
-        by_bytes.insert_unique(hash_bytes(bytes), index, |&i| hash_bytes(&entries[i as usize].bytes));
+        self.by_bytes.insert(hash_bytes(bytes), index);
         StringId(index)
     }
 
@@ -80,17 +85,14 @@ impl Interner {
         if entry.references > 0 {
             return;
         }
-        let hash = hash_bytes(&entry.bytes);
-        entry.bytes = Box::default();
-        if let Ok(slot) = self.by_bytes.find_entry(hash, |&i| i == id.0) {
-            slot.remove();
-        }
+        self.by_bytes.remove(hash_bytes(&entry.bytes), id.0);
+        entry.bytes = Bytes::default();
         self.free.push(id.0);
     }
 
     /// Bytes that taking in `more` strings may take to enlarge the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
-        self.entries.growth(more) + table_growth(&self.by_bytes, more)
+        self.entries.growth(more) + self.by_bytes.growth(more)
     }
 
     /// Checks that counts, table and free list agree.

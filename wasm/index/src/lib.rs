@@ -1,5 +1,6 @@
 //! Finds, among very many boolean expressions, those that an event makes true.
 
+mod bytes;
 mod chunks;
 mod dense;
 pub mod draw;
@@ -14,6 +15,7 @@ pub mod index;
 pub mod interner;
 pub mod language;
 mod library;
+mod numbers;
 pub mod predicate;
 pub(crate) mod predicates;
 mod reasons;

@@ -1,9 +1,9 @@
 //! The attributes that events have and expressions read.
 
-use hashbrown::HashMap;
-
+use crate::bytes::same;
 use crate::error::{Error, Kind};
-use crate::hash::{hash_bytes, State};
+use crate::hash::hash_bytes;
+use crate::numbers::Numbers;
 
 /// The position of an attribute in its [`Schema`].
 pub type AttributeId = u32;
@@ -91,27 +91,31 @@ pub struct Attribute {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     attributes: Vec<Attribute>,
-    by_name: HashMap<Box<[u8]>, AttributeId, State>,
+    by_name: Numbers,
     required: Vec<AttributeId>,
     fingerprint: u64,
+    has_strings: bool,
 }
 
 impl Schema {
     /// A schema of `attributes`; refuses a name that is declared twice, and bounds that do not fit the type.
     pub fn new(attributes: Vec<Attribute>) -> Result<Self, Error> {
-        let mut by_name = HashMap::with_capacity_and_hasher(attributes.len(), State::default());
+        let mut by_name = Numbers::default();
         for (id, attribute) in attributes.iter().enumerate() {
             check_bounds(attribute)?;
-            let name: Box<[u8]> = attribute.name.as_bytes().into();
-            if by_name.insert(name, id as AttributeId).is_some() {
+            let hash = hash_bytes(attribute.name.as_bytes());
+            if by_name.find(hash, |known| attributes[known as usize].name == attribute.name).is_some() {
                 let message = format!("attribute `{}` is declared twice; keep one declaration", attribute.name);
                 return Err(Error::new(Kind::Type, message).about(&attribute.name));
             }
+            by_name.insert(hash, id as AttributeId);
         }
         let ids = 0..attributes.len() as AttributeId;
         let required = ids.filter(|&id| !attributes[id as usize].optional).collect();
         let fingerprint = fingerprint(&attributes);
-        Ok(Schema { attributes, by_name, required, fingerprint })
+        let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
+        let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
+        Ok(Schema { attributes, by_name, required, fingerprint, has_strings })
     }
 
     /// The same for schemas whose events are alike: of the same attributes in the same order. Bounds make no difference.
@@ -135,8 +139,20 @@ impl Schema {
     }
 
     /// The attribute called `name`.
+    #[inline]
     pub fn find(&self, name: &[u8]) -> Option<AttributeId> {
-        self.by_name.get(name).copied()
+        self.find_hashed(hash_bytes(name), name)
+    }
+
+    /// [`Schema::find`] for a name whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, name: &[u8]) -> Option<AttributeId> {
+        self.by_name.find(hash, |id| same(self.attributes[id as usize].name.as_bytes(), name))
+    }
+
+    /// Whether any value is a string or has some.
+    pub(crate) fn has_strings(&self) -> bool {
+        self.has_strings
     }
 
     /// How many attributes there are.

@@ -1,0 +1,130 @@
+//! Short strings of bytes, compared without a call and kept without a place of their own.
+//!
+//! Most strings of expressions and events, and all names, have a few bytes. What does something with each byte of them, or
+//! calls `memcmp`, is a loop that ends where the processor cannot foresee it, and that is metered in the sandbox.
+
+use std::ops::Deref;
+
+/// The bytes in words of eight, the first in the lowest; the last word is filled up with zeros. The same words are those
+/// of strings with more zeros at the end, but none with another length.
+#[inline]
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (whole, rest) = bytes.as_chunks();
+    let last = (!rest.is_empty()).then(|| last_word(bytes));
+    whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
+}
+
+/// The last word of `bytes`, of which the last eight are not all. What is read twice is put in its place twice.
+#[inline]
+fn last_word(bytes: &[u8]) -> u64 {
+    let rest = bytes.len() % 8;
+    if let Some(last) = bytes.last_chunk() {
+        return u64::from_le_bytes(*last) >> (64 - 8 * rest);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let [first, last] = [*first, *last].map(|half| u64::from(u32::from_le_bytes(half)));
+        return first | last << (8 * (rest - 4));
+    }
+    let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
+    byte(0) | byte(rest / 2) | byte(rest - 1)
+}
+
+/// Whether two strings are the same.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(last_of_a), Some(last_of_b)) => {
+            last_of_a == last_of_b && a.as_chunks::<8>().0.iter().eq(b.as_chunks::<8>().0)
+        }
+        _ => a.is_empty() || last_word(a) == last_word(b),
+    }
+}
+
+/// So many bytes are kept in place.
+const FEW: usize = 26;
+
+/// A string, in place if it is short.
+#[derive(Clone, Debug)]
+pub(crate) enum Bytes {
+    Few { len: u8, bytes: [u8; FEW] },
+    Many(Box<[u8]>),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Bytes::Few { len: 0, bytes: [0; FEW] }
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(from: &[u8]) -> Self {
+        let mut bytes = [0; FEW];
+        match bytes.get_mut(..from.len()) {
+            Some(few) => {
+                few.copy_from_slice(from);
+                Bytes::Few { len: from.len() as u8, bytes }
+            }
+            None => Bytes::Many(from.into()),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Few { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Many(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strings of every length up to 70, and each of them with one of its bytes changed.
+    fn strings() -> Vec<Vec<u8>> {
+        let plain = (0..=70).map(|len| (0..len as u8).collect::<Vec<_>>()).collect::<Vec<_>>();
+        let changed = plain.iter().flat_map(|string| {
+            (0..string.len()).map(|at| {
+                let mut string = string.clone();
+                string[at] ^= 0x80;
+                string
+            })
+        });
+        plain.iter().cloned().chain(changed).collect()
+    }
+
+    #[test]
+    fn strings_are_the_same_if_all_their_bytes_are() {
+        let strings = strings();
+        for a in &strings {
+            for b in &strings {
+                assert_eq!(same(a, b), a == b, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_the_bytes_filled_up_with_zeros() {
+        for string in strings() {
+            let filled = [&string[..], &vec![0; string.len().next_multiple_of(8) - string.len()]].concat();
+            let expected = filled.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+            assert!(words(&string).eq(expected), "{string:?}");
+        }
+    }
+
+    #[test]
+    fn strings_are_kept_as_they_are() {
+        for string in strings() {
+            assert_eq!(*Bytes::from(&*string), *string);
+        }
+        assert_eq!(*Bytes::default(), []);
+    }
+}

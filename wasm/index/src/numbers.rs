@@ -1,0 +1,145 @@
+//! A table of numbers by the hashes of what they stand for, for those who keep that themselves.
+//!
+//! A place of the table has 32 bits of hash beside the number. So one read, of one cache line, tells a number from all
+//! others but for one case in billions, and whoever reads what the number stands for, to be sure, need not be waited for:
+//! the processor goes on as if it were right, as it always is. It is the table of strings and of names, which are looked up
+//! for each event.
+
+/// Numbers by hash: a number above its hash's 32 bits, 0 where there is none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Numbers {
+    /// A power of two of them, or none. Each number is at the place that its hash says or behind it, with no free place in
+    /// between.
+    places: Vec<u64>,
+    len: usize,
+}
+
+/// So many of eight places may be taken.
+const FULL: usize = 5;
+/// The fewest places.
+const FEWEST: usize = 8;
+
+impl Numbers {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number with this hash of which `is` says that it is the one.
+    #[inline]
+    pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = hash as usize;
+        loop {
+            let place = *self.places.get(at & self.places.len().wrapping_sub(1))?;
+            if place == 0 {
+                return None;
+            }
+            if hash_in(place) == hash as u32 && is(number_in(place)) {
+                return Some(number_in(place));
+            }
+            at += 1;
+        }
+    }
+
+    /// Adds `number`, which is not there and is not the greatest `u32`.
+    pub fn insert(&mut self, hash: u64, number: u32) {
+        if 8 * (self.len + 1) > FULL * self.places.len() {
+            let enlarged = vec![0; (2 * self.places.len()).max(FEWEST)];
+            let places = std::mem::replace(&mut self.places, enlarged);
+            places.into_iter().filter(|&place| place != 0).for_each(|place| self.put(place));
+        }
+        self.put(u64::from(number + 1) << 32 | u64::from(hash as u32));
+        self.len += 1;
+    }
+
+    fn put(&mut self, place: u64) {
+        let mask = self.places.len() - 1;
+        let mut at = hash_in(place) as usize & mask;
+        while self.places[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = place;
+    }
+
+    /// Removes `number`, which is there.
+    pub fn remove(&mut self, hash: u64, number: u32) {
+        let mask = self.places.len() - 1;
+        let mut free = hash as usize & mask;
+        while number_in(self.places[free]) != number {
+            free = (free + 1) & mask;
+        }
+        // What follows without a gap moves up, if it does not stand before its place then.
+        let mut at = free;
+        loop {
+            at = (at + 1) & mask;
+            let place = self.places[at];
+            if place == 0 {
+                break;
+            }
+            let wanted = hash_in(place) as usize;
+            if at.wrapping_sub(wanted) & mask >= at.wrapping_sub(free) & mask {
+                self.places[free] = place;
+                free = at;
+            }
+        }
+        self.places[free] = 0;
+        self.len -= 1;
+    }
+
+    /// Bytes that adding `more` numbers may take to enlarge the table.
+    pub fn growth(&self, more: usize) -> usize {
+        let fewest = (8 * (self.len + more)).div_ceil(FULL);
+        if fewest <= self.places.len() {
+            return 0;
+        }
+        // It doubles as often as it must, and each time its former self is still there.
+        2 * size_of::<u64>() * fewest.next_power_of_two().max(FEWEST)
+    }
+}
+
+fn hash_in(place: u64) -> u32 {
+    place as u32
+}
+
+fn number_in(place: u64) -> u32 {
+    ((place >> 32) as u32).wrapping_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Hashes of which many are alike, or alike in the bits by which small tables tell them apart.
+    fn hash() -> impl Strategy<Value = u64> {
+        prop_oneof![0..4_u64, (0..4_u64, 0..3_u64).prop_map(|(low, high)| high << 30 | low | 0xffff_fffc), any::<u64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_found_as_in_a_plain_list(changes in prop::collection::vec((any::<bool>(), hash()), 0..400)) {
+            let mut numbers = Numbers::default();
+            let mut plain = BTreeMap::new();
+            for (position, (is_insertion, hash)) in changes.into_iter().enumerate() {
+                if is_insertion {
+                    let places = numbers.places.len();
+                    let growth = numbers.growth(1);
+                    numbers.insert(hash, position as u32);
+                    prop_assert!(numbers.places.len() == places || growth >= 8 * numbers.places.len());
+                    plain.insert(position as u32, hash);
+                } else if let Some((number, hash)) = plain.pop_first() {
+                    numbers.remove(hash, number);
+                    prop_assert_eq!(numbers.find(hash, |found| found == number), None);
+                }
+                prop_assert_eq!(numbers.len(), plain.len());
+                prop_assert_eq!(numbers.places.iter().filter(|&&place| place != 0).count(), plain.len());
+                for (&number, &hash) in &plain {
+                    prop_assert_eq!(numbers.find(hash, |found| found == number), Some(number));
+                    prop_assert_eq!(numbers.find(hash, |_| false), None);
+                }
+            }
+        }
+    }
+}
