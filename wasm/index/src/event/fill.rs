@@ -3,7 +3,7 @@
 use super::json::Json;
 use super::prepared;
 use super::records::Records;
-use super::source::Source;
+use super::source::{Read, Source};
 use super::{Cap, Event, Segment, Span, Text, Value};
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
@@ -34,6 +34,7 @@ impl Format {
     /// The format that has the number `code`.
     ///
     /// Errors: [`Kind::Type`].
+    #[inline]
     pub fn from_code(code: i32) -> Result<Format, Error> {
         match code {
             0 => Ok(Format::Term),
@@ -74,14 +75,19 @@ pub fn decode(
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
     }
     event.reset(schema.len());
+    if schema.has_strings() && format != Format::Prepared {
+        // At once, as a copy of each string would cost more.
+        event.take_in(bytes)?;
+    }
     match format {
-        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event }.named()?,
-        Format::Json => Filler { source: Json::new(bytes), schema, strings, event }.named()?,
-        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record()?,
+        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event }.named(),
+        Format::Json => Filler { source: Json::new(bytes), schema, strings, event }.named(),
+        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record(),
         // It was found to be complete before.
         Format::Prepared => return prepared::read(bytes, schema, strings, event),
-        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event }.records()?,
+        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event }.records(),
     }
+    .map_err(|error| *error)?;
     check_required(schema, event)
 }
 
@@ -105,16 +111,16 @@ struct Filler<'a, S> {
 
 impl Filler<'_, Reader<'_>> {
     /// Reads values in the order of the schema.
-    fn record(&mut self) -> Result<(), Error> {
+    fn record(&mut self) -> Read<()> {
         let mut values = match self.source.peek()? {
             term::Kind::List => self.source.list()?,
             term::Kind::Tuple => Elements::of_tuple(self.source.tuple()?),
-            _ => return Err(self.source.mismatch("an event that is a list or a tuple of values")),
+            _ => return Err(self.source.mismatch("an event that is a list or a tuple of values").into()),
         };
         let (given, expected) = (values.left(), self.schema.len());
         if given != expected {
             let message = format!("the event has {given} values for {expected} attributes; give one for each");
-            return Err(Error::new(Kind::Type, message));
+            return Err(Error::new(Kind::Type, message).into());
         }
         let mut id = 0;
         while self.source.next(&mut values)? {
@@ -124,11 +130,11 @@ impl Filler<'_, Reader<'_>> {
             }
             id += 1;
         }
-        self.source.finish()
+        Ok(self.source.finish()?)
     }
 
     /// Reads a `1` or `0` that stands for the boolean of attribute `id`.
-    fn bit(&mut self, id: AttributeId) -> Result<Option<bool>, Error> {
+    fn bit(&mut self, id: AttributeId) -> Read<Option<bool>> {
         if self.schema.attribute(id).ty != Type::Boolean || self.source.peek()? != term::Kind::Integer {
             return Ok(None);
         }
@@ -145,7 +151,7 @@ impl Filler<'_, Reader<'_>> {
 
 impl Filler<'_, Records<'_>> {
     /// Reads the values of records, one after the other, in the order of the schema.
-    fn records(&mut self) -> Result<(), Error> {
+    fn records(&mut self) -> Read<()> {
         let records = self.source.list()?;
         let mut records = self.expect(records, Records::EVENT)?;
         let mut id = 0;
@@ -159,7 +165,7 @@ impl Filler<'_, Records<'_>> {
                         continue;
                     }
                     let message = format!("the event has more values than there are attributes, which are {id}");
-                    return Err(Error::new(Kind::Type, message));
+                    return Err(Error::new(Kind::Type, message).into());
                 }
                 self.attribute(id)?;
                 id += 1;
@@ -171,11 +177,12 @@ impl Filler<'_, Records<'_>> {
 
 impl<S: Source> Filler<'_, S> {
     /// Reads values under names.
-    fn named(&mut self) -> Result<(), Error> {
+    fn named(&mut self) -> Read<()> {
         let names = self.source.names()?;
         let mut names = self.expect(names, S::EVENT)?;
-        while let Some(name) = self.source.name(&mut names)? {
-            match self.schema.find(&name) {
+        let schema = self.schema;
+        while let Some(known) = self.source.name(&mut names, |name| schema.find_hashed(name.hash, name.bytes))? {
+            match known {
                 Some(id) if S::LAST_COUNTS || self.event.values[id as usize] == Value::Undefined => {
                     self.attribute(id)?
                 }
@@ -186,70 +193,102 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Reads the value of attribute `id`.
-    fn attribute(&mut self, id: AttributeId) -> Result<(), Error> {
-        let attribute = self.schema.attribute(id);
-        self.event.values[id as usize] = self.value(attribute.ty).map_err(|error| about(attribute, error))?;
-        Ok(())
+    #[inline]
+    fn attribute(&mut self, id: AttributeId) -> Read<()> {
+        let ty = self.schema.attribute(id).ty;
+        self.value(id, ty).map_err(|error| about(self.schema.attribute(id), *error).into())
     }
 
-    fn value(&mut self, ty: Type) -> Result<Value, Error> {
-        let value = match ty {
-            Type::Boolean => self.source.boolean()?.map(Value::Boolean),
-            Type::Integer | Type::IntegerEnum => self.source.integer()?.map(Value::Integer),
+    #[inline]
+    fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
+        // Each kind of value is put into its place here: to hand it on takes longer than to read it.
+        let is_found = match ty {
+            Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
+            Type::Integer | Type::IntegerEnum => {
+                self.source.integer()?.map(|integer| self.set(id, Value::Integer(integer)))
+            }
             // There is one zero, as among the constants.
-            Type::Float => self.source.float()?.map(|float| Value::Float(Float::new(float).get())),
-            Type::String => self.string()?.map(Value::String),
-            Type::IntegerList => self.source.list()?.map(|list| self.integers(list)).transpose()?,
-            Type::StringList => self.source.list()?.map(|list| self.strings(list)).transpose()?,
-            Type::Segments => self.source.list()?.map(|list| self.segments(list)).transpose()?,
-            Type::FrequencyCaps => self.source.list()?.map(|list| self.caps(list)).transpose()?,
+            Type::Float => self.source.float()?.map(|float| self.set(id, Value::Float(Float::new(float).get()))),
+            Type::String => self.string()?.map(|text| self.set(id, Value::String(text))),
+            Type::IntegerList => match self.source.list()? {
+                Some(list) => Some(self.integers(id, list)?),
+                None => None,
+            },
+            Type::StringList => match self.source.list()? {
+                Some(list) => Some(self.strings(id, list)?),
+                None => None,
+            },
+            Type::Segments => match self.source.list()? {
+                Some(list) => Some(self.segments(id, list)?),
+                None => None,
+            },
+            Type::FrequencyCaps => match self.source.list()? {
+                Some(list) => Some(self.caps(id, list)?),
+                None => None,
+            },
         };
         // Most values are defined: that they might not be is looked into last.
-        match value {
-            Some(value) => Ok(value),
-            None if self.source.undefined()? => Ok(Value::Undefined),
-            None => Err(self.mismatch(match ty {
-                Type::Boolean => "true or false",
-                Type::Integer | Type::IntegerEnum => "an integer",
-                Type::Float => S::FLOAT,
-                Type::String => "a string",
-                Type::IntegerList => "a list of integers",
-                Type::StringList => "a list of strings",
-                Type::Segments => "a list of segments",
-                Type::FrequencyCaps => "a list of frequency caps",
-            })),
+        if is_found.is_some() {
+            return Ok(());
         }
+        if self.source.undefined()? {
+            self.set(id, Value::Undefined);
+            return Ok(());
+        }
+        Err(self.mismatch(match ty {
+            Type::Boolean => "true or false",
+            Type::Integer | Type::IntegerEnum => "an integer",
+            Type::Float => S::FLOAT,
+            Type::String => "a string",
+            Type::IntegerList => "a list of integers",
+            Type::StringList => "a list of strings",
+            Type::Segments => "a list of segments",
+            Type::FrequencyCaps => "a list of frequency caps",
+        }))
     }
 
-    fn string(&mut self) -> Result<Option<Text>, Error> {
-        let Some(string) = self.source.string()? else { return Ok(None) };
-        let id = self.strings.find(&string).unwrap_or(StringId::UNKNOWN);
-        let start = self.event.bytes.len();
-        self.event.bytes.try_reserve(string.len()).map_err(out_of_memory)?;
-        self.event.bytes.extend_from_slice(&string);
-        Ok(Some(Text { id, bytes: since(start, &self.event.bytes) }))
+    #[inline]
+    fn set(&mut self, id: AttributeId, value: Value) {
+        self.event.values[id as usize] = value;
     }
 
-    fn integers(&mut self, mut list: S::Elements) -> Result<Value, Error> {
+    #[inline]
+    fn string(&mut self) -> Read<Option<Text>> {
+        let Filler { source, strings, event, .. } = self;
+        let text = source.string(|string| {
+            let id = strings.find_hashed(string.hash, string.bytes).unwrap_or(StringId::UNKNOWN);
+            let len = string.bytes.len();
+            let start = match string.end {
+                Some(end) => end - len,
+                None => event.take_in(string.bytes)?,
+            };
+            Ok(Text { id, bytes: Span { start: start as u32, len: len as u32 } })
+        })?;
+        text.transpose()
+    }
+
+    fn integers(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let start = self.event.integers.len();
         while self.source.next(&mut list)? {
             let integer = self.integer("an integer in the list")?;
             push(&mut self.event.integers, integer)?;
         }
         sort_and_dedup(&mut self.event.integers, start);
-        Ok(Value::Integers(since(start, &self.event.integers)))
+        self.set(id, Value::Integers(since(start, &self.event.integers)));
+        Ok(())
     }
 
-    fn strings(&mut self, mut list: S::Elements) -> Result<Value, Error> {
+    fn strings(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let start = self.event.strings.len();
         while self.source.next(&mut list)? {
             let text = self.text("a string in the list")?;
             push(&mut self.event.strings, text)?;
         }
-        Ok(Value::Strings(since(start, &self.event.strings)))
+        self.set(id, Value::Strings(since(start, &self.event.strings)));
+        Ok(())
     }
 
-    fn segments(&mut self, mut list: S::Elements) -> Result<Value, Error> {
+    fn segments(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let start = self.event.segments.len();
         while self.source.next(&mut list)? {
             let mut fields = self.tuple("a segment as a pair of its id and microseconds")?;
@@ -260,19 +299,21 @@ impl<S: Source> Filler<'_, S> {
             self.end(&mut fields)?;
             push(&mut self.event.segments, Segment { id, micros })?;
         }
-        Ok(Value::Segments(since(start, &self.event.segments)))
+        self.set(id, Value::Segments(since(start, &self.event.segments)));
+        Ok(())
     }
 
-    fn caps(&mut self, mut list: S::Elements) -> Result<Value, Error> {
+    fn caps(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let start = self.event.caps.len();
         while self.source.next(&mut list)? {
             let cap = self.frequency_cap()?;
             push(&mut self.event.caps, cap)?;
         }
-        Ok(Value::Caps(since(start, &self.event.caps)))
+        self.set(id, Value::Caps(since(start, &self.event.caps)));
+        Ok(())
     }
 
-    fn frequency_cap(&mut self) -> Result<Cap, Error> {
+    fn frequency_cap(&mut self) -> Read<Cap> {
         let mut fields = self.tuple("a frequency cap as a triple of its key, value and microseconds")?;
         self.field(&mut fields)?;
         let mut key = self.tuple("a frequency cap's key as a triple of its type, id and namespace")?;
@@ -294,10 +335,10 @@ impl<S: Source> Filler<'_, S> {
         Ok(Cap { cap, id, namespace, value, micros })
     }
 
-    fn cap_type(&mut self) -> Result<CapType, Error> {
+    fn cap_type(&mut self) -> Read<CapType> {
         let start = self.source.place();
-        let string = self.source.string()?;
-        match string.and_then(|name| CapType::parse(&name)) {
+        let cap = self.source.string(|name| CapType::parse(name.bytes))?;
+        match cap.flatten() {
             Some(cap) => Ok(cap),
             None => {
                 self.source.back_to(start);
@@ -307,17 +348,17 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    fn integer(&mut self, expected: &str) -> Result<i64, Error> {
+    fn integer(&mut self, expected: &str) -> Read<i64> {
         let integer = self.source.integer()?;
         self.expect(integer, expected)
     }
 
-    fn text(&mut self, expected: &str) -> Result<Text, Error> {
+    fn text(&mut self, expected: &str) -> Read<Text> {
         let text = self.string()?;
         self.expect(text, expected)
     }
 
-    fn tuple(&mut self, expected: &'static str) -> Result<Tuple<S::Elements>, Error> {
+    fn tuple(&mut self, expected: &'static str) -> Read<Tuple<S::Elements>> {
         let start = self.source.place();
         let tuple = self.source.tuple()?;
         let elements = self.expect(tuple, expected)?;
@@ -325,7 +366,7 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Goes to the next field of `tuple`, which must have one more.
-    fn field(&mut self, tuple: &mut Tuple<S::Elements>) -> Result<(), Error> {
+    fn field(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
         match self.source.next(&mut tuple.elements)? {
             true => Ok(()),
             false => Err(self.wrong_arity(tuple)),
@@ -333,7 +374,7 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Goes to the end of `tuple`, which must have no more fields.
-    fn end(&mut self, tuple: &mut Tuple<S::Elements>) -> Result<(), Error> {
+    fn end(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
         match self.source.next(&mut tuple.elements)? {
             true => Err(self.wrong_arity(tuple)),
             false => Ok(()),
@@ -341,20 +382,22 @@ impl<S: Source> Filler<'_, S> {
     }
 
     #[cold]
-    fn wrong_arity(&mut self, tuple: &Tuple<S::Elements>) -> Error {
+    fn wrong_arity(&mut self, tuple: &Tuple<S::Elements>) -> Box<Error> {
         self.source.back_to(tuple.start);
         self.mismatch(tuple.expected)
     }
 
-    fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Result<T, Error> {
+    fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Read<T> {
         found.ok_or_else(|| self.mismatch(expected))
     }
 
     /// The error for what comes next, where `expected` should come.
     #[cold]
-    fn mismatch(&mut self, expected: &str) -> Error {
+    fn mismatch(&mut self, expected: &str) -> Box<Error> {
         match self.source.given() {
-            Ok(given) => self.source.locate(Error::new(Kind::Type, format!("expected {expected}, given {given}"))),
+            Ok(given) => {
+                self.source.locate(Error::new(Kind::Type, format!("expected {expected}, given {given}"))).into()
+            }
             Err(error) => error,
         }
     }
@@ -381,8 +424,11 @@ fn about(attribute: &Attribute, error: Error) -> Error {
 }
 
 /// Appends `item` to `table`; on the way of an event into memory nothing may abort.
+#[inline]
 fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
-    table.try_reserve(1).map_err(out_of_memory)?;
+    if table.len() == table.capacity() {
+        table.try_reserve(1).map_err(out_of_memory)?;
+    }
     table.push(item);
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! Events as JSON, read strictly by RFC 8259.
 
-use std::borrow::Cow;
 use std::str;
 
-use super::source::Source;
+use super::source::{Read, Source, Str};
 use crate::error::{Error, Kind};
-use crate::hash::out_of_memory;
+use crate::hash::{out_of_memory, Words};
 
 /// How much of a value an error message shows, in characters.
 const SHOWN: usize = 40;
 
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// A cursor over a JSON text. Nothing here calls itself, so no nesting is too deep.
 pub(super) struct Json<'a> {
@@ -30,53 +30,46 @@ impl<'a> Json<'a> {
         Json { text, at: 0, scratch: Vec::new() }
     }
 
-    /// Goes to the next byte that is not white space.
+    /// Goes to the next byte that is not white space, and answers it; 0 at the end.
     #[inline]
-    fn peek(&mut self) -> Result<u8, Error> {
-        while let Some(&byte) = self.text.get(self.at) {
-            if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-                return Ok(byte);
-            }
-            self.at += 1;
-        }
-        Err(self.syntax(self.at, "the JSON ends too early; give all of it"))
-    }
-
-    /// Reads a bracket, comma or colon if it comes next.
-    #[inline]
-    fn punctuation(&mut self, byte: u8) -> Result<bool, Error> {
-        let found = self.peek()? == byte;
-        self.at += usize::from(found);
-        Ok(found)
+    fn peek(&mut self) -> u8 {
+        let (at, byte) = token(self.text, self.at);
+        self.at = at;
+        byte
     }
 
     /// Reads what stands between the items of an array or an object; answers whether another item comes.
     #[inline]
-    fn another(&mut self, items: &mut Items, end: u8) -> Result<bool, Error> {
-        if self.punctuation(end)? {
+    fn another(&mut self, items: &mut Items, end: u8) -> Read<bool> {
+        let (at, byte) = token(self.text, self.at);
+        if byte == end {
+            self.at = at + 1;
             return Ok(false);
         }
-        if items.any_read && !self.punctuation(b',')? {
-            let message = format!("expected `,` or `{}` after a value", char::from(end));
-            return Err(self.syntax(self.at, message));
+        if items.any_read && byte != b',' {
+            return Err(self.no_end(at, end));
         }
+        self.at = at + usize::from(items.any_read);
         items.any_read = true;
         Ok(true)
     }
 
+    #[cold]
+    fn no_end(&self, at: usize, end: u8) -> Box<Error> {
+        self.missing(at, &format!("expected `,` or `{}` after a value", char::from(end)))
+    }
+
     /// Reads a word such as `true` if it comes next.
     #[inline]
-    fn word(&mut self, word: &[u8]) -> Result<bool, Error> {
-        self.peek()?;
-        let found = self.text[self.at..].starts_with(word);
-        if found {
-            self.at += word.len();
-        }
-        Ok(found)
+    fn word<const N: usize>(&mut self, word: &[u8; N]) -> bool {
+        let (at, _) = token(self.text, self.at);
+        let found = self.text[at..].first_chunk() == Some(word);
+        self.at = if found { at + N } else { at };
+        found
     }
 
     /// Where the number ends that starts here, and whether digits and a sign are all it has.
-    fn number(&self) -> Result<(usize, bool), Error> {
+    fn number(&self) -> Read<(usize, bool)> {
         let mut at = self.at + usize::from(self.text[self.at] == b'-');
         let first = at;
         at = self.digits(at)?;
@@ -97,7 +90,7 @@ impl<'a> Json<'a> {
 
     /// Where the digits end that start at `at`; there must be one.
     #[inline]
-    fn digits(&self, at: usize) -> Result<usize, Error> {
+    fn digits(&self, at: usize) -> Read<usize> {
         let count = self.text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 {
             return Err(self.syntax(at, "expected a digit in a number"));
@@ -105,21 +98,33 @@ impl<'a> Json<'a> {
         Ok(at + count)
     }
 
-    /// Reads the string that starts here: its bytes where they stand in the text; with escapes, into the scratch.
-    #[inline]
-    fn text(&mut self) -> Result<Option<&'a [u8]>, Error> {
+    /// Reads the string that starts here.
+    #[inline(always)]
+    fn text<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<T> {
         let start = self.at + 1;
-        let end = self.plain(start)?;
+        let run = plain(self.text, start);
+        if self.text.get(run.end) != Some(&b'"') || !run.is_ascii {
+            return self.unusual_text(start).map(take);
+        }
+        self.at = run.end + 1;
+        let hash = run.words.of_bytes(run.end - start);
+        Ok(take(Str { bytes: &self.text[start..run.end], hash, end: Some(run.end) }))
+    }
+
+    /// [`Json::text`] for a string that has escapes, which goes into the scratch, or more than ASCII, or is none.
+    #[inline(never)]
+    fn unusual_text(&mut self, start: usize) -> Read<Str<'_>> {
+        let end = self.run(start)?;
         if self.text[end] == b'"' {
             self.at = end + 1;
-            return Ok(Some(&self.text[start..end]));
+            return Ok(Str::within(&self.text[start..end], end));
         }
         self.escaped_text(start, end)?;
-        Ok(None)
+        Ok(Str::apart(&self.scratch))
     }
 
     /// Reads the string that starts at `start`, whose first escape stands at `end`, into the scratch.
-    fn escaped_text(&mut self, mut start: usize, mut end: usize) -> Result<(), Error> {
+    fn escaped_text(&mut self, mut start: usize, mut end: usize) -> Read<()> {
         self.scratch.clear();
         while self.text[end] != b'"' {
             let (character, next) = self.escape(end)?;
@@ -129,7 +134,7 @@ impl<'a> Json<'a> {
             self.scratch.extend_from_slice(&self.text[start..end]);
             self.scratch.extend_from_slice(utf8.as_bytes());
             start = next;
-            end = self.plain(start)?;
+            end = self.run(start)?;
         }
         self.scratch.try_reserve(end - start).map_err(out_of_memory)?;
         self.scratch.extend_from_slice(&self.text[start..end]);
@@ -138,19 +143,19 @@ impl<'a> Json<'a> {
     }
 
     /// Passes over the string that starts here.
-    fn skip_text(&mut self) -> Result<(), Error> {
-        let mut end = self.plain(self.at + 1)?;
+    fn skip_text(&mut self) -> Read<()> {
+        let mut end = self.run(self.at + 1)?;
         while self.text[end] != b'"' {
             let (_, next) = self.escape(end)?;
-            end = self.plain(next)?;
+            end = self.run(next)?;
         }
         self.at = end + 1;
         Ok(())
     }
 
     /// Passes over a value, of an array or an object only up to its first item; answers whether there is one.
-    fn skip_head(&mut self) -> Result<bool, Error> {
-        let end = match self.peek()? {
+    fn skip_head(&mut self) -> Read<bool> {
+        let end = match self.peek() {
             b'{' => b'}',
             b'[' => b']',
             b'"' => return self.skip_text().map(|()| false),
@@ -158,8 +163,8 @@ impl<'a> Json<'a> {
                 (self.at, _) = self.number()?;
                 return Ok(false);
             }
-            _ if self.word(b"true")? || self.word(b"false")? || self.word(b"null")? => return Ok(false),
-            _ => return Err(self.syntax(self.at, "expected a value")),
+            _ if self.word(b"true") || self.word(b"false") || self.word(b"null") => return Ok(false),
+            _ => return Err(self.missing(self.at, "expected a value")),
         };
         self.at += 1;
         if !self.another(&mut Items { any_read: false }, end)? {
@@ -172,7 +177,7 @@ impl<'a> Json<'a> {
     }
 
     /// Passes over the name before an item of what `end` closes, if that is an object.
-    fn skip_name(&mut self, end: u8) -> Result<(), Error> {
+    fn skip_name(&mut self, end: u8) -> Read<()> {
         if end == b'}' {
             self.quote()?;
             self.skip_text()?;
@@ -183,19 +188,65 @@ impl<'a> Json<'a> {
 
     /// Goes to the quote that must come next.
     #[inline]
-    fn quote(&mut self) -> Result<(), Error> {
-        match self.peek()? {
+    fn quote(&mut self) -> Read<()> {
+        match self.peek() {
             b'"' => Ok(()),
-            _ => Err(self.syntax(self.at, "expected a name in double quotes")),
+            _ => Err(self.missing(self.at, "expected a name in double quotes")),
         }
     }
 
     /// Reads the colon that must come next.
     #[inline]
-    fn colon(&mut self) -> Result<(), Error> {
-        match self.punctuation(b':')? {
-            true => Ok(()),
-            false => Err(self.syntax(self.at, "expected `:` after a name")),
+    fn colon(&mut self) -> Read<()> {
+        let (at, byte) = token(self.text, self.at);
+        if byte != b':' {
+            return Err(self.missing(at, "expected `:` after a name"));
+        }
+        self.at = at + 1;
+        Ok(())
+    }
+
+    /// Reads the bracket that opens an array or an object, if it comes next.
+    #[inline]
+    fn open(&mut self, bracket: u8) -> Read<Option<Items>> {
+        let (at, byte) = token(self.text, self.at);
+        let found = byte == bracket;
+        self.at = at + usize::from(found);
+        Ok(found.then_some(Items { any_read: false }))
+    }
+
+    /// [`Source::integer`] for a number that starts here, however long.
+    #[inline(never)]
+    fn long_integer(&mut self) -> Read<Option<i64>> {
+        let (end, whole) = self.number()?;
+        if !whole {
+            return Ok(None);
+        }
+        match self.number_up_to(end).parse() {
+            Ok(integer) => {
+                self.at = end;
+                Ok(Some(integer))
+            }
+            Err(_) => {
+                let message = format!("{} does not fit signed 64 bits", self.given()?);
+                Err(self.locate(Error::new(Kind::OutOfBounds, message)).into())
+            }
+        }
+    }
+
+    /// [`Source::float`] for a number that starts here, however it is written.
+    #[inline(never)]
+    fn long_float(&mut self) -> Read<Option<f64>> {
+        let (end, _) = self.number()?;
+        match self.number_up_to(end).parse() {
+            Ok(float) if f64::is_finite(float) => {
+                self.at = end;
+                Ok(Some(float))
+            }
+            _ => {
+                let message = format!("{} does not fit a 64-bit float", self.given()?);
+                Err(self.locate(Error::new(Kind::OutOfBounds, message)).into())
+            }
         }
     }
 
@@ -206,44 +257,26 @@ impl<'a> Json<'a> {
     }
 
     /// Where the quote or the backslash stands that ends the plain characters of a string from `start` on.
-    #[inline]
-    fn plain(&self, start: usize) -> Result<usize, Error> {
-        let mut at = start;
-        let mut seen = 0;
-        while let Some(&chunk) = self.text[at..].first_chunk() {
-            let chunk = u64::from_le_bytes(chunk);
-            let stops = stops(chunk);
-            if stops != 0 {
-                let before = stops.trailing_zeros() / 8;
-                seen |= chunk & !(u64::MAX << (8 * before));
-                at += before as usize;
-                break;
+    fn run(&self, start: usize) -> Read<usize> {
+        let run = plain(self.text, start);
+        match self.text.get(run.end) {
+            Some(b'"' | b'\\') => {}
+            Some(_) => {
+                let message = "a control character in a string; write it as an escape such as `\\n`";
+                return Err(self.syntax(run.end, message));
             }
-            seen |= chunk;
-            at += 8;
+            None => return Err(self.syntax(run.end, "the JSON ends within a string; give all of it")),
         }
-        loop {
-            match self.text.get(at) {
-                Some(b'"' | b'\\') => break,
-                Some(..0x20) => {
-                    let message = "a control character in a string; write it as an escape such as `\\n`";
-                    return Err(self.syntax(at, message));
-                }
-                Some(&byte) => seen |= u64::from(byte),
-                None => return Err(self.syntax(at, "the JSON ends within a string; give all of it")),
-            }
-            at += 1;
-        }
-        if seen & HIGH_BITS != 0 {
-            if let Err(error) = str::from_utf8(&self.text[start..at]) {
+        if !run.is_ascii {
+            if let Err(error) = str::from_utf8(&self.text[start..run.end]) {
                 return Err(self.syntax(start + error.valid_up_to(), "a string is not UTF-8; encode it so"));
             }
         }
-        Ok(at)
+        Ok(run.end)
     }
 
     /// The character that the escape at `at` stands for, and where the escape ends.
-    fn escape(&self, at: usize) -> Result<(char, usize), Error> {
+    fn escape(&self, at: usize) -> Read<(char, usize)> {
         let character = match self.text.get(at + 1) {
             Some(b'"') => '"',
             Some(b'\\') => '\\',
@@ -263,7 +296,7 @@ impl<'a> Json<'a> {
     }
 
     /// [`Json::escape`] for `\uXXXX`, of which it takes two to make a character beyond the first 65,536.
-    fn unicode_escape(&self, at: usize) -> Result<(char, usize), Error> {
+    fn unicode_escape(&self, at: usize) -> Read<(char, usize)> {
         let first = self.code_unit(at);
         let is_half = first.is_some_and(|unit| (0xd800..0xdc00).contains(&unit));
         let second = if is_half { self.code_unit(at + 6) } else { None };
@@ -280,8 +313,15 @@ impl<'a> Json<'a> {
     }
 
     #[cold]
-    fn syntax(&self, at: usize, message: impl Into<String>) -> Error {
-        Error::new(Kind::Syntax, message).at(self.text, at)
+    fn syntax(&self, at: usize, message: impl Into<String>) -> Box<Error> {
+        Error::new(Kind::Syntax, message).at(self.text, at).into()
+    }
+
+    /// The error where something is missing at `at`, as `message` says, unless all that is missing is the rest of the text.
+    #[cold]
+    fn missing(&self, at: usize, message: &str) -> Box<Error> {
+        let ends = at == self.text.len();
+        self.syntax(at, if ends { "the JSON ends too early; give all of it" } else { message })
     }
 }
 
@@ -292,101 +332,84 @@ impl Source for Json<'_> {
     /// As in JavaScript and in most parsers.
     const LAST_COUNTS: bool = true;
 
-    fn names(&mut self) -> Result<Option<Items>, Error> {
-        Ok(self.punctuation(b'{')?.then_some(Items { any_read: false }))
+    fn names(&mut self) -> Read<Option<Items>> {
+        self.open(b'{')
     }
 
-    #[inline]
-    fn name(&mut self, names: &mut Items) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    #[inline(always)]
+    fn name<T>(&mut self, names: &mut Items, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
         if !self.another(names, b'}')? {
             return Ok(None);
         }
         self.quote()?;
-        let name = self.text()?;
+        let taken = self.text(take)?;
         self.colon()?;
-        Ok(Some(Cow::Borrowed(name.unwrap_or(&self.scratch))))
+        Ok(Some(taken))
     }
 
     #[inline]
-    fn undefined(&mut self) -> Result<bool, Error> {
-        self.word(b"null")
+    fn undefined(&mut self) -> Read<bool> {
+        Ok(self.word(b"null"))
     }
 
     #[inline]
-    fn boolean(&mut self) -> Result<Option<bool>, Error> {
-        if self.word(b"true")? {
-            return Ok(Some(true));
-        }
-        Ok(self.word(b"false")?.then_some(false))
+    fn boolean(&mut self) -> Read<Option<bool>> {
+        Ok(if self.word(b"true") { Some(true) } else { self.word(b"false").then_some(false) })
     }
 
     #[inline]
-    fn integer(&mut self) -> Result<Option<i64>, Error> {
-        if !matches!(self.peek()?, b'-' | b'0'..=b'9') {
-            return Ok(None);
-        }
-        let (end, whole) = self.number()?;
-        if !whole {
-            return Ok(None);
-        }
-        let integer = match &self.text[self.at..end] {
-            // So many digits cannot overflow.
-            [b'-', digits @ ..] if digits.len() <= 18 => Some(-small_integer(digits)),
-            digits if digits.len() <= 18 => Some(small_integer(digits)),
-            _ => self.number_up_to(end).parse().ok(),
-        };
-        if integer.is_none() {
-            let message = format!("{} does not fit signed 64 bits", self.given()?);
-            return Err(self.locate(Error::new(Kind::OutOfBounds, message)));
-        }
-        self.at = end;
-        Ok(integer)
-    }
-
-    #[inline]
-    fn float(&mut self) -> Result<Option<f64>, Error> {
-        if !matches!(self.peek()?, b'-' | b'0'..=b'9') {
-            return Ok(None);
-        }
-        let (end, _) = self.number()?;
-        match self.number_up_to(end).parse() {
-            Ok(float) if f64::is_finite(float) => {
+    fn integer(&mut self) -> Read<Option<i64>> {
+        let (at, byte) = token(self.text, self.at);
+        self.at = at;
+        let negative = byte == b'-';
+        match few_leading_digits(self.text, at + usize::from(negative)) {
+            Some((integer, end)) if !matches!(self.text.get(end), Some(b'.' | b'e' | b'E')) => {
                 self.at = end;
-                Ok(Some(float))
+                Ok(Some(if negative { -integer } else { integer }))
             }
-            _ => {
-                let message = format!("{} does not fit a 64-bit float", self.given()?);
-                Err(self.locate(Error::new(Kind::OutOfBounds, message)))
-            }
-        }
-    }
-
-    #[inline]
-    fn string(&mut self) -> Result<Option<Cow<'_, [u8]>>, Error> {
-        match self.peek()? {
-            b'"' => {
-                let text = self.text()?;
-                Ok(Some(Cow::Borrowed(text.unwrap_or(&self.scratch))))
-            }
+            _ if negative || byte.is_ascii_digit() => self.long_integer(),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn list(&mut self) -> Result<Option<Items>, Error> {
-        Ok(self.punctuation(b'[')?.then_some(Items { any_read: false }))
+    fn float(&mut self) -> Read<Option<f64>> {
+        match self.peek() {
+            b'-' | b'0'..=b'9' => {}
+            _ => return Ok(None),
+        }
+        match few_decimals(self.text, self.at) {
+            Some((float, end)) => {
+                self.at = end;
+                Ok(Some(float))
+            }
+            None => self.long_float(),
+        }
     }
 
-    fn tuple(&mut self) -> Result<Option<Items>, Error> {
+    #[inline(always)]
+    fn string<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
+        match self.peek() {
+            b'"' => self.text(take).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn list(&mut self) -> Read<Option<Items>> {
+        self.open(b'[')
+    }
+
+    fn tuple(&mut self) -> Read<Option<Items>> {
         self.list()
     }
 
     #[inline]
-    fn next(&mut self, elements: &mut Items) -> Result<bool, Error> {
+    fn next(&mut self, elements: &mut Items) -> Read<bool> {
         self.another(elements, b']')
     }
 
-    fn skip(&mut self) -> Result<(), Error> {
+    fn skip(&mut self) -> Read<()> {
         self.scratch.clear();
         loop {
             if self.skip_head()? {
@@ -404,7 +427,7 @@ impl Source for Json<'_> {
         }
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Read<()> {
         let rest = &self.text[self.at..];
         match rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
             None => Ok(()),
@@ -420,8 +443,8 @@ impl Source for Json<'_> {
         self.at = place;
     }
 
-    fn given(&mut self) -> Result<String, Error> {
-        self.peek()?;
+    fn given(&mut self) -> Read<String> {
+        self.peek();
         let start = self.at;
         self.skip()?;
         let given = &self.text[start..self.at];
@@ -439,17 +462,122 @@ impl Source for Json<'_> {
     }
 }
 
-/// The number that at most 18 `digits` say.
+/// Where the next byte of `text` from `at` on stands that is not white space, and the byte; 0 at the end.
 #[inline]
-fn small_integer(digits: &[u8]) -> i64 {
-    digits.iter().fold(0, |integer, digit| 10 * integer + i64::from(digit - b'0'))
+fn token(text: &[u8], at: usize) -> (usize, u8) {
+    // One space after a comma or a colon is how most programs write JSON, where they write any: no branch asks for it.
+    let at = at + usize::from(text.get(at) == Some(&b' '));
+    match text.get(at) {
+        Some(&byte) if byte > b' ' => (at, byte),
+        _ => token_behind_space(text, at),
+    }
+}
+
+#[inline(never)]
+fn token_behind_space(text: &[u8], mut at: usize) -> (usize, u8) {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(at) {
+        at += 1;
+    }
+    (at, text.get(at).copied().unwrap_or(0))
+}
+
+/// Eight bytes of `text` from `at` on, the first in the lowest; zeros where it ends before.
+#[inline]
+fn word_at(text: &[u8], at: usize) -> u64 {
+    match text.get(at..).and_then(<[u8]>::first_chunk) {
+        Some(word) => u64::from_le_bytes(*word),
+        None => last_word_at(text, at),
+    }
+}
+
+#[inline(never)]
+fn last_word_at(text: &[u8], at: usize) -> u64 {
+    text.iter().skip(at).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// Plain characters of a string.
+struct Run {
+    /// Where they end: at a quote, a backslash or a control character, or with the text.
+    end: usize,
+    words: Words,
+    is_ascii: bool,
+}
+
+/// The plain characters of a string from `start` on, hashed by the way.
+#[inline]
+fn plain(text: &[u8], start: usize) -> Run {
+    let mut at = start;
+    let mut seen = 0;
+    let mut words = Words::default();
+    loop {
+        let word = word_at(text, at);
+        // What lies behind the text's end are zeros, which are control characters.
+        let stops = stops(word);
+        if stops != 0 {
+            let before = stops.trailing_zeros() / 8;
+            let kept = word & !(u64::MAX << (8 * before));
+            words = if before == 0 { words } else { words.add(kept) };
+            return Run { end: at + before as usize, words, is_ascii: (seen | kept) & HIGH_BITS == 0 };
+        }
+        words = words.add(word);
+        seen |= word;
+        at += 8;
+    }
+}
+
+/// The number that up to seven digits from `at` on say, and where they end; nothing where there are none, or more.
+#[inline]
+fn few_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
+    let digits = word_at(text, at) ^ (ONES * u64::from(b'0'));
+    // A byte above 9 has its high bit or gets it; one above such a byte may get it from a carry.
+    let others = (digits.wrapping_add(ONES * 0x76) | digits) & HIGH_BITS;
+    let count = others.trailing_zeros() / 8;
+    if !(1..8).contains(&count) {
+        return None;
+    }
+    Some((number(digits << (64 - 8 * count)), at + count as usize))
+}
+
+/// The same of a number that has no leading zeros.
+#[inline]
+fn few_leading_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
+    let (number, end) = few_digits(text, at)?;
+    (text[at] != b'0' || end == at + 1).then_some((number, end))
+}
+
+/// The number of eight digits, a byte each, the first in the lowest.
+#[inline]
+fn number(digits: u64) -> i64 {
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    ((fours * 10_000 + (fours >> 32)) & 0xffff_ffff) as i64
+}
+
+/// The float that is written from `at` on with up to seven digits, a point and up to seven more, or with the first of them
+/// alone, and where it ends. All digits together are exact as a float, and so is the power of ten: so their quotient is the
+/// nearest float there is.
+#[inline]
+fn few_decimals(text: &[u8], at: usize) -> Option<(f64, usize)> {
+    const POWERS: [f64; 8] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7];
+    let negative = text.get(at) == Some(&b'-');
+    let (whole, mut end) = few_leading_digits(text, at + usize::from(negative))?;
+    let mut float = whole as f64;
+    if text.get(end) == Some(&b'.') {
+        let (digits, after) = few_digits(text, end + 1)?;
+        let power = POWERS[after - end - 1];
+        float = (float * power + digits as f64) / power;
+        end = after;
+    }
+    match text.get(end) {
+        Some(b'e' | b'E') => None,
+        _ => Some((if negative { -float } else { float }, end)),
+    }
 }
 
 /// Marks, by their high bits, the bytes of `chunk` that end a run of plain characters: quotes, backslashes and
 /// control characters. The lowest mark is right; a higher one may be wrong, for a borrow may have come from below.
 #[inline]
 fn stops(chunk: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
     let quote = chunk ^ (ONES * b'"' as u64);
     let backslash = chunk ^ (ONES * b'\\' as u64);
     let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
@@ -460,6 +588,7 @@ fn stops(chunk: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::hash_bytes;
 
     /// Passes over `text`, which must be one value; the column of the fault if it is not.
     fn skip(text: &[u8]) -> Result<(), Option<usize>> {
@@ -472,7 +601,13 @@ mod tests {
     }
 
     fn string(text: &str) -> Result<Vec<u8>, Option<usize>> {
-        let read = Json::new(text.as_bytes()).string().map(|string| string.unwrap().into_owned());
+        let mut json = Json::new(text.as_bytes());
+        let read = json.string(|string| {
+            assert_eq!(string.hash, hash_bytes(string.bytes));
+            assert!(string.end.is_none_or(|end| text.as_bytes()[..end].ends_with(string.bytes)));
+            string.bytes.to_vec()
+        });
+        let read = read.map(Option::unwrap);
         // What can be read can be passed over, and the other way round.
         assert_eq!(skip(text.as_bytes()), read.as_ref().map(|_| ()).map_err(|error| error.column));
         read.map_err(|error| error.column)
@@ -582,6 +717,45 @@ mod tests {
             let column = Some(plain.chars().count() + 2);
             assert_eq!(string(&format!("\"{plain}")), Err(column));
             assert_eq!(string(&format!("\"{plain}\u{1f}{plain}\"")), Err(column));
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_that_the_standard_library_reads() {
+        let wholes = ["0", "1", "7", "10", "99", "100", "1234567", "9999999", "12345678", "123456789012345678"];
+        let wholes = wholes.into_iter().chain(["9223372036854775807", "9223372036854775808", "007", "00", ""]);
+        let fractions =
+            ["", ".", ".0", ".5", ".940", ".001", ".0000001", ".9999999", ".12345678", ".1e", ".3e5", "e-3"];
+        for whole in wholes {
+            for (sign, fraction) in ["", "-"].into_iter().flat_map(|sign| fractions.map(|fraction| (sign, fraction))) {
+                let number = format!("{sign}{whole}{fraction}");
+                let is_number = skip(number.as_bytes()).is_ok();
+                for behind in ["", ",", "}", "]", ", 12345678", "/", ":"] {
+                    let text = format!("{number}{behind}");
+                    let mut json = Json::new(text.as_bytes());
+                    let expected = number.parse::<i64>().ok().filter(|_| is_number);
+                    assert_eq!(json.integer().ok().flatten(), expected, "{text}");
+                    assert_eq!(json.at, if expected.is_some() { number.len() } else { 0 }, "{text}");
+                    let mut json = Json::new(text.as_bytes());
+                    let read = json.float().ok().flatten();
+                    let expected = number.parse::<f64>().ok().filter(|_| is_number);
+                    assert_eq!(read.map(f64::to_bits), expected.map(f64::to_bits), "{text}");
+                    assert_eq!(json.at, if expected.is_some() { number.len() } else { 0 }, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_few_decimals_are_the_nearest_float() {
+        let mut state = 1_u64;
+        for _ in 0..200_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (whole, digits, places) = (state >> 40, state >> 20 & 0xf_ffff, (state >> 8) as usize % 7 + 1);
+            let whole = whole % 10_u64.pow((state as u32 >> 4) % 8);
+            let text = format!("{whole}.{:0places$}", digits % 10_u64.pow(places as u32));
+            let expected = text.parse::<f64>().unwrap();
+            assert_eq!(few_decimals(text.as_bytes(), 0), Some((expected, text.len())), "{text}");
         }
     }
 

@@ -96,7 +96,8 @@ pub enum Value {
 pub struct Event {
     /// One value for each attribute of the schema.
     pub values: Vec<Value>,
-    /// The bytes of all strings.
+    /// The encoded event, in which most strings are as they are, and behind it the others. Empty where no attribute has
+    /// strings.
     pub bytes: Vec<u8>,
     /// The elements of integer lists.
     pub integers: Vec<i64>,
@@ -124,9 +125,9 @@ impl Event {
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
         reserve(&mut self.values, schema.len())?;
-        if has(&[Type::String, Type::StringList, Type::FrequencyCaps]) {
-            // The name of an atom may be in Latin-1, and double.
-            reserve(&mut self.bytes, 2 * bytes)?;
+        if schema.has_strings() {
+            // The event itself, and as names of atoms in Latin-1 may be written, which double.
+            reserve(&mut self.bytes, 3 * bytes)?;
         }
         // The fewest bytes that an element takes in any format: an integer 1, a string 2, a segment 4, a cap 8.
         if has(&[Type::IntegerList]) {
@@ -142,6 +143,14 @@ impl Event {
             reserve(&mut self.caps, bytes / 8)?;
         }
         Ok(())
+    }
+
+    /// Takes in bytes for strings, and answers where they start.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let start = self.bytes.len();
+        self.bytes.try_reserve(bytes.len()).map_err(out_of_memory)?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(start)
     }
 
     /// The bytes of `text`.

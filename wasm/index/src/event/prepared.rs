@@ -43,7 +43,7 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
 ///
 /// Errors: `type` where it was written under another schema, `syntax` where it was not written so, `out_of_memory`.
 pub(super) fn read(bytes: &[u8], schema: &Schema, strings: &Interner, event: &mut Event) -> Result<(), Error> {
-    let mut reader = Reader { rest: bytes };
+    let mut reader = Reader { rest: bytes, all: bytes };
     if reader.take().map(u64::from_le_bytes) != Some(schema.fingerprint()) {
         let message = "the event was prepared for other attributes than this index has; prepare it for this one";
         return Err(Error::new(Kind::Type, message));
@@ -146,6 +146,7 @@ impl Writer<'_> {
 /// A cursor. What it reads is `None` where the bytes end before.
 struct Reader<'a> {
     rest: &'a [u8],
+    all: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
@@ -196,12 +197,14 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Text>, Error> {
         let Some(len) = self.count(1) else { return Ok(None) };
+        if event.bytes.is_empty() {
+            // At once, as a copy of each string would cost more.
+            event.take_in(self.all)?;
+        }
+        let start = self.all.len() - self.rest.len();
         let (bytes, rest) = self.rest.split_at(len);
         self.rest = rest;
         let id = strings.find(bytes).unwrap_or(StringId::UNKNOWN);
-        let start = event.bytes.len();
-        event.bytes.try_reserve(len).map_err(out_of_memory)?;
-        event.bytes.extend_from_slice(bytes);
         Ok(Some(Text { id, bytes: Span { start: start as u32, len: len as u32 } }))
     }
 

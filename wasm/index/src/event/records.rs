@@ -3,9 +3,8 @@
 //! Nothing stands for anything else here: booleans are `true` and `false` alone, floats are floats, strings are binaries,
 //! and `undefined` is what is not defined.
 
-use std::borrow::Cow;
-
-use super::source::Source;
+use super::source::{Read, Source, Str};
+use super::term;
 use crate::error::Error;
 use crate::term::{Elements, Kind, Reader};
 
@@ -20,66 +19,66 @@ impl Source for Records<'_> {
     const FLOAT: &'static str = "a float";
 
     /// There are none.
-    fn names(&mut self) -> Result<Option<()>, Error> {
+    fn names(&mut self) -> Read<Option<()>> {
         Ok(None)
     }
 
-    fn name(&mut self, (): &mut ()) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn name<T>(&mut self, (): &mut (), _take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
         Ok(None)
     }
 
     #[inline]
-    fn undefined(&mut self) -> Result<bool, Error> {
+    fn undefined(&mut self) -> Read<bool> {
         Ok(self.0.atom_if(|name| (name == b"undefined").then_some(())).is_some())
     }
 
     #[inline]
-    fn boolean(&mut self) -> Result<Option<bool>, Error> {
+    fn boolean(&mut self) -> Read<Option<bool>> {
         Ok(self.0.boolean_if())
     }
 
     #[inline]
-    fn integer(&mut self) -> Result<Option<i64>, Error> {
+    fn integer(&mut self) -> Read<Option<i64>> {
         Source::integer(&mut self.0)
     }
 
     #[inline]
-    fn float(&mut self) -> Result<Option<f64>, Error> {
+    fn float(&mut self) -> Read<Option<f64>> {
         match self.0.peek()? {
-            Kind::Float => self.0.float().map(Some),
+            Kind::Float => Ok(Some(self.0.float()?)),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn string(&mut self) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn string<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
         match self.0.peek()? {
-            Kind::Binary => self.0.binary().map(|bytes| Some(Cow::Borrowed(bytes))),
+            Kind::Binary => term::binary(&mut self.0, take).map(Some),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn list(&mut self) -> Result<Option<Elements>, Error> {
+    fn list(&mut self) -> Read<Option<Elements>> {
         Source::list(&mut self.0)
     }
 
     #[inline]
-    fn tuple(&mut self) -> Result<Option<Elements>, Error> {
+    fn tuple(&mut self) -> Read<Option<Elements>> {
         Source::tuple(&mut self.0)
     }
 
     #[inline]
-    fn next(&mut self, elements: &mut Elements) -> Result<bool, Error> {
-        self.0.next(elements)
+    fn next(&mut self, elements: &mut Elements) -> Read<bool> {
+        Ok(self.0.next(elements)?)
     }
 
-    fn skip(&mut self) -> Result<(), Error> {
-        self.0.skip()
+    fn skip(&mut self) -> Read<()> {
+        Ok(self.0.skip()?)
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
-        self.0.finish()
+    fn finish(&mut self) -> Read<()> {
+        Ok(self.0.finish()?)
     }
 
     fn place(&self) -> usize {
@@ -90,8 +89,8 @@ impl Source for Records<'_> {
         self.0.back_to(place);
     }
 
-    fn given(&mut self) -> Result<String, Error> {
-        self.0.describe()
+    fn given(&mut self) -> Read<String> {
+        Ok(self.0.describe()?)
     }
 
     fn locate(&self, error: Error) -> Error {

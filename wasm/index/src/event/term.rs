@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::source::Source;
+use super::source::{Read, Source, Str};
 use crate::error::Error;
 use crate::term::{Elements, Kind, Reader};
 
@@ -21,7 +21,7 @@ impl Source for Reader<'_> {
     /// As in an Elixir keyword list.
     const LAST_COUNTS: bool = false;
 
-    fn names(&mut self) -> Result<Option<Names>, Error> {
+    fn names(&mut self) -> Read<Option<Names>> {
         Ok(match self.peek()? {
             Kind::Map => Some(Names::Map(self.map()?)),
             Kind::List => Some(Names::List(self.list()?)),
@@ -30,7 +30,7 @@ impl Source for Reader<'_> {
     }
 
     #[inline]
-    fn name(&mut self, names: &mut Names) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn name<T>(&mut self, names: &mut Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
         match names {
             Names::Map(0) => return Ok(None),
             Names::Map(left) => *left -= 1,
@@ -40,69 +40,69 @@ impl Source for Reader<'_> {
                 }
                 let given = self.clone();
                 if self.peek()? != Kind::Tuple || self.tuple()? != 2 {
-                    return Err(given.mismatch("a pair of a name and a value in an event that is a list"));
+                    return Err(given.mismatch("a pair of a name and a value in an event that is a list").into());
                 }
             }
         }
         match self.peek()? {
-            Kind::Atom => self.atom().map(Some),
-            Kind::Binary => self.binary().map(|name| Some(Cow::Borrowed(name))),
-            _ => Err(self.mismatch("an atom or a binary as the name of an attribute")),
+            Kind::Atom => atom(self, take).map(Some),
+            Kind::Binary => binary(self, take).map(Some),
+            _ => Err(self.mismatch("an atom or a binary as the name of an attribute").into()),
         }
     }
 
     #[inline]
-    fn undefined(&mut self) -> Result<bool, Error> {
+    fn undefined(&mut self) -> Read<bool> {
         Ok(self.atom_if(|name| matches!(name, b"nil" | b"undefined").then_some(())).is_some())
     }
 
     #[inline]
-    fn boolean(&mut self) -> Result<Option<bool>, Error> {
+    fn boolean(&mut self) -> Read<Option<bool>> {
         Ok(self.boolean_if())
     }
 
     #[inline]
-    fn integer(&mut self) -> Result<Option<i64>, Error> {
+    fn integer(&mut self) -> Read<Option<i64>> {
         match self.peek()? {
-            Kind::Integer => Reader::integer(self).map(Some),
+            Kind::Integer => Ok(Some(Reader::integer(self)?)),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn float(&mut self) -> Result<Option<f64>, Error> {
+    fn float(&mut self) -> Read<Option<f64>> {
         match self.peek()? {
-            Kind::Float | Kind::Integer => Reader::float(self).map(Some),
+            Kind::Float | Kind::Integer => Ok(Some(Reader::float(self)?)),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn string(&mut self) -> Result<Option<Cow<'_, [u8]>>, Error> {
+    fn string<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
         match self.peek()? {
-            Kind::Binary => self.binary().map(|bytes| Some(Cow::Borrowed(bytes))),
+            Kind::Binary => binary(self, take).map(Some),
             Kind::Atom => {
                 let mut ahead = self.clone();
                 // Such a value stands for itself: to take it for a string would hide a mistake.
                 if ahead.undefined()? || ahead.boolean_if().is_some() {
                     return Ok(None);
                 }
-                self.atom().map(Some)
+                atom(self, take).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn list(&mut self) -> Result<Option<Elements>, Error> {
+    fn list(&mut self) -> Read<Option<Elements>> {
         match self.peek()? {
-            Kind::List => Reader::list(self).map(Some),
+            Kind::List => Ok(Some(Reader::list(self)?)),
             _ => Ok(None),
         }
     }
 
     #[inline]
-    fn tuple(&mut self) -> Result<Option<Elements>, Error> {
+    fn tuple(&mut self) -> Read<Option<Elements>> {
         match self.peek()? {
             Kind::Tuple => Ok(Some(Elements::of_tuple(Reader::tuple(self)?))),
             _ => Ok(None),
@@ -110,16 +110,16 @@ impl Source for Reader<'_> {
     }
 
     #[inline]
-    fn next(&mut self, elements: &mut Elements) -> Result<bool, Error> {
-        Reader::next(self, elements)
+    fn next(&mut self, elements: &mut Elements) -> Read<bool> {
+        Ok(Reader::next(self, elements)?)
     }
 
-    fn skip(&mut self) -> Result<(), Error> {
-        Reader::skip(self)
+    fn skip(&mut self) -> Read<()> {
+        Ok(Reader::skip(self)?)
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
-        Reader::finish(self)
+    fn finish(&mut self) -> Read<()> {
+        Ok(Reader::finish(self)?)
     }
 
     fn place(&self) -> usize {
@@ -130,11 +130,27 @@ impl Source for Reader<'_> {
         Reader::back_to(self, place);
     }
 
-    fn given(&mut self) -> Result<String, Error> {
-        self.describe()
+    fn given(&mut self) -> Read<String> {
+        Ok(self.describe()?)
     }
 
     fn locate(&self, error: Error) -> Error {
         error
     }
+}
+
+/// Reads the binary that comes next.
+#[inline]
+pub(super) fn binary<T>(reader: &mut Reader, take: impl FnOnce(Str) -> T) -> Read<T> {
+    let bytes = reader.binary()?;
+    Ok(take(Str::within(bytes, reader.place())))
+}
+
+/// Reads the name of the atom that comes next.
+#[inline]
+fn atom<T>(reader: &mut Reader, take: impl FnOnce(Str) -> T) -> Read<T> {
+    Ok(take(match reader.atom()? {
+        Cow::Borrowed(name) => Str::within(name, reader.place()),
+        Cow::Owned(ref name) => Str::apart(name),
+    }))
 }
