@@ -102,8 +102,9 @@ enum Phase {
     Columns,
     /// The dense expressions are evaluated.
     Slice,
-    /// An event's search starts.
+    /// An event's search starts, and makes a first step, which is the only one where an event meets few expressions.
     Open,
+    /// It goes on.
     Search,
     /// The part is full.
     Full,
@@ -249,7 +250,7 @@ impl Batch {
             search.begin(index, only, start, form)?;
         }
         progress.phase = Phase::Search;
-        Ok(())
+        self.search(index, search, message, progress)
     }
 
     fn search(

@@ -1,4 +1,5 @@
-//! The set of slots that match: one bit each, and one bit for each 32 of these, so that a sparse set is read quickly.
+//! The set of slots that match: one bit each, one bit for each 32 of these, and one for each 32 of those, so that a sparse
+//! set is read quickly.
 //!
 //! A word has 32 bits and the number of the search that they are of, and counts as empty in any other. So a set is
 //! emptied at no cost, whatever an earlier search left in it, and setting a bit twice is the same as once.
@@ -15,7 +16,10 @@ const BITS: u32 = 32;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotSet {
     words: Vec<u64>,
+    /// A bit for each word that has slots.
     summary: Vec<u64>,
+    /// A bit for each word of the summary.
+    top: Vec<u64>,
     search: u32,
 }
 
@@ -23,7 +27,8 @@ impl SlotSet {
     /// Makes room for slots below `slots`.
     pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
         grow(&mut self.words, slots.div_ceil(BITS as usize))?;
-        grow(&mut self.summary, slots.div_ceil((BITS * BITS) as usize))
+        grow(&mut self.summary, slots.div_ceil((BITS * BITS) as usize))?;
+        grow(&mut self.top, slots.div_ceil((BITS * BITS * BITS) as usize))
     }
 
     /// Empties the set for the next search.
@@ -31,24 +36,31 @@ impl SlotSet {
         if self.search == u32::MAX {
             self.words.fill(0);
             self.summary.fill(0);
+            self.top.fill(0);
             in_order();
             self.search = 0;
         }
         self.search += 1;
     }
 
+    #[inline]
     pub fn insert(&mut self, slot: Slot) {
-        let word = slot / BITS;
-        set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
-        set(&mut self.words[word as usize], self.search, 1 << (slot % BITS));
+        self.insert_word(slot / BITS, 1 << (slot % BITS));
     }
 
     /// Inserts the slots of a whole word.
+    #[inline]
     pub fn insert_word(&mut self, word: u32, slots: u32) {
-        if slots != 0 {
-            set(&mut self.summary[(word / BITS) as usize], self.search, 1 << (word % BITS));
-            set(&mut self.words[word as usize], self.search, slots);
+        if slots == 0 {
+            return;
         }
+        let place = word / BITS;
+        let summary = &mut self.summary[place as usize];
+        if bits(*summary, self.search) == 0 {
+            set(&mut self.top[(place / BITS) as usize], self.search, 1 << (place % BITS));
+        }
+        set(summary, self.search, 1 << (word % BITS));
+        set(&mut self.words[word as usize], self.search, slots);
     }
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
@@ -67,23 +79,36 @@ impl SlotSet {
     /// `limit` slots; answers the word to go on from, or none at the end.
     pub fn words(&self, from: u32, limit: u32, mut each: impl FnMut(Slot, u32)) -> Option<u32> {
         let mut given = 0;
-        let mut word = from;
+        let mut at = (from / BITS) as usize;
+        let mut done_with = from % BITS;
         loop {
-            let summary = bits(*self.summary.get((word / BITS) as usize)?, self.search);
-            let rest = summary >> (word % BITS);
-            if rest == 0 {
-                word = (word / BITS + 1) * BITS;
-                continue;
+            at = self.next(at)?;
+            let mut rest = self.summary[at] as u32 >> done_with << done_with;
+            while rest != 0 {
+                let word = at as u32 * BITS + rest.trailing_zeros();
+                if given >= limit {
+                    return Some(word);
+                }
+                let slots = bits(self.words[word as usize], self.search);
+                each(word * BITS, slots);
+                given += slots.count_ones();
+                rest &= rest - 1;
             }
-            if given >= limit {
-                return Some(word);
-            }
-            word += rest.trailing_zeros();
-            let slots = bits(self.words[word as usize], self.search);
-            each(word * BITS, slots);
-            given += slots.count_ones();
-            word += 1;
+            done_with = 0;
+            at += 1;
         }
+    }
+
+    /// The first word of the summary from `from` on that has bits.
+    fn next(&self, from: usize) -> Option<usize> {
+        let mut place = from / BITS as usize;
+        let done_with = from as u32 % BITS;
+        let mut rest = bits(*self.top.get(place)?, self.search) >> done_with << done_with;
+        while rest == 0 {
+            place += 1;
+            rest = bits(*self.top.get(place)?, self.search);
+        }
+        Some(place * BITS as usize + rest.trailing_zeros() as usize)
     }
 }
 

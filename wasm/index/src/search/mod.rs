@@ -52,6 +52,10 @@ use crate::tree::{Entry, NodeId, Tree, ROOT};
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
 
+/// A step that has come upon no more than so many entries goes on with the next phase: a search that meets few expressions
+/// is one step.
+const LITTLE: u64 = STEP as u64 / 4;
+
 /// Events up to so many bytes are decoded into tables that are kept: nearly all.
 const EVENT: usize = 16 * 1024;
 
@@ -144,6 +148,14 @@ enum Phase {
     Count,
     Group,
     Done,
+}
+
+impl Phase {
+    /// Whether one step can do both: the next one writes over nothing that this one read, and would read again.
+    fn leads_on_to(self, next: Phase) -> bool {
+        use Phase::{Collect, Ungated, Verify, Walk};
+        matches!((self, next), (Walk, Verify) | (Verify, Ungated) | (Ungated, Collect))
+    }
 }
 
 /// What the answer to a search is.
@@ -434,21 +446,28 @@ impl Search {
 
     fn step_with(&mut self, index: &Index, dense: Dense) -> bool {
         let mut progress = self.checkpoint.load();
-        match progress.phase {
-            Phase::Walk => self.walk(index, &mut progress),
-            Phase::Verify => self.verify(index, &mut progress),
-            Phase::Dense => match dense {
-                Dense::Open => self.decide_dense(index, &mut progress),
-                Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
-            },
-            Phase::Ungated => self.evaluate_ungated(index, &mut progress),
-            Phase::Collect => self.collect(index, &mut progress),
-            Phase::Sort => self.sort(&mut progress),
-            Phase::Gather => self.gather(index, &mut progress),
-            Phase::Explain => self.explain(index, &mut progress),
-            Phase::Count => self.count(index, &mut progress),
-            Phase::Group => self.group(index, &mut progress),
-            Phase::Done => return true,
+        let visited = progress.visited;
+        loop {
+            let phase = progress.phase;
+            match phase {
+                Phase::Walk => self.walk(index, &mut progress),
+                Phase::Verify => self.verify(index, &mut progress),
+                Phase::Dense => match dense {
+                    Dense::Open => self.decide_dense(index, &mut progress),
+                    Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
+                },
+                Phase::Ungated => self.evaluate_ungated(index, &mut progress),
+                Phase::Collect => self.collect(index, &mut progress),
+                Phase::Sort => self.sort(&mut progress),
+                Phase::Gather => self.gather(index, &mut progress),
+                Phase::Explain => self.explain(index, &mut progress),
+                Phase::Count => self.count(index, &mut progress),
+                Phase::Group => self.group(index, &mut progress),
+                Phase::Done => return true,
+            }
+            if progress.visited - visited > LITTLE || !phase.leads_on_to(progress.phase) {
+                break;
+            }
         }
         self.checkpoint.commit(progress);
         progress.phase == Phase::Done
