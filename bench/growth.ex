@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Growth do
   @moduledoc false
   # How the time of an event grows with the number of expressions, beside what it is spent on: the matches, and the
-  # candidates, which are the entries and the expressions that a search comes upon.
+  # candidates, which are the expressions that are evaluated; and beside the entries that the search looks at for these.
 
   alias BeTree.Bench.{Bars, Report}
 
@@ -28,6 +28,7 @@ defmodule BeTree.Bench.Growth do
       name: search.case,
       expressions: expressions,
       time: search.total_p50,
+      visited: search.visited / search.verified,
       work: (search.matches + search.candidates) / search.verified
     }
   end
@@ -41,7 +42,12 @@ defmodule BeTree.Bench.Growth do
     most = :math.log(List.last(sizes).expressions / first.expressions)
 
     for size <- sizes,
-        {what, key} <- [{"expressions", :expressions}, {"matches, candidates", :work}, {"time", :time}] do
+        {what, key} <- [
+          {"expressions", :expressions},
+          {"entries looked at", :visited},
+          {"matches, candidates", :work},
+          {"time", :time}
+        ] do
       times = size[key] / first[key]
       width = round(@widest * max(:math.log(times), 0) / most)
       Report.chart_row(if(key == :expressions, do: size.name, else: ""), what, times, width)
