@@ -9,7 +9,7 @@ defmodule BeTree.Bench.Library do
   @memory 4_000_000_000
 
   # How many subscriptions are inserted at once: a tree keeps room for its largest call.
-  @chunk 1_000
+  @chunk 250
 
   # How many events `search_many/3` is given: a whole chunk.
   @batch 256
