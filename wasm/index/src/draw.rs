@@ -58,8 +58,7 @@ impl Picture<'_> {
     /// What leads down from `level`, in the order of the values.
     fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
         let value = |key| self.value(level.attribute, key);
-        let mut points: Vec<(i64, NodeId)> =
-            level.points.iter().filter_map(|&node| Some((self.index.tree().node(node).key()?, node))).collect();
+        let mut points: Vec<(i64, NodeId)> = level.points.iter().collect();
         points.sort_unstable();
         let points = points.into_iter().map(|(key, node)| (value(key), node));
         let buckets = (0..level.buckets.len()).filter_map(|position| {

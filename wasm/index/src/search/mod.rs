@@ -47,7 +47,7 @@ use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::level::Level;
-use crate::tree::{Entry, NodeId, Tree, ROOT};
+use crate::tree::{Entry, NodeId, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -480,7 +480,7 @@ impl Search {
             let node = index.tree().node(self.nodes[progress.node as usize]);
             if (progress.level as usize) < node.levels().len() {
                 let level = index.tree().level(node.levels()[progress.level as usize]);
-                work += self.follow(index.tree(), level, progress);
+                work += self.follow(level, progress);
                 if progress.node == 0 && progress.level as usize == node.levels().len() {
                     self.touch_nodes(index, progress);
                 }
@@ -519,7 +519,7 @@ impl Search {
     }
 
     /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
-    fn follow(&mut self, tree: &Tree, level: &Level, progress: &mut Progress) -> u32 {
+    fn follow(&mut self, level: &Level, progress: &mut Progress) -> u32 {
         let value = self.event.values[level.attribute as usize];
         if value == Value::Undefined {
             progress.level += 1;
@@ -534,24 +534,24 @@ impl Search {
             Value::Integers(span) => {
                 let elements = &span.of(&self.event.integers)[progress.element as usize..];
                 let elements = &elements[..elements.len().min(STEP as usize)];
-                let found = elements.iter().map(|&integer| tree.point(level, integer));
+                let found = elements.iter().map(|&integer| level.point(integer));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
             Value::Strings(span) => {
                 let elements = &span.of(&self.event.strings)[progress.element as usize..];
                 let elements = &elements[..elements.len().min(STEP as usize)];
-                let found = elements.iter().map(|text| tree.point(level, i64::from(text.id.0)));
+                let found = elements.iter().map(|text| level.point(i64::from(text.id.0)));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
             Value::Segments(span) => {
                 let elements = &span.of(&self.event.segments)[progress.element as usize..];
                 let elements = &elements[..elements.len().min(STEP as usize)];
-                let found = elements.iter().map(|segment| tree.point(level, segment.id));
+                let found = elements.iter().map(|segment| level.point(segment.id));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
             scalar => {
                 if let Some(key) = key::of_value(scalar) {
-                    if let Some(node) = tree.point(level, key) {
+                    if let Some(node) = level.point(key) {
                         self.push_node(node, progress);
                     }
                     if let Some(node) = level.buckets.find(key) {

@@ -1,8 +1,10 @@
 //! A value level (c-directory): from a value of one attribute to the nodes below, in one step.
 
-use hashbrown::HashTable;
+use hashbrown::HashMap;
 
+use super::gate::Demand;
 use super::NodeId;
+use crate::hash::State;
 use crate::schema::AttributeId;
 
 /// A key that is aligned like the other parts of a node, which takes less memory so.
@@ -26,15 +28,29 @@ pub(crate) enum Place {
 pub(crate) struct Level {
     pub owner: NodeId,
     pub attribute: AttributeId,
-    /// The nodes under single values, by the hash of these, which the nodes have.
-    pub points: HashTable<NodeId>,
+    pub points: Points,
     pub buckets: Buckets,
     pub defined: Option<NodeId>,
 }
 
 impl Level {
     pub fn new(owner: NodeId, attribute: AttributeId) -> Self {
-        Level { owner, attribute, points: HashTable::new(), buckets: Buckets::default(), defined: None }
+        Level { owner, attribute, points: Points::default(), buckets: Buckets::default(), defined: None }
+    }
+
+    /// The node under the value `key`.
+    #[inline]
+    pub fn point(&self, key: i64) -> Option<NodeId> {
+        self.points.get(key)
+    }
+
+    /// Gives the nodes below that `demand` leads to.
+    pub fn children(&self, demand: &Demand, each: impl FnMut(NodeId)) {
+        match demand {
+            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
+            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).iter().copied().for_each(each),
+            Demand::Defined => self.defined.into_iter().for_each(each),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -43,7 +59,58 @@ impl Level {
 
     /// Every node below.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.points.iter().chain(&self.buckets.nodes).chain(&self.defined).copied()
+        self.points.iter().map(|(_, node)| node).chain(self.buckets.nodes.iter().chain(&self.defined).copied())
+    }
+}
+
+/// Nodes by their keys. Those that fit 32 bits, which are nearly all, are in a table of half the size.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Points {
+    narrow: HashMap<i32, NodeId, State>,
+    wide: HashMap<i64, NodeId, State>,
+}
+
+impl Points {
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.narrow.len() + self.wide.len()
+    }
+
+    #[inline]
+    pub fn get(&self, key: i64) -> Option<NodeId> {
+        match i32::try_from(key) {
+            Ok(key) => self.narrow.get(&key).copied(),
+            Err(_) => self.wide.get(&key).copied(),
+        }
+    }
+
+    pub fn insert(&mut self, key: i64, node: NodeId) {
+        match i32::try_from(key) {
+            Ok(key) => self.narrow.insert(key, node),
+            Err(_) => self.wide.insert(key, node),
+        };
+    }
+
+    pub fn remove(&mut self, key: i64) {
+        match i32::try_from(key) {
+            Ok(key) => self.narrow.remove(&key),
+            Err(_) => self.wide.remove(&key),
+        };
+    }
+
+    /// Every key with its node, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (i64, NodeId)> + '_ {
+        let narrow = self.narrow.iter().map(|(&key, &node)| (i64::from(key), node));
+        narrow.chain(self.wide.iter().map(|(&key, &node)| (key, node)))
+    }
+
+    /// Bytes that one more key may take where there are up to `len`.
+    pub fn growth(len: usize) -> usize {
+        // A table doubles its places, of which it fills seven eighths, each with a byte of control.
+        4 * len * (size_of::<(i64, NodeId)>() + 1)
     }
 }
 

@@ -23,12 +23,12 @@ use hashbrown::HashSet;
 use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
-use level::{Key, Level, Place};
+use level::{Key, Level, Place, Points};
 
 use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
-use crate::hash::{hash_of, State};
+use crate::hash::State;
 use crate::library::Library;
 use crate::predicates::growth;
 use crate::schema::AttributeId;
@@ -172,15 +172,6 @@ impl Node {
     fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.directory.is_none()
     }
-
-    /// The value that it hangs under, if that is a single one.
-    #[inline]
-    pub fn key(&self) -> Option<i64> {
-        match self.position {
-            Position::Under(_, Place::Point(Key(key))) => Some(key),
-            _ => None,
-        }
-    }
 }
 
 impl Tree {
@@ -190,21 +181,6 @@ impl Tree {
 
     pub fn level(&self, id: LevelId) -> &Level {
         &self.levels[id as usize]
-    }
-
-    /// The node under the value `key` of `level`.
-    #[inline]
-    pub fn point(&self, level: &Level, key: i64) -> Option<NodeId> {
-        level.points.find(hash_of(&key), |&node| self.node(node).key() == Some(key)).copied()
-    }
-
-    /// Gives the nodes below `level` that `demand` leads to.
-    fn nodes_below(&self, level: &Level, demand: &Demand, each: impl FnMut(NodeId)) {
-        match demand {
-            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(level, key)).for_each(each),
-            Demand::Interval(low, high) => level.buckets.overlapping(*low, *high).iter().copied().for_each(each),
-            Demand::Defined => level.defined.into_iter().for_each(each),
-        }
     }
 
     /// The expressions that every search looks at.
@@ -295,7 +271,7 @@ impl Tree {
             }
             for level in held.levels().iter().map(|&level| self.level(level)) {
                 let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
-                gates.for_each(|gate| self.nodes_below(level, &gate.demand, |child| pending.push(child)));
+                gates.for_each(|gate| level.children(&gate.demand, |child| pending.push(child)));
             }
         }
         holding
@@ -383,7 +359,7 @@ impl Tree {
         match demand {
             Demand::Points(keys) => {
                 for &key in &**keys {
-                    let child = self.point(self.level(level), key);
+                    let child = self.level(level).point(key);
                     each(child.unwrap_or_else(|| self.new_point(level, key)));
                 }
             }
@@ -479,10 +455,9 @@ impl Tree {
 
     fn new_point(&mut self, level: LevelId, key: i64) -> NodeId {
         let child = self.new_node(Position::Under(level, Place::Point(Key(key))));
-        let Tree { nodes, levels, widest_level, .. } = self;
-        let points = &mut levels[level as usize].points;
-        points.insert_unique(hash_of(&key), child, |&node| nodes[node as usize].key().map_or(0, |key| hash_of(&key)));
-        *widest_level = points.len().max(*widest_level);
+        let points = &mut self.levels[level as usize].points;
+        points.insert(key, child);
+        self.widest_level = points.len().max(self.widest_level);
         child
     }
 
@@ -504,9 +479,8 @@ impl Tree {
 
     /// Bytes that one more expression may take to enlarge the largest tables.
     pub fn growth(&self) -> usize {
-        // Lists and tables double; a level's table has an eighth to spare and a byte of control for each value.
         let list = 2 * self.longest_list * size_of::<Entry>();
-        let level = 4 * self.widest_level * (size_of::<NodeId>() + 1);
+        let level = Points::growth(self.widest_level);
         self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
     }
 }

@@ -5,7 +5,6 @@ use super::gate::Demand;
 use super::level::{Key, Place};
 use super::{make_room, Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
-use crate::hash::hash_of;
 use crate::library::Library;
 use crate::schema::AttributeId;
 use crate::subscriptions::{Slot, Subscriptions};
@@ -185,11 +184,7 @@ impl Tree {
     fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
         let level = &mut self.levels[level as usize];
         match place {
-            Place::Point(Key(key)) => {
-                if let Ok(entry) = level.points.find_entry(hash_of(&key), |&held| held == node) {
-                    entry.remove();
-                }
-            }
+            Place::Point(Key(key)) => level.points.remove(key),
             Place::Bucket => {
                 if let Some(position) = level.buckets.position(node) {
                     level.buckets.remove(position);

@@ -79,7 +79,7 @@ impl Tree {
     fn is_at(&self, child: NodeId, level: super::LevelId, place: Place) -> bool {
         let level = self.level(level);
         match place {
-            Place::Point(Key(key)) => self.point(level, key) == Some(child),
+            Place::Point(Key(key)) => level.point(key) == Some(child),
             Place::Bucket => level.buckets.position(child).is_some(),
             Place::Defined => level.defined == Some(child),
         }
