@@ -98,7 +98,8 @@ impl Dense {
     /// Takes in the expression of `slot`; its program is run where its windows leave it open.
     pub fn insert(&mut self, slot: Slot, program: ProgramId, windows: &Windows) -> Position {
         if self.len.is_multiple_of(PART) {
-            self.parts.push(Vec::new());
+            // The first one grows, as it is often the only one.
+            self.parts.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(BLOCKS) });
         }
         if self.len.is_multiple_of(BLOCK) {
             self.parts[self.len / PART].push(Block::default());

@@ -107,10 +107,12 @@ impl Points {
         narrow.chain(self.wide.iter().map(|(&key, &node)| (key, node)))
     }
 
-    /// Bytes that one more key may take where there are up to `len`.
-    pub fn growth(len: usize) -> usize {
+    /// Bytes that one more key may take.
+    pub fn growth(&self) -> usize {
         // A table doubles its places, of which it fills seven eighths, each with a byte of control.
-        4 * len * (size_of::<(i64, NodeId)>() + 1)
+        let narrow = self.narrow.len() * (size_of::<(i32, NodeId)>() + 1);
+        let wide = self.wide.len() * (size_of::<(i64, NodeId)>() + 1);
+        4 * narrow.max(wide)
     }
 }
 

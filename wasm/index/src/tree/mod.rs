@@ -23,7 +23,7 @@ use hashbrown::HashSet;
 use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
-use level::{Key, Level, Place, Points};
+use level::{Key, Level, Place};
 
 use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
@@ -92,9 +92,10 @@ pub(crate) struct Tree {
     /// The expressions that no gate holds back.
     ungated: Vec<ProgramId>,
     entries: usize,
-    /// The most entries that a leaf list, and the most values that a level, has had: what enlarging one may cost.
+    /// The most entries that a leaf list has had, and the most bytes that one more value of a level may have taken: what
+    /// enlarging one may cost.
     longest_list: usize,
-    widest_level: usize,
+    level_growth: usize,
 }
 
 impl Default for Tree {
@@ -109,7 +110,7 @@ impl Default for Tree {
             ungated: Vec::new(),
             entries: 0,
             longest_list: 0,
-            widest_level: 0,
+            level_growth: 0,
         }
     }
 }
@@ -457,7 +458,7 @@ impl Tree {
         let child = self.new_node(Position::Under(level, Place::Point(Key(key))));
         let points = &mut self.levels[level as usize].points;
         points.insert(key, child);
-        self.widest_level = points.len().max(self.widest_level);
+        self.level_growth = points.growth().max(self.level_growth);
         child
     }
 
@@ -480,8 +481,7 @@ impl Tree {
     /// Bytes that one more expression may take to enlarge the largest tables.
     pub fn growth(&self) -> usize {
         let list = 2 * self.longest_list * size_of::<Entry>();
-        let level = Points::growth(self.widest_level);
-        self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + level
+        self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + self.level_growth
     }
 }
 
