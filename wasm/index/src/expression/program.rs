@@ -442,6 +442,7 @@ fn holds(operation: u32, ordering: u32) -> bool {
 }
 
 /// The value of an operation at the start of `words`, jumps aside.
+#[inline(never)]
 pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     let Asked { event, probes, library } = asked;
     let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
@@ -470,6 +471,8 @@ fn constants(comparison: u32, operands: &[u32]) -> usize {
     }
 }
 
+/// A part of [`run`]'s loop, where a call would cost as much as the comparison.
+#[inline(always)]
 fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bool {
     let list = || List::read(operands);
     match comparison {

@@ -478,10 +478,11 @@ impl Search {
         let mut work = 0;
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
-            if (progress.level as usize) < node.levels().len() {
-                let level = index.tree().level(node.levels()[progress.level as usize]);
+            let levels = node.levels();
+            if (progress.level as usize) < levels.len() {
+                let level = index.tree().level(levels[progress.level as usize]);
                 work += self.follow(level, progress);
-                if progress.node == 0 && progress.level as usize == node.levels().len() {
+                if progress.node == 0 && progress.level as usize == levels.len() {
                     self.touch_nodes(index, progress);
                 }
                 continue;
