@@ -117,6 +117,10 @@ impl Interner {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -133,5 +137,28 @@ mod tests {
         assert_eq!(interner.retain(b"c"), a);
         assert_eq!(interner.get(a), b"c");
         interner.validate().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_held_as_in_a_plain_list(changes in prop::collection::vec((any::<bool>(), 0..60_usize, 0..4_u8), 0..300)) {
+            let mut interner = Interner::default();
+            let mut plain: BTreeMap<Vec<u8>, Vec<StringId>> = BTreeMap::new();
+            for (is_held, len, byte) in changes {
+                let string = vec![byte; len];
+                if is_held {
+                    plain.entry(string.clone()).or_default().push(interner.retain(&string));
+                } else if let Some(ids) = plain.get_mut(&string) {
+                    ids.pop().into_iter().for_each(|id| interner.release(id));
+                }
+                plain.retain(|_, ids| !ids.is_empty());
+                prop_assert_eq!(interner.find(&string), plain.get(&string).map(|ids| ids[0]));
+                prop_assert_eq!(interner.len(), plain.len());
+                prop_assert_eq!(interner.validate(), Ok(()));
+            }
+            for (string, ids) in &plain {
+                prop_assert!(ids.iter().all(|&id| interner.get(id) == &string[..] && id == ids[0]));
+            }
+        }
     }
 }

@@ -118,16 +118,16 @@ struct Progress {
     does_not_fit: bool,
     /// Whether the reasons of all that does not match are wanted, and not only of what was asked for.
     among_all: bool,
-    /// How many expressions did not match, with how many of these was begun, those whose programs are being run, how far
-    /// a general program was run, how many reasons were counted, and how many ids were put into their groups.
+    /// How many expressions did not match, with how many of these was begun, how far a general program was run, how many
+    /// reasons were counted, and how many ids were put into their groups.
     missed: u32,
     begun: u32,
-    runs: reasons::Runs,
     general_at: u32,
     counted: u32,
     grouped: u32,
-    /// Which of the two lists of counts counts.
+    /// Which of the two lists of counts counts, and which of the two lists of programs that are being run.
     odd_counts: bool,
+    odd_runs: bool,
     /// How many words of the answer stand behind the ids that match.
     behind: u32,
     visited: u64,
@@ -873,6 +873,28 @@ mod tests {
     fn a_step_whose_commit_was_lost_is_done_again() {
         let index = index();
         assert!(found_though_commits_are_lost(&index, |search| open(search, &index)).len() > 1500);
+    }
+
+    #[test]
+    fn a_search_that_meets_few_expressions_is_one_step_that_can_be_done_again() {
+        let attribute =
+            |name: &str| Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
+        let mut index = Index::new(Schema::new(vec![attribute("a"), attribute("b")]).unwrap());
+        for id in 0..60_u64 {
+            let text = if id % 3 == 0 { format!("a <> {id}") } else { format!("a = {} and b < {id}", id % 10) };
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        }
+        let mut search = Search::default();
+        search.reserve(&index).unwrap();
+        let event = br#"{"a": 4, "b": 30}"#;
+        search.open(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
+        let committed = search.checkpoint;
+        for _ in 0..3 {
+            search.checkpoint = committed;
+            assert!(search.step(&index));
+            let expected = (0..60).filter(|id| if id % 3 == 0 { *id != 4 } else { id % 10 == 4 && 30 < *id });
+            assert!(search.found().ids().iter().copied().eq(expected));
+        }
     }
 
     #[test]

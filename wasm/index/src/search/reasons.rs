@@ -27,6 +27,8 @@ pub(super) struct Work {
     /// How many expressions have each reason; later where the next one of each goes. One of the lists counts, the other
     /// is written by a step that is not committed yet.
     counts: [Vec<u32>; 2],
+    /// The programs that are being run, in the same way: they are much to copy in every search's progress.
+    runs: [Runs; 2],
 }
 
 impl Search {
@@ -75,6 +77,7 @@ impl Search {
         progress.with_reasons = true;
         progress.among_all = among_all;
         self.reasons.counts[progress.counts()].fill(0);
+        self.reasons.runs[progress.runs()] = Runs::default();
         self.checkpoint.commit(progress);
         Ok(())
     }
@@ -104,7 +107,7 @@ impl Search {
     /// Finds the reasons of what was gathered.
     pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
-        let Search { reasons: Work { missed, jumps, .. }, event, probes, memo, .. } = self;
+        let Search { reasons: Work { missed, jumps, runs, .. }, event, probes, memo, .. } = self;
         let mut explainer = Explainer {
             reasons,
             subscriptions: index.subscriptions(),
@@ -113,10 +116,14 @@ impl Search {
             jumps,
             memo,
             missed: &mut missed[..=progress.missed as usize],
+            runs: runs[progress.runs()],
             budget: STEP,
         };
         explainer.run(progress);
-        if progress.runs.is_done() && progress.begun == progress.missed {
+        let present = explainer.runs;
+        progress.odd_runs = !progress.odd_runs;
+        runs[progress.runs()] = present;
+        if present.is_done() && progress.begun == progress.missed {
             progress.phase = Phase::Count;
         }
     }
@@ -204,6 +211,7 @@ struct Explainer<'a> {
     jumps: &'a Jumps,
     memo: &'a mut Memo,
     missed: &'a mut [Missed],
+    runs: Runs,
     /// How many tests may still be taken in this step.
     budget: u32,
 }
@@ -211,8 +219,8 @@ struct Explainer<'a> {
 impl Explainer<'_> {
     fn run(&mut self, progress: &mut Progress) {
         while self.budget > 0 {
-            if !progress.runs.is_done() {
-                self.run_side_by_side(&mut progress.runs);
+            if !self.runs.is_done() {
+                self.run_side_by_side();
                 continue;
             }
             if progress.begun == progress.missed {
@@ -250,14 +258,14 @@ impl Explainer<'_> {
             *at = self.missed[runs.next as usize].place.split().1;
             runs.next += 1;
         }
-        progress.runs = runs;
+        self.runs = runs;
         progress.begun = end;
     }
 
     /// Takes tests of each program in turn. Where one has decided the next program takes its place. No branch tells whether it
     /// has: each test's attribute is noted, and the last one stays.
-    fn run_side_by_side(&mut self, runs: &mut Runs) {
-        let Runs { mut of, mut at, chunk, mut next, end, none } = *runs;
+    fn run_side_by_side(&mut self) {
+        let Runs { mut of, mut at, chunk, mut next, end, none } = self.runs;
         let words = self.reasons.words(chunk);
         while self.budget > 0 && of != [none; RUNS] {
             self.budget = self.budget.saturating_sub((RUNS * TESTS) as u32);
@@ -276,7 +284,7 @@ impl Explainer<'_> {
                 next += u32::from(decided & (next < end));
             }
         }
-        *runs = Runs { of, at, chunk, next, end, none };
+        self.runs = Runs { of, at, chunk, next, end, none };
     }
 
     /// Runs the general program of `slot` from `at` to the number of its reason, or as far as the budget goes.
@@ -313,6 +321,11 @@ impl Progress {
     /// Which list of counts counts.
     fn counts(&self) -> usize {
         usize::from(self.odd_counts)
+    }
+
+    /// Which list of programs that are being run counts.
+    fn runs(&self) -> usize {
+        usize::from(self.odd_runs)
     }
 }
 
