@@ -56,7 +56,7 @@ impl SlotSet {
         }
         let place = word / BITS;
         let summary = &mut self.summary[place as usize];
-        if bits(*summary, self.search) == 0 {
+        if is_of_another(*summary, self.search) {
             set(&mut self.top[(place / BITS) as usize], self.search, 1 << (place % BITS));
         }
         set(summary, self.search, 1 << (word % BITS));
@@ -103,12 +103,14 @@ impl SlotSet {
     fn next(&self, from: usize) -> Option<usize> {
         let mut place = from / BITS as usize;
         let done_with = from as u32 % BITS;
-        let mut rest = bits(*self.top.get(place)?, self.search) >> done_with << done_with;
-        while rest == 0 {
+        // What is not of this search has bits above the lower half, and is passed over in the same way whatever it has there.
+        let own = |place: usize| self.top.get(place).map(|word| word ^ u64::from(self.search) << BITS);
+        let mut word = own(place)? >> done_with << done_with;
+        while word.wrapping_sub(1) >= u64::from(u32::MAX) {
             place += 1;
-            rest = bits(*self.top.get(place)?, self.search);
+            word = own(place)?;
         }
-        Some(place * BITS as usize + rest.trailing_zeros() as usize)
+        Some(place * BITS as usize + word.trailing_zeros() as usize)
     }
 }
 
@@ -143,11 +145,16 @@ fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize
 
 /// The bits of `word` that are of this search.
 fn bits(word: u64, search: u32) -> u32 {
-    if (word >> BITS) as u32 == search {
-        word as u32
-    } else {
+    if is_of_another(word, search) {
         0
+    } else {
+        word as u32
     }
+}
+
+/// Whether `word` is of another search. That alone may decide about a branch, and not which bits the other had.
+fn is_of_another(word: u64, search: u32) -> bool {
+    (word >> BITS) as u32 != search
 }
 
 fn set(word: &mut u64, search: u32, more: u32) {
