@@ -20,6 +20,9 @@ struct Entry {
     references: u32,
 }
 
+/// So many strings are mostly in the nearest memory: they take 50 KB.
+const NEAR: usize = 1024;
+
 /// A table of strings with a count of what refers to each. A string whose count falls to nothing is forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
@@ -40,6 +43,18 @@ impl Interner {
     pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
         let found = self.by_bytes.find(hash, |i| same(&self.entries[i as usize].bytes, bytes));
         found.map(StringId)
+    }
+
+    /// Whether looking up a string reads what may be far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.len() > NEAR
+    }
+
+    /// Reads a word of each place that looking up strings with these hashes will read. Reads that do not wait for one
+    /// another are fetched many at a time.
+    pub(crate) fn touch(&self, hashes: impl Iterator<Item = u64>) {
+        let numbers = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
+        std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
     }
 
     /// The bytes of `id`, which is held.

@@ -4,7 +4,7 @@ use super::json::Json;
 use super::prepared;
 use super::records::Records;
 use super::source::{Read, Source};
-use super::{Cap, Event, Segment, Span, Text, Value};
+use super::{Cap, Event, Place, Segment, Span, Text, Value};
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
@@ -79,15 +79,17 @@ pub fn decode(
         // At once, as a copy of each string would cost more.
         event.take_in(bytes)?;
     }
+    let is_far = strings.is_far();
     match format {
-        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event }.named(),
-        Format::Json => Filler { source: Json::new(bytes), schema, strings, event }.named(),
-        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event }.record(),
+        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.named(),
+        Format::Json => Filler { source: Json::new(bytes), schema, strings, event, is_far }.named(),
+        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.record(),
         // It was found to be complete before.
         Format::Prepared => return prepared::read(bytes, schema, strings, event),
-        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event }.records(),
+        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event, is_far }.records(),
     }
     .map_err(|error| *error)?;
+    event.find_sought(strings);
     check_required(schema, event)
 }
 
@@ -107,6 +109,8 @@ struct Filler<'a, S> {
     schema: &'a Schema,
     strings: &'a Interner,
     event: &'a mut Event,
+    /// Whether ids of strings are better looked up many at a time.
+    is_far: bool,
 }
 
 impl Filler<'_, Reader<'_>> {
@@ -209,7 +213,13 @@ impl<S: Source> Filler<'_, S> {
             }
             // There is one zero, as among the constants.
             Type::Float => self.source.float()?.map(|float| self.set(id, Value::Float(Float::new(float).get()))),
-            Type::String => self.string()?.map(|text| self.set(id, Value::String(text))),
+            Type::String => match self.string()? {
+                Some((text, hash)) => {
+                    self.set(id, Value::String(text));
+                    Some(self.seek(hash, Place::Value(id))?)
+                }
+                None => None,
+            },
             Type::IntegerList => match self.source.list()? {
                 Some(list) => Some(self.integers(id, list)?),
                 None => None,
@@ -252,19 +262,30 @@ impl<S: Source> Filler<'_, S> {
         self.event.values[id as usize] = value;
     }
 
+    /// A string, whose id is still to be sought where that takes long, and its hash.
     #[inline]
-    fn string(&mut self) -> Read<Option<Text>> {
-        let Filler { source, strings, event, .. } = self;
+    fn string(&mut self) -> Read<Option<(Text, u64)>> {
+        let Filler { source, strings, event, is_far, .. } = self;
         let text = source.string(|string| {
-            let id = strings.find_hashed(string.hash, string.bytes).unwrap_or(StringId::UNKNOWN);
+            let known = if *is_far { None } else { strings.find_hashed(string.hash, string.bytes) };
             let len = string.bytes.len();
             let start = match string.end {
                 Some(end) => end - len,
                 None => event.take_in(string.bytes)?,
             };
-            Ok(Text { id, bytes: Span { start: start as u32, len: len as u32 } })
+            let bytes = Span { start: start as u32, len: len as u32 };
+            Ok((Text { id: known.unwrap_or(StringId::UNKNOWN), bytes }, string.hash))
         })?;
         text.transpose()
+    }
+
+    /// Has the string at `place` looked up, if that is still to be done.
+    #[inline]
+    fn seek(&mut self, hash: u64, place: Place) -> Read<()> {
+        if self.is_far {
+            self.event.seek(hash, place, self.strings)?;
+        }
+        Ok(())
     }
 
     fn integers(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
@@ -281,8 +302,10 @@ impl<S: Source> Filler<'_, S> {
     fn strings(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let start = self.event.strings.len();
         while self.source.next(&mut list)? {
-            let text = self.text("a string in the list")?;
+            let (text, hash) = self.text("a string in the list")?;
+            let place = Place::Element(self.event.strings.len() as u32);
             push(&mut self.event.strings, text)?;
+            self.seek(hash, place)?;
         }
         self.set(id, Value::Strings(since(start, &self.event.strings)));
         Ok(())
@@ -322,7 +345,9 @@ impl<S: Source> Filler<'_, S> {
         self.field(&mut key)?;
         let id = self.integer("an integer as a frequency cap's id")?;
         self.field(&mut key)?;
-        let namespace = self.text("a string as a frequency cap's namespace")?;
+        let (text, hash) = self.text("a string as a frequency cap's namespace")?;
+        let found = self.strings.find_hashed(hash, self.event.text(text));
+        let namespace = Text { id: found.unwrap_or(StringId::UNKNOWN), ..text };
         self.end(&mut key)?;
         self.field(&mut fields)?;
         let value = self.integer("an integer as a frequency cap's value")?;
@@ -353,7 +378,7 @@ impl<S: Source> Filler<'_, S> {
         self.expect(integer, expected)
     }
 
-    fn text(&mut self, expected: &str) -> Read<Text> {
+    fn text(&mut self, expected: &str) -> Read<(Text, u64)> {
         let text = self.string()?;
         self.expect(text, expected)
     }

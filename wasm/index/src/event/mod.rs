@@ -15,9 +15,9 @@ pub use fill::{decode, Format};
 
 use crate::error::Error;
 use crate::hash::out_of_memory;
-use crate::interner::StringId;
+use crate::interner::{Interner, StringId};
 use crate::predicate::CapType;
-use crate::schema::{Schema, Type};
+use crate::schema::{AttributeId, Schema, Type};
 
 /// A part of one of an [`Event`]'s tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,27 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
+    /// The strings whose ids are still to be looked up.
+    sought: Vec<Sought>,
 }
+
+/// A string of an event whose id is not known yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sought {
+    hash: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// The value of an attribute.
+    Value(AttributeId),
+    /// An element of a list of strings.
+    Element(u32),
+}
+
+/// So many strings are looked up at once, where they are many and far away.
+const SOUGHT: usize = 32;
 
 impl Event {
     /// Empties the event and makes room for `attributes` values, all undefined.
@@ -119,6 +139,7 @@ impl Event {
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.sought.clear();
     }
 
     /// Makes room for an event of `bytes` bytes over `schema`, so that decoding one allocates nothing.
@@ -128,6 +149,7 @@ impl Event {
         if schema.has_strings() {
             // The event itself, and as names of atoms in Latin-1 may be written, which double.
             reserve(&mut self.bytes, 3 * bytes)?;
+            reserve(&mut self.sought, SOUGHT)?;
         }
         // The fewest bytes that an element takes in any format: an integer 1, a string 2, a segment 4, a cap 8.
         if has(&[Type::IntegerList]) {
@@ -151,6 +173,35 @@ impl Event {
         self.bytes.try_reserve(bytes.len()).map_err(out_of_memory)?;
         self.bytes.extend_from_slice(bytes);
         Ok(start)
+    }
+
+    /// Has the string at `place`, which has this hash, looked up.
+    fn seek(&mut self, hash: u64, place: Place, strings: &Interner) -> Result<(), Error> {
+        if self.sought.len() == SOUGHT {
+            self.find_sought(strings);
+        }
+        self.sought.try_reserve(1).map_err(out_of_memory)?;
+        self.sought.push(Sought { hash, place });
+        Ok(())
+    }
+
+    /// Looks up the strings that are sought.
+    fn find_sought(&mut self, strings: &Interner) {
+        strings.touch(self.sought.iter().map(|sought| sought.hash));
+        for sought in &self.sought {
+            let text = match sought.place {
+                Place::Element(place) => &mut self.strings[place as usize],
+                Place::Value(attribute) => match &mut self.values[attribute as usize] {
+                    Value::String(text) => text,
+                    // It was given again, as undefined.
+                    _ => continue,
+                },
+            };
+            // If it was given again, as another string, that has its turn later.
+            let found = strings.find_hashed(sought.hash, text.bytes.of(&self.bytes));
+            text.id = found.unwrap_or(StringId::UNKNOWN);
+        }
+        self.sought.clear();
     }
 
     /// The bytes of `text`.

@@ -14,8 +14,12 @@ fn schema() -> Schema {
 }
 
 fn decoded(format: Format, bytes: &[u8], schema: &Schema) -> Result<Event, Error> {
+    decoded_with(format, bytes, schema, &Interner::default())
+}
+
+fn decoded_with(format: Format, bytes: &[u8], schema: &Schema, strings: &Interner) -> Result<Event, Error> {
     let mut event = Event::default();
-    decode(format, bytes, schema, &Interner::default(), &mut event).map(|()| event)
+    decode(format, bytes, schema, strings, &mut event).map(|()| event)
 }
 
 /// The event that is a map of `name` to the encoded `value`.
@@ -185,6 +189,35 @@ fn strings_get_the_ids_of_the_interner() {
     let mut event = Event::default();
     decode(Format::Json, br#"{"string_list":["CA","FR"]}"#, &schema(), &strings, &mut event).unwrap();
     assert_eq!(event.strings.iter().map(|text| text.id).collect::<Vec<_>>(), [known, StringId::UNKNOWN]);
+}
+
+#[test]
+fn strings_get_their_ids_however_many_are_known_and_given() {
+    let ids = |count: u32| {
+        let mut strings = Interner::default();
+        for i in 0..count {
+            strings.retain(format!("string {i}").as_bytes());
+        }
+        let texts: Vec<String> = (0..300).map(|i| format!("\"string {}\"", i * 7)).collect();
+        let list = format!("[{}, \"\\u0073tring 7\", \"\", \"x\"]", texts.join(", "));
+        let key = r#"["flight", 10, "string 9"]"#;
+        let json = format!(
+            r#"{{"string": "string 3", "string_list": {list}, "string": "string 5", "frequency_caps": [[{key}, 1, null]]}}"#
+        );
+        let event = decoded_with(Format::Json, json.as_bytes(), &schema(), &strings).unwrap();
+        let Value::String(string) = event.values[schema().find(b"string").unwrap() as usize] else { panic!() };
+        let texts = event.strings.iter().copied().chain([string, event.caps[0].namespace]).collect::<Vec<_>>();
+        assert_eq!(texts.len(), 305);
+        for text in &texts {
+            assert_eq!(text.id, strings.find(event.text(*text)).unwrap_or(StringId::UNKNOWN));
+        }
+        let json = br#"{"string": "string 3", "string_list": ["string 3"], "string": null, "string_list": null}"#;
+        let event = decoded_with(Format::Json, json, &schema(), &strings).unwrap();
+        assert_eq!(event.values, vec![Value::Undefined; event.values.len()]);
+        texts.iter().filter(|text| text.id != StringId::UNKNOWN).count()
+    };
+    // Known are those below the count, of the list every seventh, and "string 7" again, 5 and 9.
+    assert_eq!([0, 10, 2_000, 10_000].map(ids), [0, 5, 289, 303]);
 }
 
 #[test]
