@@ -43,13 +43,14 @@ impl SlotSet {
         self.search += 1;
     }
 
-    #[inline]
+    /// Not by a call, which would save, restore and check the fuel: on W2 that takes 7 % of the whole search.
+    #[inline(always)]
     pub fn insert(&mut self, slot: Slot) {
         self.insert_word(slot / BITS, 1 << (slot % BITS));
     }
 
     /// Inserts the slots of a whole word.
-    #[inline]
+    #[inline(always)]
     pub fn insert_word(&mut self, word: u32, slots: u32) {
         if slots == 0 {
             return;
