@@ -328,20 +328,16 @@ pub(crate) const BOOLEAN_LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
 /// A boolean program has no more tests than this.
 pub(crate) const BOOLEAN_TESTS: usize = 510;
 
-/// A test of a boolean program: the literal by which it jumps, and where to.
+/// The places that a boolean program's tests lead to: its tests, and behind all that these can be its two ends.
+pub(crate) const BOOLEAN_PLACES: usize = (2 * BOOLEAN_TESTS).next_power_of_two();
+pub(crate) const BOOLEAN_ACCEPT: usize = ACCEPT as usize % BOOLEAN_PLACES;
+pub(crate) const BOOLEAN_REJECT: usize = REJECT as usize % BOOLEAN_PLACES;
+
+/// A test of a boolean program: the literal by which it jumps, and the place where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Boolean {
     pub literal: usize,
-    pub way: Way,
-}
-
-/// Where a test of a boolean program jumps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// By so many tests.
-    Ahead(usize),
-    Accept,
-    Reject,
+    pub target: usize,
 }
 
 /// Whether the program with this `code` is a boolean one: each of the words but the first and the last is a test that asks
@@ -356,16 +352,15 @@ pub(crate) fn boolean_tests(code: &[u32]) -> &[u32] {
     &code[START as usize..code.len() - 1]
 }
 
-/// A test of a boolean program.
+/// The test of a boolean program that stands at the place `at`.
 #[inline]
-pub(crate) fn boolean(word: u32) -> Boolean {
+pub(crate) fn boolean(word: u32, at: usize) -> Boolean {
     let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
-    let way = match word >> JUMP_SHIFT {
-        ACCEPT => Way::Accept,
-        REJECT => Way::Reject,
-        ahead => Way::Ahead(ahead as usize),
-    };
-    Boolean { literal: 2 * attribute + usize::from(word & ON != 0), way }
+    let jump = (word >> JUMP_SHIFT) as usize;
+    // A jump to an end is no distance. Bits, not choices: which it is is not to be guessed.
+    let is_end = jump >> 15;
+    let target = (at & is_end.wrapping_sub(1)) + jump % BOOLEAN_PLACES;
+    Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }
 }
 
 /// What a run came to.

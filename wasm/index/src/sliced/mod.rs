@@ -12,7 +12,7 @@ use bits::{transpose, Bits, EVENTS};
 
 use crate::error::Error;
 use crate::event::Value;
-use crate::expression::program::{self, Boolean, Way};
+use crate::expression::program::{self, Boolean, BOOLEAN_ACCEPT, BOOLEAN_PLACES, BOOLEAN_REJECT};
 use crate::index::Index;
 use crate::search::{grow, in_order};
 use crate::subscriptions::{Home, Slot};
@@ -26,13 +26,10 @@ const STRETCH: usize = 8;
 /// About how many tests a step takes.
 const STEP: usize = 1024;
 
-/// The places that events wait at: as many tests as a boolean program has, and its two ends.
-const PLACES: usize = (program::BOOLEAN_TESTS + 2).next_power_of_two();
-
 /// The events that jump where a literal is tested, for each literal.
 type Columns = [Bits; program::BOOLEAN_LITERALS];
 /// For each test of an expression the events that jumped there.
-type Waiting = [Bits; PLACES];
+type Waiting = [Bits; BOOLEAN_PLACES];
 
 /// The values of booleans, and what the expressions over them come to, for a group of events.
 #[derive(Clone, Debug, Default)]
@@ -133,23 +130,21 @@ impl Sliced {
             unreachable!("there is room");
         };
         let all = Bits::of_first(*events);
-        let accept = tests.len() % PLACES;
-        let reject = (accept + 1) % PLACES;
         let mut reached = all;
         let mut at = 0;
         for stretch in tests.chunks(STRETCH) {
             for &word in stretch {
-                reached = take(word, at, [accept, reject], reached, columns, waiting);
+                reached = take(word, at, reached, columns, waiting);
                 at += 1;
             }
-            if waiting[accept] | waiting[reject] == all {
+            if waiting[BOOLEAN_ACCEPT] | waiting[BOOLEAN_REJECT] == all {
                 break;
             }
         }
         // Behind the last test the expression is false.
-        *held = waiting[accept];
-        waiting[accept] = Bits::NONE;
-        waiting[reject] = Bits::NONE;
+        *held = waiting[BOOLEAN_ACCEPT];
+        waiting[BOOLEAN_ACCEPT] = Bits::NONE;
+        waiting[BOOLEAN_REJECT] = Bits::NONE;
         at
     }
 
@@ -164,24 +159,13 @@ impl Sliced {
 /// Takes the test at `at` for the events that come to it from the one before and those that wait there. Answers which
 /// of them go on to the next.
 #[inline(always)]
-fn take(
-    word: u32,
-    at: usize,
-    [accept, reject]: [usize; 2],
-    coming: Bits,
-    columns: &Columns,
-    waiting: &mut Waiting,
-) -> Bits {
-    let Boolean { literal, way } = program::boolean(word);
-    let here = at % PLACES;
-    let target = match way {
-        Way::Ahead(tests) => (at + tests) % PLACES,
-        Way::Accept => accept,
-        Way::Reject => reject,
-    };
+fn take(word: u32, at: usize, coming: Bits, columns: &Columns, waiting: &mut Waiting) -> Bits {
+    let Boolean { literal, target } = program::boolean(word, at);
+    let here = at % BOOLEAN_PLACES;
     let reached = coming | waiting[here];
     waiting[here] = Bits::NONE;
     let jumping = reached & columns[literal];
+    let target = target % BOOLEAN_PLACES;
     waiting[target] = waiting[target] | jumping;
     reached ^ jumping
 }
