@@ -258,8 +258,8 @@ pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
 pub type Postfix = Vec<Step<Text>>;
 
 impl<S> Step<S> {
-    /// The same step with other strings.
-    pub(crate) fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
+    /// The same step with other strings. Those of a list are sorted again.
+    pub fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
         match self {
             Step::Constant(value) => Step::Constant(value),
             Step::Predicate(predicate) => Step::Predicate(predicate.map(text)),

@@ -27,6 +27,7 @@ mod reasons;
 mod sort;
 mod spill;
 
+use std::hint::black_box;
 use std::sync::atomic::{compiler_fence, Ordering};
 
 pub use batch::{packed, Batch, Packed, Refused, Request};
@@ -81,8 +82,6 @@ pub struct Search {
     ids: Vec<u64>,
     sort: Sort,
     reasons: reasons::Work,
-    /// What touching memory ahead of its use came to; kept so that the reads are not left out.
-    touched: u32,
     checkpoint: Checkpoint<Progress>,
 }
 
@@ -512,11 +511,11 @@ impl Search {
 
     /// Reads a word of each node below the root, and of each one's entries, for the reason given at
     /// [`Search::touch_candidates`].
-    fn touch_nodes(&mut self, index: &Index, progress: &Progress) {
+    fn touch_nodes(&self, index: &Index, progress: &Progress) {
         let found = &self.nodes[..progress.nodes as usize];
         let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries.len());
         let entries = found.iter().filter_map(|&node| index.tree().node(node).entries.first());
-        self.touched = entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject);
+        black_box(entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject));
     }
 
     /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
@@ -605,14 +604,14 @@ impl Search {
 
     /// Reads a word of each candidate's program. They lie anywhere in memory, and reads that do not wait for one
     /// another are fetched many at a time; the runs that follow, full of branches, would wait for each.
-    fn touch_candidates(&mut self, index: &Index, progress: &Progress) {
+    fn touch_candidates(&self, index: &Index, progress: &Progress) {
         let programs = &index.library().programs;
         let candidates = &self.candidates[..progress.candidates as usize];
-        self.touched = candidates.iter().fold(0, |sum, &program| {
+        black_box(candidates.iter().fold(0, |sum, &program| {
             let words = programs.get(program);
             let lines = [0, 16, 32].map(|word| words.get(word).copied().unwrap_or(0));
             sum ^ lines[0] ^ lines[1] ^ lines[2]
-        });
+        }));
     }
 
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
