@@ -21,6 +21,7 @@
 //! behind, finished or cut off, is passed over without a branch on it.
 
 mod batch;
+mod bitmap;
 mod matches;
 pub(crate) mod memo;
 mod reasons;
@@ -32,6 +33,7 @@ use std::sync::atomic::{compiler_fence, Ordering};
 
 pub use batch::{packed, Batch, Packed, Refused, Request};
 
+use bitmap::Bitmap;
 use matches::{pick, SlotSet};
 use memo::Memo;
 use sort::Sort;
@@ -718,26 +720,16 @@ impl Search {
     #[inline(never)]
     fn collect_bitmap(&mut self, index: &Index, progress: &mut Progress) {
         let subscriptions = index.subscriptions();
-        let bitmap = &mut self.ids[progress.start as usize..];
-        let most = batch::bitmap_words(index) as u64;
-        let mut words = progress.ids as usize;
-        let mut too_large = progress.too_large;
-        let rest = self.matches.words(progress.word, STEP, |first, bits| {
-            for id in ones(u64::from(bits)).map(|place| subscriptions.id(first + place as Slot)) {
-                if id / 64 >= most {
-                    too_large = Some(id);
-                    continue;
-                }
-                let word = (id / 64) as usize;
-                if word >= words {
-                    bitmap[words..=word].fill(0);
-                    words = word + 1;
-                }
-                bitmap[word] |= 1 << (id % 64);
-            }
-        });
-        progress.ids = words as u32;
-        progress.too_large = too_large;
+        let most = batch::bitmap_words(index);
+        let mut bitmap = Bitmap {
+            words: &mut self.ids[progress.start as usize..][..most],
+            len: progress.ids as usize,
+            too_large: progress.too_large,
+        };
+        let rest =
+            self.matches.words(progress.word, STEP, |first, bits| bitmap.insert_row(subscriptions.ids(first), bits));
+        progress.ids = bitmap.len as u32;
+        progress.too_large = bitmap.too_large;
         match rest {
             Some(word) => progress.word = word,
             None => progress.phase = Phase::Done,

@@ -1,14 +1,13 @@
 //! A bit for each of 256 events.
 
 use std::array::from_fn;
-use std::ops::{BitAnd, BitOr, BitXor};
 
 /// How many events there are. Twice as many as a vector has bits: where one operation waits for another, the second half
 /// costs little.
 pub(crate) const EVENTS: usize = WORD * WORDS;
 
 const WORD: usize = 64;
-const WORDS: usize = 4;
+pub(super) const WORDS: usize = 4;
 
 /// A bit for each event, the first in the lowest bit of the first word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +24,14 @@ impl Bits {
         }))
     }
 
+    pub fn of_words(words: [u64; WORDS]) -> Bits {
+        Bits(words)
+    }
+
+    pub fn words(self) -> [u64; WORDS] {
+        self.0
+    }
+
     pub fn set(&mut self, event: usize) {
         self.0[event / WORD] |= 1 << (event % WORD);
     }
@@ -33,33 +40,6 @@ impl Bits {
     #[inline]
     pub fn half_word(&self, half: usize) -> u32 {
         (self.0[half / 2 % WORDS] >> (32 * (half % 2))) as u32
-    }
-}
-
-impl BitAnd for Bits {
-    type Output = Bits;
-
-    #[inline]
-    fn bitand(self, other: Bits) -> Bits {
-        Bits(from_fn(|word| self.0[word] & other.0[word]))
-    }
-}
-
-impl BitOr for Bits {
-    type Output = Bits;
-
-    #[inline]
-    fn bitor(self, other: Bits) -> Bits {
-        Bits(from_fn(|word| self.0[word] | other.0[word]))
-    }
-}
-
-impl BitXor for Bits {
-    type Output = Bits;
-
-    #[inline]
-    fn bitxor(self, other: Bits) -> Bits {
-        Bits(from_fn(|word| self.0[word] ^ other.0[word]))
     }
 }
 

@@ -7,8 +7,10 @@
 //! come to an end, mostly before the last test.
 
 pub(crate) mod bits;
+mod lanes;
 
 use bits::{transpose, Bits, EVENTS};
+use lanes::Lanes;
 
 use crate::error::Error;
 use crate::event::Value;
@@ -27,16 +29,16 @@ const STRETCH: usize = 8;
 const STEP: usize = 1024;
 
 /// The events that jump where a literal is tested, for each literal.
-type Columns = [Bits; program::BOOLEAN_LITERALS];
+type Columns = [Lanes; program::BOOLEAN_LITERALS];
 /// For each test of an expression the events that jumped there.
-type Waiting = [Bits; BOOLEAN_PLACES];
+type Waiting = [Lanes; BOOLEAN_PLACES];
 
 /// The values of booleans, and what the expressions over them come to, for a group of events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sliced {
-    columns: Vec<Bits>,
+    columns: Vec<Lanes>,
     /// All empty where no expression is under way, unless a step was cut off.
-    waiting: Vec<Bits>,
+    waiting: Vec<Lanes>,
     is_cut_off: bool,
     /// The expressions of a block of slots, a row each.
     block: Vec<Bits>,
@@ -48,8 +50,8 @@ pub(crate) struct Sliced {
 impl Sliced {
     /// Makes room for an index of so many slots.
     pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        grow(&mut self.columns, size_of::<Columns>() / size_of::<Bits>())?;
-        grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Bits>())?;
+        grow(&mut self.columns, size_of::<Columns>() / size_of::<Lanes>())?;
+        grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Lanes>())?;
         grow(&mut self.block, BLOCK)?;
         grow(&mut self.rows, slots.next_multiple_of(BLOCK))?;
         Ok(())
@@ -57,17 +59,21 @@ impl Sliced {
 
     /// Begins a group of `events` events.
     pub fn begin(&mut self, events: usize) {
-        self.columns.fill(Bits::NONE);
-        self.waiting.fill(Bits::NONE);
+        self.columns.fill(Lanes::NONE);
+        self.waiting.fill(Lanes::NONE);
         self.is_cut_off = false;
         self.events = events;
     }
 
     /// Takes in the values of the event with this number in the group.
     pub fn add(&mut self, event: usize, values: &[Value]) {
+        let mut bit = Bits::NONE;
+        bit.set(event);
+        let bit = Lanes::from(bit);
         let columns = self.columns.chunks_exact_mut(2);
         for (pair, value) in columns.zip(values) {
-            pair[usize::from(*value == Value::Boolean(true))].set(event);
+            let column = &mut pair[usize::from(*value == Value::Boolean(true))];
+            *column = *column | bit;
         }
     }
 
@@ -76,7 +82,7 @@ impl Sliced {
     pub fn step(&mut self, slot: Slot, index: &Index) -> Option<Slot> {
         let subscriptions = index.subscriptions();
         if self.is_cut_off {
-            self.waiting.fill(Bits::NONE);
+            self.waiting.fill(Lanes::NONE);
         }
         self.is_cut_off = true;
         in_order();
@@ -107,7 +113,7 @@ impl Sliced {
     #[cfg(test)]
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
-        self.waiting.fill(Bits::of_first(EVENTS));
+        self.waiting.fill(Bits::of_first(EVENTS).into());
     }
 
     /// Turns the rows of expressions, of slots up to `end`, into rows of events.
@@ -129,22 +135,26 @@ impl Sliced {
         let (Some(columns), Some(waiting)) = (columns.first_chunk(), waiting.first_chunk_mut()) else {
             unreachable!("there is room");
         };
-        let all = Bits::of_first(*events);
+        let all = Lanes::from(Bits::of_first(*events));
+        let is_over = |waiting: &Waiting| ((waiting[BOOLEAN_ACCEPT] | waiting[BOOLEAN_REJECT]) ^ all).is_empty();
         let mut reached = all;
         let mut at = 0;
-        for stretch in tests.chunks(STRETCH) {
-            for &word in stretch {
-                reached = take(word, at, reached, columns, waiting);
-                at += 1;
-            }
-            if waiting[BOOLEAN_ACCEPT] | waiting[BOOLEAN_REJECT] == all {
+        let (stretches, rest) = tests.as_chunks::<STRETCH>();
+        for stretch in stretches {
+            reached = take(stretch, at, reached, columns, waiting);
+            at += STRETCH;
+            if is_over(waiting) {
                 break;
             }
         }
+        if !is_over(waiting) {
+            take(rest, at, reached, columns, waiting);
+            at += rest.len();
+        }
         // Behind the last test the expression is false.
-        *held = waiting[BOOLEAN_ACCEPT];
-        waiting[BOOLEAN_ACCEPT] = Bits::NONE;
-        waiting[BOOLEAN_REJECT] = Bits::NONE;
+        *held = waiting[BOOLEAN_ACCEPT].into();
+        waiting[BOOLEAN_ACCEPT] = Lanes::NONE;
+        waiting[BOOLEAN_REJECT] = Lanes::NONE;
         at
     }
 
@@ -156,16 +166,18 @@ impl Sliced {
     }
 }
 
-/// Takes the test at `at` for the events that come to it from the one before and those that wait there. Answers which
-/// of them go on to the next.
+/// Takes the tests from `at` on for the events that come to the first, and for those that wait at one. Answers which of
+/// them go on behind the last.
 #[inline(always)]
-fn take(word: u32, at: usize, coming: Bits, columns: &Columns, waiting: &mut Waiting) -> Bits {
-    let Boolean { literal, target } = program::boolean(word, at);
-    let here = at % BOOLEAN_PLACES;
-    let reached = coming | waiting[here];
-    waiting[here] = Bits::NONE;
-    let jumping = reached & columns[literal];
-    let target = target % BOOLEAN_PLACES;
-    waiting[target] = waiting[target] | jumping;
-    reached ^ jumping
+fn take(tests: &[u32], at: usize, coming: Lanes, columns: &Columns, waiting: &mut Waiting) -> Lanes {
+    (at..).zip(tests).fold(coming, |coming, (at, &word)| {
+        let Boolean { literal, target } = program::boolean(word, at);
+        let here = at % BOOLEAN_PLACES;
+        let reached = coming | waiting[here];
+        waiting[here] = Lanes::NONE;
+        let jumping = reached & columns[literal];
+        let target = target % BOOLEAN_PLACES;
+        waiting[target] = waiting[target] | jumping;
+        reached ^ jumping
+    })
 }
