@@ -3,7 +3,7 @@ defmodule BeTree.Batch do
   # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
   # docs/abi.md; where the answers are large, they come in parts.
 
-  alias BeTree.{Answer, Error, Event, Search, Slices, Target}
+  alias BeTree.{Answer, Error, Event, Heap, Search, Slices, Target}
   alias BeTree.Server.View
 
   # A chunk has so many events, or so many bytes and the event that made them so many.
@@ -178,9 +178,17 @@ defmodule BeTree.Batch do
     answered = batch.answered + count
 
     cond do
-      answered == batch.chunk.count -> {:ok, joined([answers | found]), run}
-      count == 0 or answered > batch.chunk.count -> {:error, Answer.bad("#{count} events"), joined(found)}
-      true -> more(%{batch | answered: answered}, [answers | found], run)
+      answered == batch.chunk.count ->
+        {:ok, joined([answers | found]), run}
+
+      count == 0 or answered > batch.chunk.count ->
+        {:error, Answer.bad("#{count} events"), joined(found)}
+
+      found == [] ->
+        Heap.with_room(words(answers, batch.chunk), fn -> more(%{batch | answered: answered}, [answers], run) end)
+
+      true ->
+        more(%{batch | answered: answered}, [answers | found], run)
     end
   end
 
@@ -193,6 +201,13 @@ defmodule BeTree.Batch do
   end
 
   defp part({:error, error}, _batch, found, _run), do: {:error, error, joined(found)}
+
+  # About how many words the answers to a chunk will take as lists, by those of the first part.
+  defp words(answers, chunk), do: div(chunk.count * Enum.reduce(answers, 0, &(words(&1) + &2)), length(answers))
+
+  defp words(ids) when is_list(ids), do: 2 * length(ids)
+  # Outside of the heap.
+  defp words(ids) when is_binary(ids), do: 0
 
   # Another call may have come in between, and made the module forget the batch.
   defp more(batch, found, run) do

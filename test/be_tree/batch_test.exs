@@ -91,6 +91,15 @@ defmodule BeTree.BatchTest do
       assert Enum.map(BeTree.search_many!(tree, events, as: :bitmap), &ids/1) == expected
     end
 
+    test "leave the settings of the caller's heap as they are", %{tree: tree} do
+      settings = fn -> Process.info(self(), :garbage_collection) |> elem(1) |> Keyword.delete(:minor_gcs) end
+      before = settings.()
+      events = for a <- 1..40, do: %{a: a, b: true}
+      assert BeTree.search_many!(tree, events) |> List.flatten() |> length() > 100_000
+      assert {:error, %{position: 39}} = BeTree.search_many(tree, List.replace_at(events, 39, %{}))
+      assert settings.() == before
+    end
+
     test "are right when others call in between", %{tree: tree} do
       events = for a <- 1..40, do: %{a: a, b: true}
       expected = Enum.map(events, &BeTree.search!(tree, &1))
