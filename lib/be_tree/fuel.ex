@@ -4,8 +4,8 @@ defmodule BeTree.Fuel do
 
   Fuel is counted by the WebAssembly runtime: about one unit an instruction, the same for the same input on every
   machine. How fast it burns is the machine's affair. The BEAM lets a process run for 4,000 reductions before another
-  gets its turn. The default is one reduction for 50 fuel, so that such a time slice is just one default slice of a
-  search, 200,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
+  gets its turn. The default is one reduction for 75 fuel, so that such a time slice is just one default slice of a
+  search, 300,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
 
   On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (`BeTree.Workload.W3`) to 18,000 (`BeTree.Workload.W1`)
   fuel a microsecond, so a time slice of searching takes from 11 to 20 microseconds there, and one of a loop in plain
@@ -17,13 +17,13 @@ defmodule BeTree.Fuel do
   `:fuel_per_reduction` of `BeTree.new/2` comes before it. With 1, fuel and reductions are equal.
   """
 
-  @default_per_reduction 50
-  @default_slice 200_000
+  @default_per_reduction 75
+  @default_slice 300_000
 
   # How much longer the fuel of a reduction may take than a reduction of plain Elixir. With five searches on each scheduler
   # a process that sleeps a millisecond is then late by no more than 1.2 times what it is beside plain Elixir; at 3.5 it is
   # late by more than twice as much (docs/scheduling.md).
-  @longer 1.5
+  @longer 2.2
 
   @typedoc "An amount of fuel: about as many wasm instructions."
   @type t :: non_neg_integer
@@ -32,12 +32,12 @@ defmodule BeTree.Fuel do
   @type budget :: pos_integer | :infinity
 
   @doc """
-  The fuel of one reduction: what the application's environment says, or 50.
+  The fuel of one reduction: what the application's environment says, or 75.
 
   Raises an `ArgumentError` where the environment holds anything but a positive integer.
 
       iex> BeTree.Fuel.per_reduction()
-      50
+      75
   """
   @spec per_reduction() :: pos_integer
   def per_reduction do
@@ -56,9 +56,9 @@ defmodule BeTree.Fuel do
   microseconds.
 
       iex> BeTree.Fuel.default_slice()
-      200_000
+      300_000
       iex> BeTree.Fuel.from_reductions(4_000)
-      200_000
+      300_000
   """
   @spec default_slice() :: pos_integer
   def default_slice, do: @default_slice
@@ -66,9 +66,9 @@ defmodule BeTree.Fuel do
   @doc """
   What `fuel` is worth in reductions. One that has begun counts, so that no search is free, however short.
 
-      iex> BeTree.Fuel.to_reductions(200_000, 50)
+      iex> BeTree.Fuel.to_reductions(300_000, 75)
       4000
-      iex> BeTree.Fuel.to_reductions(51, 50)
+      iex> BeTree.Fuel.to_reductions(76, 75)
       2
   """
   @spec to_reductions(t, pos_integer) :: non_neg_integer
@@ -77,20 +77,20 @@ defmodule BeTree.Fuel do
   @doc """
   The fuel of `reductions`, such as a slice as long as the BEAM's own.
 
-      iex> BeTree.Fuel.from_reductions(4_000, 50)
-      200_000
+      iex> BeTree.Fuel.from_reductions(4_000, 75)
+      300_000
   """
   @spec from_reductions(non_neg_integer, pos_integer) :: t
   def from_reductions(reductions, per_reduction \\ per_reduction()), do: reductions * per_reduction
 
   @doc """
   The fuel of one reduction where wasm runs at `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a
-  reduction: as much as burns in 1.5 times as long. `mix be_tree.tune --calibrate` measures both.
+  reduction: as much as burns in 2.2 times as long. `mix be_tree.tune --calibrate` measures both.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
-      51
+      74
       iex> BeTree.Fuel.ratio(5_000.0, 4.0)
-      30
+      44
   """
   @spec ratio(float, float) :: pos_integer
   def ratio(fuel_per_microsecond, nanoseconds) do

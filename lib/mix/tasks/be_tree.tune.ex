@@ -12,7 +12,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     * how long a reduction of plain Elixir takes, and how much fuel burns in that time;
     * how many percent longer searches take in slices of 10,000 to 10,000,000 fuel than unsliced;
     * the line for the application's configuration with the `:fuel_per_reduction` (`BeTree.Fuel`) at which a time slice of
-      searching takes 1.5 times as long here as one of plain Elixir.
+      searching takes 2.2 times as long here as one of plain Elixir.
   """
 
   use Mix.Task
@@ -44,7 +44,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     #{grouped(round(Fuel.default_slice() / measured.fuel_per_microsecond))} microseconds here. \
     The 4,000 reductions of a time slice take
     #{grouped(round(Fuel.from_reductions(4_000) / measured.fuel_per_microsecond))} microseconds of searching at \
-    #{grouped(Fuel.per_reduction())} fuel a reduction, as it is now. For 1.5 times as long as in plain Elixir:
+    #{grouped(Fuel.per_reduction())} fuel a reduction, as it is now. For 2.2 times as long as in plain Elixir:
 
         config :be_tree, fuel_per_reduction: #{underscored(measured.fuel_per_reduction)}
     """

@@ -118,26 +118,54 @@ impl SlotSet {
 /// From how many of 32 on it is quicker to write all than to choose.
 const MANY: u32 = 10;
 
+/// The places of the bits of a byte that are one, those first; then zeros.
+const PLACES: [[u8; 8]; 256] = {
+    let mut places = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut place, mut found) = (0, 0);
+        while place < 8 {
+            places[byte][found] = place;
+            found += byte >> place & 1;
+            place += 1;
+        }
+        byte += 1;
+    }
+    places
+};
+
 /// Writes to `to` the ids of the slots of a row whose bits are one, and tells how many these are.
 #[inline]
 pub(crate) fn pick(bits: u32, row: &Row, to: &mut [u64]) -> usize {
     match (row, to.first_chunk_mut()) {
-        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => {
-            pick_many(bits, |place| first.wrapping_add(place as u64), to)
-        }
-        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place], to),
+        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => pick_following(bits, *first, to),
+        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_listed(bits, ids, to),
         _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = row.id(place)).count(),
     }
 }
 
-/// Writes each; what is not picked is written over by the next, so that no branch depends on the bits.
+/// Writes eight for each eight slots; what is too much is written over by the next, so that no branch depends on the bits.
 #[inline]
-fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
+fn pick_following(bits: u32, first: u64, to: &mut [u64; ROW]) -> usize {
+    let mut picked = 0;
+    for (eight, byte) in (0..).step_by(8).zip(bits.to_le_bytes()) {
+        if let Some(to) = to[picked..].first_chunk_mut::<8>() {
+            let first = first.wrapping_add(eight);
+            *to = PLACES[usize::from(byte)].map(|place| first.wrapping_add(u64::from(place)));
+        }
+        picked += byte.count_ones() as usize;
+    }
+    picked
+}
+
+/// The same, one by one.
+#[inline]
+fn pick_listed(bits: u32, ids: &[u64; ROW], to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;
     for eight in (0..ROW).step_by(8) {
         let bits = bits >> eight;
         for place in 0..8 {
-            to[picked % ROW] = id(eight + place);
+            to[picked % ROW] = ids[eight + place];
             picked += (bits >> place & 1) as usize;
         }
     }
