@@ -1,11 +1,11 @@
 defmodule BeTree.Native do
   @moduledoc false
-  # The stubs of the NIF, wasm/host. Only BeTree.Runtime.Wasmtime calls them and knows what they answer: what fails is
-  # {:error, kind, message}, what another call holds up is :busy, and what has to wait for fill/2 is :vacant. A ticket is
-  # nil, what queue/2 answered once its message has come, or what fill/2 answered.
+  # The stubs of the NIF, wasm/host. But for charge/1 only BeTree.Runtime.Wasmtime calls them and knows what they answer:
+  # what fails is {:error, kind, message}, what another call holds up is :busy, and what has to wait for fill/2 is :vacant.
+  # A ticket is nil, what queue/2 answered once its message has come, or what fill/2 answered.
 
-  # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0 and loaded?/0
-  # can be called before; what the others take comes from compile/3.
+  # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0, loaded?/0 and
+  # charge/1 can be called before; what the others take comes from compile/3.
 
   @doc "Loads the library, if that is not done. An error says why it cannot be."
   @spec load() :: :ok | {:error, String.t()}
@@ -25,6 +25,24 @@ defmodule BeTree.Native do
   @doc "Whether the library is loaded."
   @spec loaded?() :: boolean
   def loaded?, do: false
+
+  # What is charged beyond the end of a time slice is lost. In steps of a twentieth of its 4,000 reductions, no more than
+  # 5 % is, and half of that on average.
+  @step 200
+
+  @doc "The reductions of which `charge/1` charges a multiple."
+  @spec step() :: pos_integer
+  def step, do: @step
+
+  @doc """
+  Charges the calling process for whole steps of `reductions`, which has one at the least, until its time slice is used up.
+  Answers how many reductions are left. Without the library that is one step, with it all of them by one call.
+  """
+  @spec charge(pos_integer) :: non_neg_integer
+  def charge(reductions) do
+    :erlang.bump_reductions(@step)
+    reductions - @step
+  end
 
   @doc """
   Answers `{:ok, module}` if the module with this SHA-256 is compiled and in use, or `:busy`; then `{reference, answer}` is

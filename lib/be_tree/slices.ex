@@ -4,7 +4,7 @@ defmodule BeTree.Slices do
   # call's deadline is looked at. What is called, and what its results mean, its owner knows: BeTree.Search for an
   # index, BeTree.Sandbox for any module.
 
-  alias BeTree.{Error, Fuel, Runtime}
+  alias BeTree.{Error, Fuel, Native, Runtime}
 
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
@@ -42,9 +42,7 @@ defmodule BeTree.Slices do
           optional(atom) => term
         }
 
-  # bump_reductions/1 counts no further than to the end of the process's time slice: what a call has above that is lost.
-  # In steps of a twentieth of the 4,000, no more than 5 % is, and half of that on average.
-  @step 200
+  @step Native.step()
 
   @doc "The options of a call that names none."
   @spec defaults() :: options
@@ -135,11 +133,8 @@ defmodule BeTree.Slices do
     bump(div(fuel + ratio - 1, ratio) - div(before + ratio - 1, ratio))
   end
 
-  defp bump(reductions) when reductions > @step do
-    :erlang.bump_reductions(@step)
-    bump(reductions - @step)
-  end
-
+  # Where a time slice ends before all of them are charged, the rest is in the next one.
+  defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
   defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
   defp bump(_none), do: true
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
 
@@ -21,6 +22,22 @@ use crate::terms::{self, atoms, Fuel, Output};
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
     true
+}
+
+/// What is charged at a time: in percent of a time slice, and in reductions.
+const STEP: (i32, u64) = (5, 200);
+
+#[rustler::nif]
+fn charge(env: Env, reductions: u64) -> u64 {
+    let (percent, step) = STEP;
+    let mut left = reductions;
+    while left >= step {
+        left -= step;
+        if consume_timeslice(env, percent) {
+            break;
+        }
+    }
+    left
 }
 
 #[rustler::nif]
