@@ -26,7 +26,7 @@ defmodule BeTree.Bench.Bars do
   @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20}
   @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300}
 
-  # Percent by which the default slice may slow a search.
+  # Percent by which the default slice may slow a search: in the sandbox alone, and with all that a yield is to a process.
   @slice %{"W1@128" => 3}
 
   @spec of(BeTree.Bench.Cases.t(), [map]) :: [t]
@@ -54,6 +54,13 @@ defmodule BeTree.Bench.Bars do
         "default slice",
         "%",
         percent(time.("guest-sliced", main), time.("guest-fiber", main)),
+        below(@slice[name])
+      ),
+      line(
+        name,
+        "default slice, from Elixir",
+        "%",
+        percent(time.("search", main), time.("unsliced", main)),
         below(@slice[name])
       ),
       line(name, "plain loop / native", "x", ratio(time.("scan", main), time.("index", main)), nil),

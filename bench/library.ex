@@ -35,24 +35,21 @@ defmodule BeTree.Bench.Library do
           candidates: counts |> Enum.map(& &1.evaluated) |> Enum.sum()
         }
 
-        one = fn event -> BeTree.search(tree, event) end
+        one = [search: &BeTree.search(tree, &1), unsliced: &BeTree.search(tree, &1, slice: :infinity)]
         many = fn batch -> BeTree.search_many(tree, batch) end
         packed = fn batch -> BeTree.search_many(tree, batch, as: :bitmap) end
         check_many!(bench, tree, events, expected)
         batches = Enum.chunk_every(events, @batch)
         prepared = for batch <- batches, do: Enum.map(batch, &BeTree.Event.prepare!(tree, &1))
 
-        [
-          Map.merge(common, %{engine: "search"} |> Map.merge(Timing.run(events, one, limits[:seconds]))),
-          Map.merge(
-            common,
-            %{engine: "search_many"} |> Map.merge(Timing.run(batches, many, limits[:seconds], &length/1))
-          ),
-          Map.merge(
-            common,
-            %{engine: "packed"} |> Map.merge(Timing.run(prepared, packed, limits[:seconds], &length/1))
-          )
-        ]
+        times =
+          Timing.in_turns(events, one, limits[:seconds]) ++
+            [
+              search_many: Timing.run(batches, many, limits[:seconds], &length/1),
+              packed: Timing.run(prepared, packed, limits[:seconds], &length/1)
+            ]
+
+        for {engine, measured} <- times, do: common |> Map.put(:engine, to_string(engine)) |> Map.merge(measured)
       end
 
     built = %{case: bench.name, engine: "insert_all", format: "", build: build, memory_bytes: sizes.memory_bytes}

@@ -12,15 +12,15 @@ defmodule BeTree.Bench.Timing do
     inputs |> times(fun, seconds, size) |> summary()
   end
 
-  # The same for searches of these events in several trees.
-  @spec in_turns([BeTree.Event.t(), ...], [{atom, BeTree.t()}], number) :: [{atom, map}]
-  def in_turns(events, trees, seconds) do
+  # The same for several functions, for so many seconds each.
+  @spec in_turns([term, ...], [{atom, (term -> term)}], number) :: [{atom, map}]
+  def in_turns(inputs, functions, seconds) do
     turns =
-      for _turn <- 1..@turns, {name, tree} <- trees do
-        {name, times(events, &BeTree.search(tree, &1), seconds / @turns, fn _event -> 1 end)}
+      for _turn <- 1..@turns, {name, fun} <- functions do
+        {name, times(inputs, fun, seconds / @turns, fn _input -> 1 end)}
       end
 
-    for {name, _tree} <- trees, do: {name, turns |> Keyword.get_values(name) |> Enum.concat() |> summary()}
+    for {name, _fun} <- functions, do: {name, turns |> Keyword.get_values(name) |> Enum.concat() |> summary()}
   end
 
   defp times(inputs, fun, seconds, size) do
