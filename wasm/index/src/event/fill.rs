@@ -128,8 +128,8 @@ impl Filler<'_, Reader<'_>> {
         }
         let mut id = 0;
         while self.source.next(&mut values)? {
-            match self.bit(id)? {
-                Some(boolean) => self.event.values[id as usize] = Value::Boolean(boolean),
+            match self.bit(id) {
+                Some(boolean) => self.set(id, Value::Boolean(boolean)),
                 None => self.attribute(id)?,
             }
             id += 1;
@@ -138,18 +138,13 @@ impl Filler<'_, Reader<'_>> {
     }
 
     /// Reads a `1` or `0` that stands for the boolean of attribute `id`.
-    fn bit(&mut self, id: AttributeId) -> Read<Option<bool>> {
-        if self.schema.attribute(id).ty != Type::Boolean || self.source.peek()? != term::Kind::Integer {
-            return Ok(None);
+    #[inline]
+    fn bit(&mut self, id: AttributeId) -> Option<bool> {
+        if self.schema.attribute(id).ty == Type::Boolean {
+            self.source.bit_if()
+        } else {
+            None
         }
-        let mut ahead = self.source.clone();
-        let boolean = match ahead.integer() {
-            Ok(0) => false,
-            Ok(1) => true,
-            _ => return Ok(None),
-        };
-        self.source = ahead;
-        Ok(Some(boolean))
     }
 }
 

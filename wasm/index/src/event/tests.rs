@@ -364,13 +364,21 @@ fn records_may_write_booleans_as_bits() {
     let schema = Schema::new(["a", "b", "c"].map(attribute).into()).unwrap();
     let expected = [true, false, true].map(Value::Boolean);
     let mixed = [&[131], &tuple(&[integer(1), atom("false"), integer(1)])[..]].concat();
-    // All of them being small integers, Erlang writes the second as a string term.
-    for bytes in [&mixed[..], &[131, 107, 0, 3, 1, 0, 1]] {
+    // All of them being small integers, Erlang writes the second as a string term; others write small integers as wide ones.
+    let wide = [131, 104, 3, 98, 0, 0, 0, 1, 97, 0, 98, 0, 0, 0, 1];
+    for bytes in [&mixed[..], &[131, 107, 0, 3, 1, 0, 1], &wide] {
         assert_eq!(decoded(Format::Record, bytes, &schema).unwrap().values, expected);
     }
-    let error = decoded(Format::Record, &[131, 107, 0, 3, 1, 2, 1], &schema).unwrap_err();
-    assert_eq!(error.message, "attribute `b` of type boolean: expected true or false, given the integer 2");
-    assert_eq!((error.kind, error.attribute), (Kind::Type, Some("b".into())));
+    for (bytes, integer) in [
+        (&[131, 107, 0, 3, 1, 2, 1][..], "2"),
+        (&[131, 104, 3, 97, 1, 98, 0, 0, 1, 0, 97, 1], "256"),
+        (&[131, 104, 3, 97, 1, 98, 255, 255, 255, 255, 97, 1], "-1"),
+    ] {
+        let error = decoded(Format::Record, bytes, &schema).unwrap_err();
+        let message = format!("attribute `b` of type boolean: expected true or false, given the integer {integer}");
+        assert_eq!(error.message, message);
+        assert_eq!((error.kind, error.attribute), (Kind::Type, Some("b".into())));
+    }
 }
 
 #[test]

@@ -164,6 +164,22 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Reads a 1 or a 0 if one comes next.
+    #[inline]
+    pub(crate) fn bit_if(&mut self) -> Option<bool> {
+        let (integer, length) = match self.bytes[self.at..] {
+            [integer, ..] if self.at < self.string_end => (integer, 1),
+            [tag::SMALL_INTEGER, integer, ..] => (integer, 2),
+            [tag::INTEGER, 0, 0, 0, integer, ..] => (integer, 5),
+            _ => return None,
+        };
+        if integer > 1 {
+            return None;
+        }
+        self.at += length;
+        Some(integer == 1)
+    }
+
     /// Reads an atom if one comes next and `pick` makes something of its name, which is ASCII or as it is written.
     #[inline]
     pub(crate) fn atom_if<T>(&mut self, pick: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
