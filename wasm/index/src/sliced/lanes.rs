@@ -18,11 +18,6 @@ impl Lanes {
         let Lanes([low, high]) = self;
         vector::is_zero(vector::or(low, high))
     }
-
-    #[inline(always)]
-    fn zip(self, other: Lanes, each: impl Fn(Vector, Vector) -> Vector) -> Lanes {
-        Lanes([each(self.0[0], other.0[0]), each(self.0[1], other.0[1])])
-    }
 }
 
 impl Default for Lanes {
@@ -35,8 +30,8 @@ impl BitAnd for Lanes {
     type Output = Lanes;
 
     #[inline(always)]
-    fn bitand(self, other: Lanes) -> Lanes {
-        self.zip(other, |a, b| vector::and(a, b))
+    fn bitand(self, Lanes(other): Lanes) -> Lanes {
+        Lanes([vector::and(self.0[0], other[0]), vector::and(self.0[1], other[1])])
     }
 }
 
@@ -44,8 +39,8 @@ impl BitOr for Lanes {
     type Output = Lanes;
 
     #[inline(always)]
-    fn bitor(self, other: Lanes) -> Lanes {
-        self.zip(other, |a, b| vector::or(a, b))
+    fn bitor(self, Lanes(other): Lanes) -> Lanes {
+        Lanes([vector::or(self.0[0], other[0]), vector::or(self.0[1], other[1])])
     }
 }
 
@@ -53,8 +48,8 @@ impl BitXor for Lanes {
     type Output = Lanes;
 
     #[inline(always)]
-    fn bitxor(self, other: Lanes) -> Lanes {
-        self.zip(other, |a, b| vector::xor(a, b))
+    fn bitxor(self, Lanes(other): Lanes) -> Lanes {
+        Lanes([vector::xor(self.0[0], other[0]), vector::xor(self.0[1], other[1])])
     }
 }
 
