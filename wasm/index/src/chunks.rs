@@ -47,7 +47,8 @@ impl<T> Chunks<T> {
     pub fn growth(&self, more: usize) -> usize {
         let len = self.len + more;
         if len <= CHUNK {
-            return self.chunks.first().map_or(2 * CHUNK * size_of::<T>(), |first| growth(first, more));
+            // The first one begins with nothing, and then doubles.
+            return self.chunks.first().map_or(3 * (more + 4) * size_of::<T>(), |first| growth(first, more));
         }
         let chunks = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
         growth(&self.chunks, chunks) + chunks * CHUNK * size_of::<T>()

@@ -20,10 +20,13 @@ use crate::tree::gate::Demand;
 use crate::tree::Tree;
 use crate::vocabulary::Vocabulary;
 
-/// Memory that an insertion wants free for each byte of its text, on top of what its tables grow by.
-const HEADROOM_PER_BYTE: usize = 100;
-/// Memory that any insertion wants free.
+/// Memory that any insertion wants free, on top of what its tables grow by.
 const HEADROOM: usize = 64 * 1024;
+/// Memory that an insertion wants free for each byte of its text. What reading it allocates for each step is asked for as
+/// it goes; this is for the rest, such as a list in order, and for the strings that are kept.
+const HEADROOM_PER_BYTE: usize = 16;
+/// Memory that it wants free, once it is read, for each step and each constant.
+const HEADROOM_PER_STEP: usize = 200;
 
 /// The alignment of a block that is asked for only to see whether there is room for it. None of it is ever written, so an
 /// allocator that wipes what is freed need not wipe that.
@@ -170,8 +173,7 @@ impl Index {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
             return Err(Error::new(Kind::DuplicateId, message));
         }
-        self.ensure_headroom(insertion.text.len())?;
-        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
+        let postfix = self.read(insertion)?;
         let expression = self.intern(postfix)?;
         self.subscribe(insertion.id, &expression);
         self.predicates += expression.predicates.len();
@@ -186,8 +188,7 @@ impl Index {
     /// Errors: those of [`Index::insert`], and [`Kind::Type`] for what only erl-be-tree refuses: asking whether an attribute
     /// that is required is null, or whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        self.ensure_headroom(insertion.text.len())?;
-        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
+        let postfix = self.read(insertion)?;
         let predicates = postfix.iter().filter_map(|step| match step {
             Step::Predicate(predicate) => Some(predicate),
             _ => None,
@@ -291,17 +292,27 @@ impl Index {
         self.tree.validate(&self.library, &self.subscriptions)
     }
 
-    /// Refuses an insertion that could run out of memory half way, by asking for all of it beforehand.
-    fn ensure_headroom(&self, text: usize) -> Result<(), Error> {
-        // No predicate and no string takes fewer than two bytes of text.
-        let tables = self.library.predicates.growth(text / 2)
-            + self.library.programs.growth(program::most_words(text))
-            + self.strings.growth(text / 2)
+    /// Reads an expression, and refuses it where taking it in could run out of memory half way: by asking for all of that
+    /// beforehand.
+    fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
+        let text = HEADROOM_PER_BYTE * insertion.text.len();
+        ensure(HEADROOM + text)?;
+        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
+        let predicates = postfix.iter().filter_map(|step| match step {
+            Step::Predicate(predicate) => Some(predicate),
+            _ => None,
+        });
+        let constants: usize = predicates.clone().map(|predicate| predicate.test.constants()).sum();
+        let words = program::most_words(postfix.len(), constants);
+        let tables = self.library.predicates.growth(predicates.count())
+            + self.library.programs.growth(words)
+            + self.strings.growth(constants)
             + self.subscriptions.growth(1)
             + self.tree.growth()
             + self.dense.growth()
-            + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(text));
-        ensure(HEADROOM + HEADROOM_PER_BYTE * text + tables)
+            + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));
+        ensure(HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants) + tables)?;
+        Ok(postfix)
     }
 
     /// Takes in the strings and constants of an expression.

@@ -91,8 +91,10 @@ impl Numbers {
         if fewest <= self.places.len() {
             return 0;
         }
+        let places = fewest.next_power_of_two().max(FEWEST);
         // It doubles as often as it must, and each time its former self is still there.
-        2 * size_of::<u64>() * fewest.next_power_of_two().max(FEWEST)
+        let former = if places > 2 * self.places.len() { places } else { 0 };
+        size_of::<u64>() * (places + former)
     }
 }
 

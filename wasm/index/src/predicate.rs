@@ -314,6 +314,20 @@ impl<S> Constants<S> {
     }
 }
 
+impl<S> Test<S> {
+    /// How many constants it has, or more.
+    pub(crate) fn constants(&self) -> usize {
+        match self {
+            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
+                Constants::Integers(integers) => integers.len(),
+                Constants::Strings(strings) => strings.len(),
+            },
+            Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
+            _ => 1,
+        }
+    }
+}
+
 impl Test<StringId> {
     /// Calls `each` with every string that the test refers to.
     pub(crate) fn each_string(&self, mut each: impl FnMut(StringId)) {

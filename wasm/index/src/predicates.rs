@@ -131,6 +131,10 @@ pub(crate) fn table_growth<T>(table: &HashTable<T>, more: usize) -> usize {
     if table.len() + more <= table.capacity() {
         return 0;
     }
-    // A table doubles its buckets, of which it fills seven eighths, each with a byte of control.
-    (table.len() + more).max(2 * table.capacity()).next_power_of_two() * 2 * (size_of::<T>() + 1)
+    // It has a power of two of buckets, of which it fills seven eighths, each with a byte of control.
+    let buckets = ((table.len() + more).max(table.capacity() + 1) * 8).div_ceil(7).next_power_of_two();
+    buckets.max(4) * (size_of::<T>() + 1) + CONTROLS
 }
+
+/// Bytes of control that a table has besides, and what it is aligned to.
+const CONTROLS: usize = 32;

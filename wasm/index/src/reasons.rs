@@ -149,12 +149,12 @@ impl Reasons {
         self.programs.chunk(chunk)
     }
 
-    /// Bytes that the insertion of an expression of `text` bytes may take.
-    pub fn growth(&self, text: usize) -> usize {
+    /// Bytes that the insertion of an expression may take whose text has so many bytes, and whose program so many `words`.
+    pub fn growth(&self, text: usize, words: usize) -> usize {
         growth(&self.places, 1)
             + growth(&self.lengths, 1)
             + growth(&self.held, 1)
-            + self.programs.growth(program::most_words(text))
+            + self.programs.growth(words)
             + Reasons::bytes(1, text)
     }
 

@@ -173,7 +173,15 @@ impl Dense {
 
     /// Bytes that another expression may take.
     pub fn growth(&self) -> usize {
-        crate::predicates::growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>() + size_of::<Wide>()
+        let blocks = match &self.parts[..] {
+            [] => crate::predicates::growth(&self.parts, 1) + size_of::<Block>(),
+            [first] if self.len < PART => crate::predicates::growth(first, 1),
+            _ if self.len.is_multiple_of(PART) => {
+                crate::predicates::growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>()
+            }
+            _ => 0,
+        };
+        blocks + size_of::<Wide>()
     }
 }
 

@@ -94,10 +94,11 @@ pub(crate) struct Program {
     pub code: usize,
 }
 
-/// The most words of a program whose expression has a text of so many bytes.
-pub(crate) fn most_words(text: usize) -> usize {
-    // `a||` is an operation of a word, two behind it, and a step of less than a word.
-    2 * text + 4
+/// The most words of a program whose expression has so many steps and, in all its predicates, so many constants.
+pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
+    // A predicate is an operation with the head of a list, its constants, of which a float has two words, and as many words
+    // as a long program has behind it. As a step it is a word at the most.
+    (3 + LONG) * steps + 2 * constants + 4
 }
 
 /// The program of an expression that is `value` whatever the event.

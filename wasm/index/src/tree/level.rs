@@ -109,10 +109,11 @@ impl Points {
 
     /// Bytes that one more key may take.
     pub fn growth(&self) -> usize {
-        // A table doubles its places, of which it fills seven eighths, each with a byte of control.
-        let narrow = self.narrow.len() * (size_of::<(i32, NodeId)>() + 1);
-        let wide = self.wide.len() * (size_of::<(i64, NodeId)>() + 1);
-        4 * narrow.max(wide)
+        // A table has a power of two of places, of which it fills seven eighths, each with a byte of control, and doubles.
+        let places = |len: usize| 2 * (8 * len).div_ceil(7).next_power_of_two();
+        let narrow = places(self.narrow.len()) * (size_of::<(i32, NodeId)>() + 1);
+        let wide = places(self.wide.len()) * (size_of::<(i64, NodeId)>() + 1);
+        narrow.max(wide)
     }
 }
 

@@ -480,7 +480,7 @@ impl Tree {
 
     /// Bytes that one more expression may take to enlarge the largest tables.
     pub fn growth(&self) -> usize {
-        let list = 2 * self.longest_list * size_of::<Entry>();
+        let list = (1 + self.longest_list + self.longest_list / 4) * size_of::<Entry>();
         self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + self.level_growth
     }
 }
