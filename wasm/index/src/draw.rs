@@ -30,9 +30,9 @@ struct Picture<'a> {
 impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
-        let dense = |home: &Home| matches!(home, Home::Dense(_) | Home::Ungated(_));
+        let dense = |home: Home| matches!(home, Home::Dense(_) | Home::Ungated(_));
         let subscriptions = self.index.subscriptions();
-        let every = subscriptions.iter().filter(|(_, held)| dense(&held.home)).map(|(slot, _)| subscriptions.id(slot));
+        let every = subscriptions.iter().filter(|(_, held)| dense(held.home())).map(|(slot, _)| subscriptions.id(slot));
         let every: Vec<u64> = every.collect();
         if !every.is_empty() {
             self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
@@ -40,7 +40,7 @@ impl Picture<'_> {
         let mut nodes = vec![ROOT];
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
-            let slots = node.entries.iter().map(|entry| entry.slot(self.index.library()));
+            let slots = node.entries().iter().map(|entry| entry.slot(self.index.library()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
             for &level in node.levels() {

@@ -13,7 +13,7 @@ use crate::library::Library;
 use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
-use crate::subscriptions::{Home, Slot, Subscription, Subscriptions};
+use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
 use crate::tree::filter;
 use crate::tree::gate::Demand;
@@ -246,24 +246,25 @@ impl Index {
         self.predicates -= predicates.len();
         let shared: Vec<_> = program::shared(self.library.code(&subscription)).collect();
         shared.into_iter().for_each(|predicate| self.library.predicates.release(predicate));
-        self.code_bytes -= bytes(&subscription);
-        self.library.programs.remove(subscription.program, subscription.words as usize);
+        let words = self.library.words(&subscription);
+        self.code_bytes -= words * size_of::<u32>();
+        self.library.programs.remove(subscription.program, words);
         Ok(())
     }
 
     /// Takes a subscription out of wherever its home is.
     fn take_down(&mut self, slot: Slot, removed: &Subscription) {
         let Index { library, subscriptions, tree, dense, .. } = self;
-        match removed.home {
+        match removed.home() {
             Home::Nowhere => {}
             Home::Ungated(position) => {
                 if let Some(moved) = tree.remove_ungated(position) {
-                    subscriptions.get_mut(library.slot(moved)).home = Home::Ungated(position);
+                    subscriptions.get_mut(library.slot(moved)).set_home(Home::Ungated(position));
                 }
             }
             Home::Dense(position) => {
                 if let Some(moved) = dense.remove(position) {
-                    subscriptions.get_mut(moved).home = Home::Dense(position);
+                    subscriptions.get_mut(moved).set_home(Home::Dense(position));
                 }
             }
             Home::Gated => {
@@ -281,7 +282,7 @@ impl Index {
         }
         self.library.predicates.validate(&references)?;
         self.strings.validate()?;
-        let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home {
+        let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home() {
             Home::Dense(position) => Some((slot, position)),
             _ => None,
         });
@@ -370,7 +371,7 @@ impl Index {
         let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, &mut library.predicates));
         match access {
             Some(access) => {
-                self.subscriptions.get_mut(slot).home = Home::Gated;
+                self.subscriptions.get_mut(slot).set_home(Home::Gated);
                 self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
             }
             None if program::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
@@ -385,25 +386,23 @@ impl Index {
         let chance = |index, literal| self.probability(index, literal, analysis, &[]);
         let windows = self.dense.windows(&analysis.normal, predicates, chance);
         let subscription = self.subscriptions.get_mut(slot);
-        subscription.home = Home::Dense(self.dense.insert(slot, subscription.program, &windows));
+        subscription.set_home(Home::Dense(self.dense.insert(slot, subscription.program, &windows)));
     }
 
     /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
     fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Library) -> Program) -> Slot {
         let Index { subscriptions, library, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
-            let Program { words, code } = assemble(slot, library);
-            let program = library.programs.insert(&words);
-            let subscription =
-                Subscription { program, words: words.len() as u32, code: code as u32, home: Home::Nowhere };
-            *code_bytes += bytes(&subscription);
-            subscription
+            let Program { mut words, code } = assemble(slot, library);
+            let length = Length::noted(&mut words, code);
+            *code_bytes += words.len() * size_of::<u32>();
+            Subscription::new(library.programs.insert(&words), length)
         })
     }
 
     fn hang_ungated(&mut self, slot: Slot) {
         let subscription = self.subscriptions.get_mut(slot);
-        subscription.home = self.tree.insert_ungated(subscription.program);
+        subscription.set_home(self.tree.insert_ungated(subscription.program));
     }
 
     fn observe(&mut self, analysis: &Analysis) {
@@ -442,10 +441,6 @@ impl Index {
 fn ensure(bytes: usize) -> Result<(), Error> {
     let mut probe: Vec<Probe> = Vec::new();
     probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
-}
-
-fn bytes(subscription: &Subscription) -> usize {
-    subscription.words as usize * size_of::<u32>()
 }
 
 /// The cost of a test beside that of a comparison.

@@ -24,13 +24,19 @@ impl Library {
 
     /// The operations of a subscription's program.
     pub fn code(&self, subscription: &Subscription) -> &[u32] {
-        &self.programs.get(subscription.program)[..subscription.code as usize]
+        let (words, code) = subscription.length.of(self.programs.get(subscription.program));
+        &words[..code]
     }
 
     /// The expression of a subscription, read back from its program.
     pub fn expression(&self, subscription: &Subscription) -> Expression {
-        let words = &self.programs.get(subscription.program)[..subscription.words as usize];
-        program::expression(words, subscription.code as usize, &self.predicates, &self.schema)
+        let (words, code) = subscription.length.of(self.programs.get(subscription.program));
+        program::expression(words, code, &self.predicates, &self.schema)
+    }
+
+    /// How many words are kept of a subscription's program.
+    pub fn words(&self, subscription: &Subscription) -> usize {
+        subscription.length.kept(self.programs.get(subscription.program))
     }
 
     /// The slot of the subscription whose program this is.

@@ -1,5 +1,7 @@
 //! The inserted expressions, by id and by slot.
 
+use std::num::NonZeroU32;
+
 use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
@@ -13,7 +15,7 @@ use crate::predicates::table_growth;
 pub(crate) type Slot = u32;
 
 /// Where the tree holds a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// Nowhere: it is false whatever the event.
     Nowhere,
@@ -25,14 +27,86 @@ pub(crate) enum Home {
     Gated,
 }
 
-/// An inserted expression.
+/// An inserted expression, in 12 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
-    /// Its program, how many words that has, and how many of them are operations.
     pub program: ProgramId,
-    pub words: u32,
-    pub code: u32,
-    pub home: Home,
+    pub length: Length,
+    home: PackedHome,
+}
+
+/// How many words a program has, and how many of them are operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length {
+    /// None of one so long that it has a chunk of its own: that has as many, and the last of them tells `code`.
+    words: u16,
+    code: u16,
+}
+
+/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of either list.
+#[derive(Clone, Copy, Debug)]
+struct PackedHome(NonZeroU32);
+
+impl Length {
+    /// The length of a program of which the first `code` words are operations, which is noted in it where it must be.
+    pub fn noted(words: &mut Vec<u32>, code: usize) -> Self {
+        match u16::try_from(words.len()) {
+            Ok(len) => Length { words: len, code: code as u16 },
+            Err(_) => {
+                words.push(code as u32);
+                Length { words: 0, code: 0 }
+            }
+        }
+    }
+
+    /// The words of the program that `held` begins with, and how many of them are operations.
+    pub fn of(self, held: &[u32]) -> (&[u32], usize) {
+        match (self.words, held) {
+            (0, [words @ .., code]) => (words, *code as usize),
+            (words, _) => (&held[..usize::from(words)], usize::from(self.code)),
+        }
+    }
+
+    /// How many words are kept of the program that `held` begins with.
+    pub fn kept(self, held: &[u32]) -> usize {
+        match self.words {
+            0 => held.len(),
+            words => usize::from(words),
+        }
+    }
+}
+
+impl Subscription {
+    /// One that has no home yet.
+    pub fn new(program: ProgramId, length: Length) -> Self {
+        Subscription { program, length, home: PackedHome::of(Home::Nowhere) }
+    }
+
+    pub fn home(&self) -> Home {
+        match self.home.0.get() {
+            1 => Home::Nowhere,
+            2 => Home::Gated,
+            packed if packed % 2 == 1 => Home::Ungated((packed - 3) / 2),
+            packed => Home::Dense((packed - 4) / 2),
+        }
+    }
+
+    pub fn set_home(&mut self, home: Home) {
+        self.home = PackedHome::of(home);
+    }
+}
+
+impl PackedHome {
+    fn of(home: Home) -> Self {
+        // An expression takes more than two bytes, so its position has less than 31 bits.
+        let packed = match home {
+            Home::Nowhere => 1,
+            Home::Gated => 2,
+            Home::Ungated(position) => 3 + 2 * position,
+            Home::Dense(position) => 4 + 2 * position,
+        };
+        PackedHome(NonZeroU32::new(packed).unwrap_or(NonZeroU32::MIN))
+    }
 }
 
 /// The table of subscriptions. A slot that is given back is used again.
@@ -95,8 +169,8 @@ impl Subscriptions {
     }
 
     /// Where the subscription at `slot` is held, if there is one.
-    pub fn home(&self, slot: Slot) -> Option<&Home> {
-        self.slots[slot as usize].as_ref().map(|subscription| &subscription.home)
+    pub fn home(&self, slot: Slot) -> Option<Home> {
+        self.slots[slot as usize].as_ref().map(Subscription::home)
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
@@ -146,5 +220,38 @@ impl Subscriptions {
     /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
     pub fn growth(&self, more: usize) -> usize {
         self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_and_lengths_are_read_back() {
+        assert_eq!(size_of::<Option<Subscription>>(), 12);
+        let mut words: Vec<u32> = (0..9).collect();
+        let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
+        for home in
+            [0, 1, 77, u32::MAX / 4].into_iter().flat_map(|position| [Home::Ungated(position), Home::Dense(position)])
+        {
+            subscription.set_home(home);
+            assert_eq!(subscription.home(), home);
+        }
+        for home in [Home::Nowhere, Home::Gated] {
+            subscription.set_home(home);
+            assert_eq!(subscription.home(), home);
+        }
+        for len in [2, 9, 65_535, 65_536, 100_000] {
+            let expected: Vec<u32> = (0..len).collect();
+            let mut words = expected.clone();
+            let length = Length::noted(&mut words, 2);
+            let kept = words.len();
+            // Other programs follow one that has no chunk of its own.
+            if len < 65_536 {
+                words.extend([5, 6]);
+            }
+            assert_eq!((length.of(&words), length.kept(&words)), ((&expected[..], 2), kept));
+        }
     }
 }

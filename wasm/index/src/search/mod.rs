@@ -400,7 +400,7 @@ impl Search {
         for slot in ids.filter_map(|id| subscriptions.find(id)) {
             progress.visited += 1;
             let subscription = subscriptions.get(slot);
-            if let Home::Dense(position) = subscription.home {
+            if let Home::Dense(position) = subscription.home() {
                 if let Some(holds) = index.dense().holds(position, &self.bits) {
                     progress.evaluated += 1;
                     if holds {
@@ -488,7 +488,7 @@ impl Search {
                 }
                 continue;
             }
-            let entries = &node.entries[progress.entry as usize..];
+            let entries = &node.entries()[progress.entry as usize..];
             let room = STEP - progress.candidates;
             let taken = entries.len().min(room as usize);
             let candidates = &mut self.candidates[progress.candidates as usize..];
@@ -498,7 +498,7 @@ impl Search {
             progress.visited += taken as u64;
             progress.entry += taken as u32;
             work += taken as u32 + 1;
-            if progress.entry as usize == node.entries.len() {
+            if progress.entry as usize == node.entries().len() {
                 progress.node += 1;
                 progress.level = 0;
                 progress.entry = 0;
@@ -515,8 +515,8 @@ impl Search {
     /// [`Search::touch_candidates`].
     fn touch_nodes(&self, index: &Index, progress: &Progress) {
         let found = &self.nodes[..progress.nodes as usize];
-        let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries.len());
-        let entries = found.iter().filter_map(|&node| index.tree().node(node).entries.first());
+        let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries().len());
+        let entries = found.iter().filter_map(|&node| index.tree().node(node).entries().first());
         black_box(entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject));
     }
 

@@ -91,7 +91,7 @@ impl Sliced {
         let end = subscriptions.capacity();
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
-            if let Some(&Home::Dense(_)) = subscriptions.home(slot as Slot) {
+            if let Some(Home::Dense(_)) = subscriptions.home(slot as Slot) {
                 let code = index.library().code(subscriptions.get(slot as Slot));
                 tests += self.evaluate(program::boolean_tests(code), &mut row);
             }

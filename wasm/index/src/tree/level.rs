@@ -7,16 +7,11 @@ use super::NodeId;
 use crate::hash::State;
 use crate::schema::AttributeId;
 
-/// A key that is aligned like the other parts of a node, which takes less memory so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(Rust, packed(4))]
-pub(crate) struct Key(pub i64);
-
 /// Where below its level a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Under one value.
-    Point(Key),
+    Point(i64),
     /// Under an interval of values; which, the buckets know.
     Bucket,
     /// Under any value.
@@ -68,6 +63,8 @@ impl Level {
 pub(crate) struct Points {
     narrow: HashMap<i32, NodeId, State>,
     wide: HashMap<i64, NodeId, State>,
+    /// The keys of the nodes in `wide`, which these have no room for.
+    wide_keys: HashMap<NodeId, i64, State>,
 }
 
 impl Points {
@@ -90,15 +87,27 @@ impl Points {
     pub fn insert(&mut self, key: i64, node: NodeId) {
         match i32::try_from(key) {
             Ok(key) => self.narrow.insert(key, node),
-            Err(_) => self.wide.insert(key, node),
+            Err(_) => {
+                self.wide_keys.insert(node, key);
+                self.wide.insert(key, node)
+            }
         };
     }
 
     pub fn remove(&mut self, key: i64) {
         match i32::try_from(key) {
             Ok(key) => self.narrow.remove(&key),
-            Err(_) => self.wide.remove(&key),
+            Err(_) => {
+                let node = self.wide.remove(&key);
+                node.and_then(|node| self.wide_keys.remove(&node));
+                node
+            }
         };
+    }
+
+    /// The key of `node`, which is here by one that does not fit 32 bits.
+    pub fn wide_key(&self, node: NodeId) -> i64 {
+        self.wide_keys[&node]
     }
 
     /// Every key with its node, in no order.
@@ -112,7 +121,7 @@ impl Points {
         // A table has a power of two of places, of which it fills seven eighths, each with a byte of control, and doubles.
         let places = |len: usize| 2 * (8 * len).div_ceil(7).next_power_of_two();
         let narrow = places(self.narrow.len()) * (size_of::<(i32, NodeId)>() + 1);
-        let wide = places(self.wide.len()) * (size_of::<(i64, NodeId)>() + 1);
+        let wide = places(self.wide.len()) * 2 * (size_of::<(i64, NodeId)>() + 1);
         narrow.max(wide)
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod analysis;
 pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod level;
+mod node;
 mod split;
 mod validate;
 
@@ -23,7 +24,9 @@ use hashbrown::HashSet;
 use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
-use level::{Key, Level, Place};
+use level::{Level, Place};
+pub(crate) use node::Node;
+use node::Position;
 
 use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
@@ -55,31 +58,6 @@ pub(crate) struct Entry {
     /// Its program; of an expression that is true of every event that comes here and passes the filter, its slot.
     pub subject: u32,
     pub filter: Filter,
-}
-
-/// A node: its leaf list and its value levels.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub entries: Vec<Entry>,
-    /// Few nodes have one.
-    directory: Option<Box<Directory>>,
-    position: Position,
-    /// The length of the leaf list at which splitting is tried again.
-    next_split: u32,
-}
-
-/// The value levels of a node (its p-directory).
-#[derive(Clone, Debug, Default)]
-struct Directory {
-    levels: Vec<LevelId>,
-}
-
-/// Where a node hangs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Position {
-    Root,
-    Under(LevelId, Place),
-    Free,
 }
 
 /// The tree.
@@ -145,39 +123,14 @@ impl Entry {
     }
 }
 
-impl Node {
-    fn new(position: Position) -> Self {
-        Node { entries: Vec::new(), directory: None, position, next_split: LEAF_CAPACITY as u32 }
-    }
-
-    /// Its value levels.
-    #[inline]
-    pub fn levels(&self) -> &[LevelId] {
-        self.directory.as_ref().map_or(&[], |directory| &directory.levels)
-    }
-
-    fn add_level(&mut self, level: LevelId) {
-        self.directory.get_or_insert_default().levels.push(level);
-    }
-
-    /// Drops the levels for which `is_used` is false.
-    fn retain_levels(&mut self, is_used: impl FnMut(&LevelId) -> bool) {
-        if let Some(directory) = &mut self.directory {
-            directory.levels.retain(is_used);
-        }
-        if self.levels().is_empty() {
-            self.directory = None;
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.directory.is_none()
-    }
-}
-
 impl Tree {
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
+    }
+
+    /// Where `node` hangs.
+    fn position(&self, node: NodeId) -> Position {
+        self.nodes[node as usize].position(|level| self.level(level).points.wide_key(node))
     }
 
     pub fn level(&self, id: LevelId) -> &Level {
@@ -246,10 +199,10 @@ impl Tree {
     ) {
         let nodes = self.nodes_of(slot, program, analysis);
         for &node in &nodes {
-            let entries = &mut self.nodes[node as usize].entries;
-            let before = entries.len();
-            entries.retain(|entry| !entry.is_of(slot, program));
-            self.entries -= before - entries.len();
+            let node = &mut self.nodes[node as usize];
+            let before = node.entries().len();
+            node.retain_entries(|entry| !entry.is_of(slot, program));
+            self.entries -= before - node.entries().len();
         }
         for &node in &nodes {
             self.prune(node, library, subscriptions);
@@ -267,7 +220,7 @@ impl Tree {
                 continue;
             }
             let held = &self.nodes[node as usize];
-            if held.entries.iter().any(|entry| entry.is_of(slot, program)) {
+            if held.entries().iter().any(|entry| entry.is_of(slot, program)) {
                 holding.push(node);
             }
             for level in held.levels().iter().map(|&level| self.level(level)) {
@@ -297,7 +250,7 @@ impl Tree {
                 }
                 None => {
                     self.add_entry(node, slot, literal, analysis, library, subscriptions);
-                    if self.nodes[node as usize].entries.len() > self.nodes[node as usize].next_split as usize {
+                    if self.nodes[node as usize].is_to_be_split() {
                         self.split(node, library, subscriptions);
                     }
                 }
@@ -339,13 +292,10 @@ impl Tree {
 
     /// The attributes of the levels above `node`, the nearest first.
     fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
-        let mut position = self.nodes[node as usize].position;
+        let mut node = node;
         std::iter::from_fn(move || {
-            let Position::Under(level, _) = position else {
-                return None;
-            };
-            let level = &self.levels[level as usize];
-            position = self.nodes[level.owner as usize].position;
+            let level = &self.levels[self.nodes[node as usize].level()? as usize];
+            node = level.owner;
             Some(level.attribute)
         })
     }
@@ -398,10 +348,9 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) {
         let (filter, is_proven) = self.filter(node, literal, analysis, library);
-        let entries = &mut self.nodes[node as usize].entries;
-        make_room(entries);
-        entries.push(Entry::new(slot, subscriptions.get(slot).program, literal, filter, is_proven));
-        self.longest_list = self.longest_list.max(entries.len());
+        let node = &mut self.nodes[node as usize];
+        node.push(Entry::new(slot, subscriptions.get(slot).program, literal, filter, is_proven));
+        self.longest_list = self.longest_list.max(node.entries().len());
         self.entries += 1;
     }
 
@@ -420,13 +369,13 @@ impl Tree {
 
     /// Whether every event that is led to `node` meets `gate`.
     fn is_met_on_the_way(&self, node: NodeId, gate: &Gate) -> bool {
-        let (mut below, mut position) = (node, self.nodes[node as usize].position);
-        while let Position::Under(level, place) = position {
+        let mut below = node;
+        while let Position::Under(level, place) = self.position(below) {
             let level = &self.levels[level as usize];
             let is_met = level.attribute == gate.attribute
                 && match (place, &gate.demand) {
                     (_, Demand::Defined) => true,
-                    (Place::Point(Key(key)), _) => gate.admits(key),
+                    (Place::Point(key), _) => gate.admits(key),
                     (Place::Bucket, Demand::Interval(low, high)) => {
                         let bucket = level.buckets.position(below).map(|position| level.buckets.range(position));
                         bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
@@ -436,7 +385,7 @@ impl Tree {
             if is_met {
                 return true;
             }
-            (below, position) = (level.owner, self.nodes[level.owner as usize].position);
+            below = level.owner;
         }
         false
     }
@@ -455,7 +404,7 @@ impl Tree {
     }
 
     fn new_point(&mut self, level: LevelId, key: i64) -> NodeId {
-        let child = self.new_node(Position::Under(level, Place::Point(Key(key))));
+        let child = self.new_node(Position::Under(level, Place::Point(key)));
         let points = &mut self.levels[level as usize].points;
         points.insert(key, child);
         self.level_growth = points.growth().max(self.level_growth);
@@ -482,12 +431,5 @@ impl Tree {
     pub fn growth(&self) -> usize {
         let list = (1 + self.longest_list + self.longest_list / 4) * size_of::<Entry>();
         self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + self.level_growth
-    }
-}
-
-/// Makes room for one more entry. Most leaf lists are short, and to double would leave a third of them empty.
-fn make_room(entries: &mut Vec<Entry>) {
-    if entries.len() == entries.capacity() {
-        entries.reserve_exact(1 + entries.len() / 4);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::analysis::Analysis;
 use super::gate::Demand;
-use super::level::{Key, Place};
-use super::{make_room, Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use super::level::Place;
+use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::AttributeId;
@@ -55,12 +55,11 @@ impl Tree {
             }
         }
         self.drop_empty_levels(node);
-        let left = self.nodes[node as usize].entries.len();
-        self.nodes[node as usize].next_split = (2 * left).max(LEAF_CAPACITY) as u32;
+        self.nodes[node as usize].split_later();
     }
 
     fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
-        let entries = self.nodes[node as usize].entries.iter();
+        let entries = self.nodes[node as usize].entries().iter();
         entries
             .map(|entry| {
                 let slot = entry.slot(library);
@@ -87,7 +86,7 @@ impl Tree {
 
     /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
     fn worthwhile_cut(&self, node: NodeId, entries: &[Analysed]) -> Option<Cut> {
-        let Position::Under(level, Place::Bucket) = self.nodes[node as usize].position else {
+        let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
         };
         let buckets = &self.levels[level as usize].buckets;
@@ -131,16 +130,14 @@ impl Tree {
 
     /// Empties the leaf list of `node`.
     fn take_list(&mut self, node: NodeId) -> Vec<Entry> {
-        let entries = std::mem::take(&mut self.nodes[node as usize].entries);
+        let entries = self.nodes[node as usize].take_entries();
         self.entries -= entries.len();
         entries
     }
 
     /// Puts an entry back that [`Tree::take_list`] took.
     fn keep(&mut self, node: NodeId, entry: Entry) {
-        let entries = &mut self.nodes[node as usize].entries;
-        make_room(entries);
-        entries.push(entry);
+        self.nodes[node as usize].push(entry);
         self.entries += 1;
     }
 
@@ -160,11 +157,10 @@ impl Tree {
     pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let mut node = node;
         loop {
-            let held = &self.nodes[node as usize];
-            let Position::Under(level, place) = held.position else {
+            let Position::Under(level, place) = self.position(node) else {
                 return;
             };
-            if !held.is_empty() {
+            if !self.nodes[node as usize].is_empty() {
                 if place == Place::Bucket {
                     self.merge_bucket(node, library, subscriptions);
                 }
@@ -184,7 +180,7 @@ impl Tree {
     fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
         let level = &mut self.levels[level as usize];
         match place {
-            Place::Point(Key(key)) => level.points.remove(key),
+            Place::Point(key) => level.points.remove(key),
             Place::Bucket => {
                 if let Some(position) = level.buckets.position(node) {
                     level.buckets.remove(position);
@@ -198,7 +194,7 @@ impl Tree {
 
     /// Moves the entries of a short bucket into a short neighbour, which takes over its keys.
     fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
-        let Position::Under(level, place) = self.nodes[node as usize].position else {
+        let Position::Under(level, place) = self.position(node) else {
             return;
         };
         let buckets = &self.levels[level as usize].buckets;
@@ -212,7 +208,7 @@ impl Tree {
             return;
         };
         let is_leaf = |node: NodeId| self.nodes[node as usize].levels().is_empty();
-        let length = self.nodes[into as usize].entries.len() + self.nodes[from as usize].entries.len();
+        let length = self.nodes[into as usize].entries().len() + self.nodes[from as usize].entries().len();
         if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
             return;
         }

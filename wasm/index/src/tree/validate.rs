@@ -1,6 +1,6 @@
 //! Checks that the tree is whole; for tests.
 
-use super::level::{Key, Place};
+use super::level::Place;
 use super::{NodeId, Position, Tree, ROOT};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
@@ -17,8 +17,8 @@ impl Tree {
         while let Some(node) = pending.pop() {
             reached += 1;
             let held = self.node(node);
-            entries += held.entries.len();
-            for entry in &held.entries {
+            entries += held.entries().len();
+            for entry in held.entries() {
                 self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
             }
             for &level in held.levels() {
@@ -26,7 +26,7 @@ impl Tree {
                     return Err(format!("level {level} of node {node} is empty or another's"));
                 }
                 for child in self.level(level).nodes() {
-                    let Position::Under(parent, place) = self.node(child).position else {
+                    let Position::Under(parent, place) = self.position(child) else {
                         return Err(format!("node {child} under level {level} is not placed there"));
                     };
                     if parent != level || !self.is_at(child, level, place) || self.node(child).is_empty() {
@@ -53,13 +53,13 @@ impl Tree {
         let subscription = subscriptions.get(slot);
         let analysis = Analysis::of(subscription, library);
         let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
-        let Position::Under(level, place) = self.node(node).position else {
+        let Position::Under(level, place) = self.position(node) else {
             return Ok(());
         };
         let level = self.level(level);
         let fits = gate.attribute == level.attribute
             && match place {
-                Place::Point(Key(key)) => gate.admits(key),
+                Place::Point(key) => gate.admits(key),
                 Place::Defined => gate.demand == Demand::Defined,
                 Place::Bucket => match (&gate.demand, level.buckets.position(node)) {
                     (Demand::Interval(low, high), Some(position)) => {
@@ -79,7 +79,7 @@ impl Tree {
     fn is_at(&self, child: NodeId, level: super::LevelId, place: Place) -> bool {
         let level = self.level(level);
         match place {
-            Place::Point(Key(key)) => level.point(key) == Some(child),
+            Place::Point(key) => level.point(key) == Some(child),
             Place::Bucket => level.buckets.position(child).is_some(),
             Place::Defined => level.defined == Some(child),
         }
@@ -89,18 +89,18 @@ impl Tree {
         let mut ungated = 0;
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
-            match &subscription.home {
+            match subscription.home() {
                 Home::Nowhere | Home::Dense(_) => {}
                 Home::Ungated(position) => {
                     ungated += 1;
-                    if self.ungated.get(*position as usize) != Some(&subscription.program) {
+                    if self.ungated.get(position as usize) != Some(&subscription.program) {
                         return Err(format!("slot {slot} is not at {position} of the ungated list"));
                     }
                 }
                 Home::Gated => {
                     let analysis = Analysis::of(subscription, library);
                     let nodes = self.nodes_of(slot, subscription.program, &analysis);
-                    let lists = nodes.iter().map(|&node| &self.node(node).entries);
+                    let lists = nodes.iter().map(|&node| self.node(node).entries());
                     entries += lists.flatten().filter(|entry| entry.is_of(slot, subscription.program)).count();
                 }
             }
