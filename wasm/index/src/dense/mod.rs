@@ -106,7 +106,8 @@ impl Dense {
         }
         let position = self.len;
         self.len += 1;
-        self.block(position).put(position % BLOCK, windows.lane(slot, program));
+        let lane = windows.lane(slot, program, self.columns.can_be_picked());
+        self.block(position).put(position % BLOCK, lane);
         position as Position
     }
 
@@ -261,8 +262,9 @@ impl Windows {
         self.wide.is_none() || self.whole.is_some()
     }
 
-    fn lane(&self, slot: Slot, program: ProgramId) -> Lane {
-        let rest = || self.whole.as_ref().map_or(Rest::Program(program), |whole| Rest::Whole(Whole::new(whole)));
+    fn lane(&self, slot: Slot, program: ProgramId, is_picked: bool) -> Lane {
+        let whole = || self.whole.as_ref().map(|whole| Rest::Whole(Whole::new(whole, is_picked)));
+        let rest = || whole().unwrap_or(Rest::Program(program));
         let wide = self.wide.as_ref().map(|window| Box::new(Wide::new(window, rest())));
         Lane::new(slot, &self.narrow, wide)
     }
@@ -290,6 +292,11 @@ impl Columns {
 
     fn of(&self, attribute: AttributeId) -> Option<u16> {
         self.0.binary_search(&attribute).ok().map(|column| column as u16)
+    }
+
+    /// Whether there are so few that one byte tells which, and one more value that it is none.
+    fn can_be_picked(&self) -> bool {
+        self.0.len() <= usize::from(simd::NO_COLUMN)
     }
 
     fn pages(&self) -> usize {

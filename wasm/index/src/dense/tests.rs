@@ -1,4 +1,4 @@
-use super::simd::{gather, portable, Selection};
+use super::simd::{gather, pick, portable, Picked, Selection, NO_COLUMN};
 use super::*;
 use crate::expression::normal::{normalise, NormalNode, Normalised};
 use crate::expression::Step;
@@ -68,10 +68,11 @@ fn bits(columns: impl Iterator<Item = usize>) -> Bits {
     bits
 }
 
-/// Checks each window of `windows` by itself, and all of them in a block.
-fn check<const N: usize>(windows: &Windows, expected: bool, pages: &[Page; N]) {
+/// Checks each window of `windows`, which read so many `columns`, by itself, and all of them in a block.
+fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[Page; N]) {
+    let is_picked = columns <= usize::from(NO_COLUMN);
     let mut block = Block::default();
-    block.put(5, windows.lane(77, 7));
+    block.put(5, windows.lane(77, 7, is_picked));
     let Decided { holds, open } = block.decide(pages);
     assert!(holds & !(1 << 5) == 0 && open & !(1 << 5) == 0, "other lanes are empty");
     assert!(open != 0 || (holds != 0) == expected);
@@ -79,9 +80,10 @@ fn check<const N: usize>(windows: &Windows, expected: bool, pages: &[Page; N]) {
         let wide = Wide::new(wide, Rest::Program(7));
         let (holds, open) = wide.decide(pages);
         assert!(open == 1 || (holds == 1) == expected);
-        assert!(
-            windows.whole.is_none() || Whole::new(windows.whole.as_ref().unwrap()).decide(pages) == u64::from(expected)
-        );
+        if let Some(whole) = &windows.whole {
+            assert_eq!(Whole::new(whole, false).decide(pages), u64::from(expected));
+            assert_eq!(Whole::new(whole, is_picked).decide(pages), u64::from(expected));
+        }
     } else {
         assert_eq!(open, 0);
     }
@@ -107,12 +109,13 @@ fn windows_decide_nothing_wrongly_whatever_the_event() {
             let holds = |attribute| event >> attribute & 1 == 1;
             let expected = value(&normal, normal.root(), &holds);
             let bits = bits((0..attributes).filter(|&a| holds(a as u32)).map(|a| a * usize::from(spread)));
-            check(&windows, expected, &bits.0);
+            let columns = attributes * usize::from(spread);
+            check(&windows, columns, expected, &bits.0);
             if spread == 1 {
-                check::<1>(&windows, expected, bits.0.first_chunk().unwrap());
+                check::<1>(&windows, columns, expected, bits.0.first_chunk().unwrap());
             }
             if spread <= 70 {
-                check::<4>(&windows, expected, bits.0.first_chunk().unwrap());
+                check::<4>(&windows, columns, expected, bits.0.first_chunk().unwrap());
             }
         }
     }
@@ -131,8 +134,8 @@ fn windows_of_large_expressions_decide_most_events() {
             let event: Vec<bool> = (0..128).map(|_| random.chance(50)).collect();
             let expected = value(&normal, normal.root(), &|attribute| event[attribute as usize]);
             let bits = bits((0..128).filter(|&column| event[column]));
-            check::<1>(&windows, expected, bits.0.first_chunk().unwrap());
-            narrow += windows.lane(0, 0).open(&bits);
+            check::<1>(&windows, 128, expected, bits.0.first_chunk().unwrap());
+            narrow += windows.lane(0, 0, true).open(&bits);
             wide += Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(0)).decide(&bits.0).1;
             events += 1;
         }
@@ -168,6 +171,26 @@ fn every_processor_reads_the_same_bits() {
             let byte = bits.0.as_flattened()[usize::from(bytes[place])];
             assert_eq!(word >> place & 1 == 1, byte & masks[place] == masks[place]);
         }
+    }
+}
+
+#[test]
+fn every_processor_picks_the_same_bits() {
+    let mut random = Random(5);
+    for _ in 0..200 {
+        let bits = Bits(std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8)));
+        let picked: [Picked; 4] = std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8));
+        let pages: &[Page; 2] = bits.0.first_chunk().unwrap();
+        assert_eq!(pick(pages, &picked), portable::pick(pages, &picked));
+        assert_eq!(pick(&bits.0, &picked), portable::pick(&bits.0, &picked));
+        for (word, picked) in pick(pages, &picked).into_iter().zip(picked) {
+            for (place, column) in picked.into_iter().map(usize::from).enumerate() {
+                let byte = bits.0.as_flattened()[column / 8];
+                assert_eq!(word >> place & 1, u16::from(byte >> (column % 8) & 1));
+            }
+        }
+        // Behind the pages there is nothing.
+        assert_eq!(pick(&[[u8::MAX; PAGE]], &[[NO_COLUMN; PAGE]; 4]), [0; 4]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Windows of 64 bits: what decides most of what 16 bits leave open; and of whole expressions: what decides the rest.
 
 use super::formula::{LOWER, UPPER};
-use super::simd::{gather, Page, Selection};
+use super::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
 use super::window::{Addition, Window};
 use crate::expression::store::ProgramId;
 
@@ -38,12 +38,23 @@ pub(super) enum Rest {
     Program(ProgramId),
 }
 
+/// A window of a whole expression, which is packed, as it is seldom asked.
+///
+/// Nothing is left out, so the additions of a pass are told by which bits are of its chains: the bits of earlier passes' are
+/// set, and what is added to its own is one word for all passes, each bit being of one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
-    leaves: Box<[Leaves]>,
-    /// Word by word, in each pass by pass.
-    additions: Box<[Addition]>,
+    /// For each word of the window its leaves, which of these are negated, what is added, and for each pass but the first
+    /// the bits that are set.
+    words: Box<[u64]>,
+    passes: u8,
+    /// Whether the leaves are [`Picked`], and no [`Selection`]s.
+    is_picked: bool,
 }
+
+/// Words of the leaves of a word, picked or selected.
+const PICKED: usize = 8;
+const SELECTED: usize = 16;
 
 impl Wide {
     pub fn new(window: &Window, rest: Rest) -> Self {
@@ -81,53 +92,111 @@ impl Leaves {
     }
 
     fn read<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
-        let [[a, b, c, d]] = gather(pages, std::array::from_ref(&self.selections)).map(|parts| parts.map(u64::from));
-        (a | b << 16 | c << 32 | d << 48) ^ self.flips
+        let [quarters] = gather(pages, std::array::from_ref(&self.selections));
+        word(quarters) ^ self.flips
     }
 }
 
 impl Whole {
-    pub fn new(window: &Window) -> Self {
-        let leaves = Leaves::of(window);
-        let additions = window.additions(LOWER);
-        let passes = match additions.len() / leaves.len() {
+    /// Packs a window of all of an expression; `is_picked` tells that there are no more bits in an event than can be picked.
+    pub fn new(window: &Window, is_picked: bool) -> Self {
+        let passes = match window.passes() {
             ..=3 => 3,
             4 => 4,
             _ => WHOLE_PASSES,
         };
-        // An addition of nothing changes nothing.
-        let mut by_word = vec![Addition::default(); leaves.len() * passes];
-        for (pass, additions) in additions.chunks_exact(leaves.len()).enumerate() {
-            for (word, addition) in additions.iter().enumerate() {
-                by_word[word * passes + pass] = *addition;
+        let mut picked = vec![[NO_COLUMN; PAGE]; 4 * window.words()];
+        let mut flips = vec![0; window.words()];
+        window.pick(&mut picked, &mut flips);
+        let selected = Leaves::of(window);
+        let mut words = Vec::with_capacity(window.words() * (if is_picked { PICKED } else { SELECTED } + 1 + passes));
+        for word in 0..window.words() {
+            if is_picked {
+                words.extend(picked[4 * word..][..4].iter().flat_map(halves));
+                words.push(flips[word]);
+            } else {
+                let Leaves { selections, flips } = &selected[word];
+                words.extend(selections.iter().flat_map(|Selection { bytes, masks }| [bytes, masks]).flat_map(halves));
+                words.push(*flips);
             }
+            let additions = window.additions(LOWER).iter().skip(word).step_by(window.words());
+            words.push(additions.fold(0, |added, addition| added | addition.add));
+            // Passes that it does not take add nothing.
+            words.extend((1..passes).map(|pass| window.before(pass, word)));
         }
-        Whole { leaves: leaves.into(), additions: by_word.into() }
+        Whole { words: words.into(), passes: passes as u8, is_picked }
     }
 
     /// Whether the expression holds, as a bit.
     #[inline(never)]
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
         // No loop over passes: it would take longer than what it does.
-        match self.additions.len() / self.leaves.len() {
-            3 => self.add_up::<PAGES, 3>(pages),
-            4 => self.add_up::<PAGES, 4>(pages),
-            _ => self.add_up::<PAGES, WHOLE_PASSES>(pages),
+        match (self.is_picked, self.passes) {
+            (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
+            (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
+            (true, _) => self.add_up::<WHOLE_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
+            (false, _) => self.decide_selected(pages),
+        }
+    }
+
+    #[inline(never)]
+    fn decide_selected<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+        match self.passes {
+            3 => self.add_up::<3>(SELECTED, |leaves| read_selected(pages, leaves)),
+            4 => self.add_up::<4>(SELECTED, |leaves| read_selected(pages, leaves)),
+            _ => self.add_up::<WHOLE_PASSES>(SELECTED, |leaves| read_selected(pages, leaves)),
         }
     }
 
     #[inline(always)]
-    fn add_up<const PAGES: usize, const PASSES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+    fn add_up<const PASSES: usize>(&self, leaves: usize, read: impl Fn(&[u64]) -> u64) -> u64 {
         let mut carries = [0; PASSES];
         let mut result = 0;
-        for (leaves, additions) in self.leaves.iter().zip(self.additions.as_chunks::<PASSES>().0) {
-            result = leaves.read(pages);
-            for (carry, Addition { set, add }) in carries.iter_mut().zip(additions) {
-                let (sum, carried) = (result | set).overflowing_add(*add);
+        for word in self.words.chunks_exact(leaves + 1 + PASSES) {
+            let (leaves, constants) = word.split_at(leaves);
+            let [flips, added, sets @ ..] = constants else { unreachable!("a word has these two") };
+            result = read(leaves) ^ flips;
+            for (pass, carry) in carries.iter_mut().enumerate() {
+                let set = if pass == 0 { 0 } else { sets[pass - 1] };
+                let below = if pass + 1 == PASSES { u64::MAX } else { sets[pass] };
+                let (sum, carried) = (result | set).overflowing_add(added & below & !set);
                 let (sum, carried_on) = sum.overflowing_add(*carry);
                 (result, *carry) = (sum, u64::from(carried | carried_on));
             }
         }
         result >> 63
     }
+}
+
+/// Sixteen bytes as two words, and back.
+fn halves(page: &Page) -> impl Iterator<Item = u64> + '_ {
+    page.as_chunks().0.iter().map(|half| u64::from_le_bytes(*half))
+}
+
+#[inline(always)]
+fn page(halves: &[u64]) -> Page {
+    (u128::from(halves[0]) | u128::from(halves[1]) << 64).to_le_bytes()
+}
+
+#[inline(always)]
+fn read_picked<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+    let picked: [Picked; 4] = std::array::from_fn(|quarter| page(&leaves[2 * quarter..]));
+    word(pick(pages, &picked))
+}
+
+#[inline(always)]
+fn read_selected<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+    let selections = std::array::from_fn(|quarter| Selection {
+        bytes: page(&leaves[4 * quarter..]),
+        masks: page(&leaves[4 * quarter + 2..]),
+    });
+    let [quarters] = gather(pages, &[selections]);
+    word(quarters)
+}
+
+/// The word of four quarters.
+#[inline(always)]
+fn word(quarters: [u16; 4]) -> u64 {
+    let [a, b, c, d] = quarters.map(u64::from);
+    a | b << 16 | c << 32 | d << 48
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::formula::{Formula, Kind, Place, LOWER, UPPER};
-use super::simd::{Selection, PAGE};
+use super::simd::{Picked, Selection, NO_COLUMN, PAGE};
 use super::Leaf;
 
 /// Bits of a word of a window's constants.
@@ -30,6 +30,8 @@ pub(super) struct Window {
     leaves: Vec<Placed>,
     /// For the lower and the upper value, pass by pass and in each word by word.
     additions: [Vec<Addition>; 2],
+    /// The bits that are of chains of a pass, and no others', pass by pass and in each word by word.
+    chains: Vec<u64>,
 }
 
 impl Window {
@@ -57,7 +59,8 @@ impl Window {
     fn write(formula: &Formula, shape: &Shape, width: usize, passes: usize) -> Window {
         let words = width.div_ceil(WORD);
         let additions = [LOWER, UPPER].map(|_| vec![Addition::default(); words * passes]);
-        let window = Window { words, leaves: Vec::with_capacity(formula.leaves()), additions };
+        let chains = vec![0; words * passes];
+        let window = Window { words, leaves: Vec::with_capacity(formula.leaves()), additions, chains };
         let top = width - 1;
         let mut writer = Writer { formula, shape, window, bit: top - formula.leaves() - shape.joints };
         if formula.len() > 0 {
@@ -77,6 +80,26 @@ impl Window {
     /// The additions for one of the two values.
     pub fn additions(&self, side: usize) -> &[Addition] {
         &self.additions[side]
+    }
+
+    /// How many passes it takes.
+    pub fn passes(&self) -> usize {
+        self.chains.len() / self.words
+    }
+
+    /// The bits of `word` that are of chains of earlier passes than `pass`.
+    pub fn before(&self, pass: usize, word: usize) -> u64 {
+        self.chains.iter().skip(word).step_by(self.words).take(pass).fold(0, |bits, chains| bits | chains)
+    }
+
+    /// The [`Window::select`] of windows that read none but the first 255 of an event's bits.
+    pub fn pick(&self, picked: &mut [Picked], flips: &mut [u64]) {
+        picked.fill([NO_COLUMN; PAGE]);
+        flips.fill(0);
+        for &Placed { bit, leaf } in &self.leaves {
+            picked[bit / PAGE][bit % PAGE] = leaf.column as u8;
+            flips[bit / WORD] |= u64::from(leaf.negated) << (bit % WORD);
+        }
     }
 
     /// Writes which of an event's bits the window takes, 16 in each of `selections`, and in `flips` which are then to be
@@ -178,6 +201,7 @@ impl Writer<'_> {
                 for side in [LOWER, UPPER] {
                     self.mark(side, pass, start..start + 1, |addition, bit| addition.add |= bit);
                 }
+                self.own(start, pass);
                 self.leaf(leaf);
             }
             Kind::And | Kind::Or => {
@@ -212,6 +236,7 @@ impl Writer<'_> {
             self.chain(child, self.shape.nodes[child as usize].pass);
         }
         let joint = self.bit..self.bit + 1;
+        self.own(joint.start, pass);
         for side in [LOWER, UPPER] {
             self.mark(side, pass, start..joint.start, |addition, bits| addition.set |= bits);
             // What can only be true decides no `And`, and what can only be false no `Or`.
@@ -225,6 +250,11 @@ impl Writer<'_> {
             Kind::Leaf(leaf) => self.leaf(leaf),
             Kind::And | Kind::Or => self.bit += 1,
         }
+    }
+
+    /// Notes of which pass's chains a bit is.
+    fn own(&mut self, bit: usize, pass: u8) {
+        self.window.chains[usize::from(pass) * self.window.words + bit / WORD] |= 1 << (bit % WORD);
     }
 
     fn leaf(&mut self, leaf: Leaf) {
