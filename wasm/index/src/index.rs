@@ -6,7 +6,7 @@ use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate};
 use crate::expression::program::{self, Program};
 use crate::expression::{Expression, Literal};
-use crate::hash::out_of_memory;
+use crate::hash::{hash_bytes, out_of_memory};
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
@@ -189,11 +189,7 @@ impl Index {
     /// that is required is null, or whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
         let postfix = self.read(insertion)?;
-        let predicates = postfix.iter().filter_map(|step| match step {
-            Step::Predicate(predicate) => Some(predicate),
-            _ => None,
-        });
-        for predicate in predicates {
+        for predicate in predicates(&postfix) {
             let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
             let refusal = match (&predicate.test, ty) {
                 (predicate::Test::Null | predicate::Test::NotNull, _) if !optional => "is required and never null",
@@ -299,13 +295,9 @@ impl Index {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
         ensure(HEADROOM + text)?;
         let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
-        let predicates = postfix.iter().filter_map(|step| match step {
-            Step::Predicate(predicate) => Some(predicate),
-            _ => None,
-        });
-        let constants: usize = predicates.clone().map(|predicate| predicate.test.constants()).sum();
+        let constants: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
         let words = program::most_words(postfix.len(), constants);
-        let tables = self.library.predicates.growth(predicates.count())
+        let tables = self.library.predicates.growth(predicates(&postfix).count())
             + self.library.programs.growth(words)
             + self.strings.growth(constants)
             + self.subscriptions.growth(1)
@@ -320,8 +312,19 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
+        let mut hashes = Vec::new();
+        for predicate in predicates(&postfix) {
+            predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
+        }
+        if strings.is_far() {
+            strings.touch(hashes.iter().copied());
+        }
+        let mut hashes = hashes.into_iter();
         let expression = Expression::new(postfix, |predicate| {
-            let predicate = predicate.map(|text| strings.retain(&text));
+            let predicate = predicate.map(|text| {
+                let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
+                strings.retain_hashed(hash, &text)
+            });
             vocabulary.retain(&predicate, schema);
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
                 refused.get_or_insert(error);
@@ -341,7 +344,7 @@ impl Index {
     fn release(&mut self, predicates: &[Predicate<StringId>]) {
         for predicate in predicates {
             self.vocabulary.release(predicate, &self.library.schema);
-            predicate.test.each_string(|string| self.strings.release(string));
+            predicate.test.each_string(|&string| self.strings.release(string));
         }
     }
 
@@ -435,6 +438,14 @@ impl Index {
             None => 0.5,
         }
     }
+}
+
+/// The predicates of an expression, each as often as its text has it.
+fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
+    postfix.iter().filter_map(|step| match step {
+        Step::Predicate(predicate) => Some(predicate),
+        _ => None,
+    })
 }
 
 /// Refuses where so many bytes are not to be had.

@@ -74,7 +74,12 @@ impl Interner {
 
     /// Counts one more reference to `bytes`, which are taken in if they are new.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
-        if let Some(id) = self.find(bytes) {
+        self.retain_hashed(hash_bytes(bytes), bytes)
+    }
+
+    /// [`Interner::retain`] for bytes whose hash is known.
+    pub(crate) fn retain_hashed(&mut self, hash: u64, bytes: &[u8]) -> StringId {
+        if let Some(id) = self.find_hashed(hash, bytes) {
             self.entries[id.0 as usize].references += 1;
             return id;
         }
@@ -89,7 +94,7 @@ impl Interner {
                 self.entries.len() as u32 - 1
             }
         };
-        self.by_bytes.insert(hash_bytes(bytes), index);
+        self.by_bytes.insert(hash, index);
         StringId(index)
     }
 

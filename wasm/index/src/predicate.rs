@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::interner::StringId;
 use crate::schema::AttributeId;
 
 /// A comparison of ordered values.
@@ -326,17 +325,15 @@ impl<S> Test<S> {
             _ => 1,
         }
     }
-}
 
-impl Test<StringId> {
-    /// Calls `each` with every string that the test refers to.
-    pub(crate) fn each_string(&self, mut each: impl FnMut(StringId)) {
+    /// Calls `each` with every string that the test refers to, as [`Predicate::map`] does.
+    pub(crate) fn each_string(&self, mut each: impl FnMut(&S)) {
         match self {
-            Test::StringEqual(id) | Test::StringNotEqual(id) => each(*id),
-            Test::WithinFrequencyCap { namespace, .. } => each(*namespace),
-            Test::OneOf(Constants::Strings(ids))
-            | Test::NoneOf(Constants::Strings(ids))
-            | Test::AllOf(Constants::Strings(ids)) => ids.iter().copied().for_each(each),
+            Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),
+            Test::WithinFrequencyCap { namespace, .. } => each(namespace),
+            Test::OneOf(Constants::Strings(strings))
+            | Test::NoneOf(Constants::Strings(strings))
+            | Test::AllOf(Constants::Strings(strings)) => strings.iter().for_each(each),
             _ => {}
         }
     }
