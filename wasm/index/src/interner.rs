@@ -79,6 +79,7 @@ impl Interner {
 
     /// [`Interner::retain`] for bytes whose hash is known.
     pub(crate) fn retain_hashed(&mut self, hash: u64, bytes: &[u8]) -> StringId {
+        debug_assert_eq!(hash, hash_bytes(bytes));
         if let Some(id) = self.find_hashed(hash, bytes) {
             self.entries[id.0 as usize].references += 1;
             return id;
