@@ -312,7 +312,7 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
-        let mut hashes = Vec::new();
+        let mut hashes = Vec::with_capacity(postfix.len());
         for predicate in predicates(&postfix) {
             predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
         }

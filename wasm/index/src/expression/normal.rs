@@ -125,7 +125,7 @@ fn some(index: NodeIndex) -> Option<NodeIndex> {
 pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     let negated = negations(steps);
     let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
-    let mut stack: Vec<Operand> = Vec::new();
+    let mut stack: Vec<Operand> = Vec::with_capacity(steps.len());
     for (&step, negated) in steps.iter().zip(negated) {
         let operand = match step {
             Step::Constant(value) => Operand::Constant(value != negated),
@@ -154,7 +154,8 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
 fn negations(steps: &[Step]) -> Vec<bool> {
     let mut negated = vec![false; steps.len()];
     // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
-    let mut pending = vec![false];
+    let mut pending = Vec::with_capacity(steps.len());
+    pending.push(false);
     for (i, step) in steps.iter().enumerate().rev() {
         let Some(polarity) = pending.pop() else { unreachable!("a kept expression is one expression") };
         negated[i] = polarity;

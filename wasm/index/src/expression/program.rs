@@ -170,7 +170,9 @@ const NOWHERE: PredicateIndex = PredicateIndex::MAX;
 impl<'a> Assembler<'a> {
     fn new(slot: Slot, expression: &'a Expression, predicates: &'a mut Predicates) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
-        Assembler { words: vec![slot], expression, predicates, places, operations: 0 }
+        let mut words = Vec::with_capacity(4 * places.len() + 4);
+        words.push(slot);
+        Assembler { words, expression, predicates, places, operations: 0 }
     }
 
     /// Appends an operation whose jump is still to be set.
@@ -229,8 +231,12 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
 /// of the operations.
 pub(crate) fn expression(words: &[u32], code: usize, predicates: &Predicates, schema: &Schema) -> Expression {
     let (code, steps) = words.split_at(code);
-    let predicates: Vec<_> = operations(code).map(|(_, operation)| predicate(operation, predicates, schema)).collect();
-    Expression { steps: source::unpack(steps, predicates.len()).collect(), predicates }
+    // Counted first: a split reads many, and tables that grow as they are read take longer.
+    let count = operations(code).count();
+    let mut expression = Expression { steps: Vec::with_capacity(2 * count), predicates: Vec::with_capacity(count) };
+    expression.predicates.extend(operations(code).map(|(_, operation)| predicate(operation, predicates, schema)));
+    expression.steps.extend(source::unpack(steps, count));
+    expression
 }
 
 /// The predicates of a program's `code` that are in the table.

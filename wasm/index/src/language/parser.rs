@@ -1,6 +1,7 @@
 //! The grammar: operators by precedence on a stack of their own, and the forms of a predicate.
 
 use crate::error::{Error, Kind};
+use crate::hash::out_of_memory;
 use crate::language::check::{Atom, Checker, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
 use crate::language::push;
@@ -16,6 +17,9 @@ enum Pending {
     And,
     Not,
 }
+
+/// Most expressions have so many bytes for a step, or more.
+const TEXT_OF_STEP: usize = 10;
 
 struct Parser<'a, 's> {
     text: &'a str,
@@ -36,7 +40,9 @@ pub(super) fn parse<'a>(
     let mut lexer = Lexer::new(text);
     let current = lexer.next()?;
     let checker = Checker::new(text, schema, constants);
-    Parser { text, lexer, current, checker, pending: Vec::new(), steps: Vec::new() }.expression()
+    let mut steps = Vec::new();
+    steps.try_reserve(text.len() / TEXT_OF_STEP + 1).map_err(out_of_memory)?;
+    Parser { text, lexer, current, checker, pending: Vec::new(), steps }.expression()
 }
 
 impl<'a> Parser<'a, '_> {
