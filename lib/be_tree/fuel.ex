@@ -8,7 +8,7 @@ defmodule BeTree.Fuel do
   search, 300,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
 
   On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (`BeTree.Workload.W3`) to 18,000 (`BeTree.Workload.W1`)
-  fuel a microsecond, so a time slice of searching takes from 11 to 20 microseconds there, and one of a loop in plain
+  fuel a microsecond, so a time slice of searching takes from 17 to 30 microseconds there, and one of a loop in plain
   Elixir 11. A larger ratio favours the searches, which then change places less often, a smaller one the processes
   beside them.
 
@@ -20,9 +20,9 @@ defmodule BeTree.Fuel do
   @default_per_reduction 75
   @default_slice 300_000
 
-  # How much longer the fuel of a reduction may take than a reduction of plain Elixir. With five searches on each scheduler
-  # a process that sleeps a millisecond is then late by no more than 1.2 times what it is beside plain Elixir; at 3.5 it is
-  # late by more than twice as much (docs/scheduling.md).
+  # How much longer the fuel of a reduction may take than a reduction of plain Elixir. With five searches of an index on
+  # each scheduler a process that sleeps a millisecond is then late by no more than 1.2 times what it is beside plain Elixir
+  # (docs/scheduling.md). The fewer slices a search has, the less it pays for them.
   @longer 2.2
 
   @typedoc "An amount of fuel: about as many wasm instructions."
@@ -52,7 +52,7 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of a slice where a search names none: at the default ratio the BEAM's own time slice, which takes from 10 to 40
+  The fuel of a slice where a search names none: at the default ratio the BEAM's own time slice, which takes from 15 to 60
   microseconds.
 
       iex> BeTree.Fuel.default_slice()

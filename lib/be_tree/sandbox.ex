@@ -156,7 +156,7 @@ defmodule BeTree.Sandbox do
   call costs about a microsecond beside what it runs.
 
     * `:fuel` - the whole budget, an amount or `:infinity` (the default);
-    * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, 10 to 40 microseconds. `:infinity` never
+    * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity` never
       yields: a long call then holds its scheduler up;
     * `:timeout` - in milliseconds, or `:infinity` (the default); it ends the wait for a turn, and is looked at between
       slices.

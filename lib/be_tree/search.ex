@@ -26,7 +26,7 @@ defmodule BeTree.Search do
     * `:fuel` - the whole budget, an amount or `:infinity` (the default). Where it runs out, the answer is an error of
       kind `:out_of_fuel`: the search is gone, the tree unharmed. It is looked at once in each block of instructions, so
       a search that ends a few units beyond it is let through;
-    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 10 to 40 microseconds. `:infinity`
+    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity`
       never yields: a long search then holds its scheduler up;
     * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
       slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;
