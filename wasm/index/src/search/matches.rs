@@ -138,36 +138,23 @@ const PLACES: [[u8; 8]; 256] = {
 #[inline]
 pub(crate) fn pick(bits: u32, row: &Row, to: &mut [u64]) -> usize {
     match (row, to.first_chunk_mut()) {
-        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => pick_following(bits, *first, to),
-        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_listed(bits, ids, to),
+        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => {
+            pick_many(bits, |place| first.wrapping_add(place as u64), to)
+        }
+        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place % ROW], to),
         _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = row.id(place)).count(),
     }
 }
 
 /// Writes eight for each eight slots; what is too much is written over by the next, so that no branch depends on the bits.
 #[inline]
-fn pick_following(bits: u32, first: u64, to: &mut [u64; ROW]) -> usize {
+fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;
     for (eight, byte) in (0..).step_by(8).zip(bits.to_le_bytes()) {
         if let Some(to) = to[picked..].first_chunk_mut::<8>() {
-            let first = first.wrapping_add(eight);
-            *to = PLACES[usize::from(byte)].map(|place| first.wrapping_add(u64::from(place)));
+            *to = PLACES[usize::from(byte)].map(|place| id(eight + usize::from(place)));
         }
         picked += byte.count_ones() as usize;
-    }
-    picked
-}
-
-/// The same, one by one.
-#[inline]
-fn pick_listed(bits: u32, ids: &[u64; ROW], to: &mut [u64; ROW]) -> usize {
-    let mut picked = 0;
-    for eight in (0..ROW).step_by(8) {
-        let bits = bits >> eight;
-        for place in 0..8 {
-            to[picked % ROW] = ids[eight + place];
-            picked += (bits >> place & 1) as usize;
-        }
     }
     picked
 }
