@@ -105,20 +105,22 @@ impl Whole {
             4 => 4,
             _ => WHOLE_PASSES,
         };
-        let mut picked = vec![[NO_COLUMN; PAGE]; 4 * window.words()];
         let mut flips = vec![0; window.words()];
-        window.pick(&mut picked, &mut flips);
-        let selected = Leaves::of(window);
-        let mut words = Vec::with_capacity(window.words() * (if is_picked { PICKED } else { SELECTED } + 1 + passes));
-        for word in 0..window.words() {
-            if is_picked {
-                words.extend(picked[4 * word..][..4].iter().flat_map(halves));
-                words.push(flips[word]);
-            } else {
-                let Leaves { selections, flips } = &selected[word];
-                words.extend(selections.iter().flat_map(|Selection { bytes, masks }| [bytes, masks]).flat_map(halves));
-                words.push(*flips);
-            }
+        let leaves: Vec<u64> = if is_picked {
+            let mut picked = vec![[NO_COLUMN; PAGE]; 4 * window.words()];
+            window.pick(&mut picked, &mut flips);
+            picked.iter().flat_map(halves).collect()
+        } else {
+            let mut selections = vec![Selection::NONE; 4 * window.words()];
+            window.select(&mut selections, &mut flips);
+            let parts = selections.iter().flat_map(|Selection { bytes, masks }| [bytes, masks]);
+            parts.flat_map(halves).collect()
+        };
+        let of_word = if is_picked { PICKED } else { SELECTED };
+        let mut words = Vec::with_capacity(leaves.len() + window.words() * (1 + passes));
+        for (word, leaves) in leaves.chunks_exact(of_word).enumerate() {
+            words.extend(leaves);
+            words.push(flips[word]);
             let additions = window.additions(LOWER).iter().skip(word).step_by(window.words());
             words.push(additions.fold(0, |added, addition| added | addition.add));
             // Passes that it does not take add nothing.
