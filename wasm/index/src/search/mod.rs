@@ -583,13 +583,10 @@ impl Search {
         if progress.candidate == 0 && progress.position == 0 {
             self.touch_candidates(index, progress);
         }
-        let mut budget = STEP;
-        while progress.candidate < progress.candidates && budget > 0 {
-            let program = self.candidates[progress.candidate as usize];
-            if self.evaluate(index, program, progress, &mut budget) {
-                progress.candidate += 1;
-            }
-        }
+        let Search { event, probes, candidates, memo, matches, .. } = self;
+        let asked = Asked { event, probes, library: index.library() };
+        let candidates = &candidates[progress.candidate as usize..progress.candidates as usize];
+        progress.candidate += run_all(candidates, asked, memo, matches, progress);
         if progress.candidate < progress.candidates {
             return;
         }
@@ -618,14 +615,11 @@ impl Search {
 
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
         let ungated = index.tree().ungated();
-        let mut budget = STEP;
-        while (progress.ungated as usize) < ungated.len() && budget > 0 {
-            let program = ungated[progress.ungated as usize];
-            if self.evaluate(index, program, progress, &mut budget) {
-                progress.ungated += 1;
-                progress.visited += 1;
-            }
-        }
+        let Search { event, probes, memo, matches, .. } = self;
+        let asked = Asked { event, probes, library: index.library() };
+        let run = run_all(&ungated[progress.ungated as usize..], asked, memo, matches, progress);
+        progress.ungated += run;
+        progress.visited += u64::from(run);
         if progress.ungated as usize == ungated.len() {
             progress.phase = Phase::Collect;
         }
@@ -652,26 +646,6 @@ impl Search {
         if progress.dense as usize == dense.parts() || progress.candidates > STEP {
             progress.phase = Phase::Verify;
         }
-    }
-
-    /// Runs a program from the position in `progress`, for as many operations as `budget` has left, and tells whether
-    /// it came to its end.
-    fn evaluate(&mut self, index: &Index, id: ProgramId, progress: &mut Progress, budget: &mut u32) -> bool {
-        let library = index.library();
-        let program = library.programs.get(id);
-        let Search { event, probes, memo, matches, .. } = self;
-        let position = progress.position.max(program::START);
-        match program::run(program, position, budget, Asked { event, probes, library }, memo) {
-            Outcome::Stopped(position) => {
-                progress.position = position;
-                return false;
-            }
-            Outcome::Done(true) => matches.insert(program[0]),
-            Outcome::Done(false) => {}
-        }
-        progress.position = 0;
-        progress.evaluated += 1;
-        true
     }
 
     /// Takes in the dense expressions that were evaluated for many events at once.
@@ -792,6 +766,37 @@ fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId], prove
         true_now += usize::from(passes & proves);
     }
     (to_run as u32, true_now as u32)
+}
+
+/// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is
+/// noted. Tells how many came to their ends.
+///
+/// All in one call: a call for each would save, restore and check the fuel.
+#[inline(never)]
+fn run_all(
+    programs: &[ProgramId],
+    asked: Asked,
+    memo: &mut Memo,
+    matches: &mut SlotSet,
+    progress: &mut Progress,
+) -> u32 {
+    let mut budget = STEP;
+    let mut run = 0;
+    for &id in programs {
+        let program = asked.library.programs.get(id);
+        match program::run(program, progress.position.max(program::START), &mut budget, asked, memo) {
+            Outcome::Stopped(position) => {
+                progress.position = position;
+                break;
+            }
+            Outcome::Done(true) => matches.insert(program[0]),
+            Outcome::Done(false) => {}
+        }
+        progress.position = 0;
+        run += 1;
+    }
+    progress.evaluated += u64::from(run);
+    run
 }
 
 #[cfg(test)]
