@@ -351,8 +351,7 @@ impl Index {
     fn subscribe(&mut self, id: u64, expression: &Expression) {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
-                let slot =
-                    self.hold(id, |slot, library| program::constant(slot, value, expression, &mut library.predicates));
+                let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library));
                 if value {
                     self.hang_ungated(slot);
                 }
@@ -371,7 +370,7 @@ impl Index {
             let probability = self.probability(index, literal, &analysis, &expected);
             Estimate { probability, cost: cost(&predicate.test) }
         });
-        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, &mut library.predicates));
+        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library));
         match access {
             Some(access) => {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);

@@ -1,6 +1,8 @@
-//! Lists of constants within programs: sorted integers of 32 bits, two to a word where all are less than 2^16.
+//! Lists of constants within programs: sorted integers that are exact as probes, two to a word where all are less than 2^16.
 //!
 //! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
+
+use crate::event::key::Scale;
 
 /// Marks the head of a list that has two constants to a word.
 const NARROW: u32 = 1 << 31;
@@ -27,7 +29,9 @@ pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Ve
     words.push(len as u32);
     let mut is_narrow = true;
     for constant in constants {
-        let Ok(constant) = i32::try_from(constant) else { return false };
+        if !Scale::Clamp.is_exact_at(constant) {
+            return false;
+        }
         is_narrow &= u16::try_from(constant).is_ok();
         words.push(constant as u32);
     }

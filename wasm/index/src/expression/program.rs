@@ -19,7 +19,7 @@ use super::order::{Target, Test};
 use super::{source, Expression, Literal, PredicateIndex};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
-use crate::event::{Event, Text, Value};
+use crate::event::{Event, Value};
 use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{self, Constants, Float, Predicate, Relation};
@@ -50,21 +50,23 @@ mod code {
     pub const GO: u32 = 2;
     /// A predicate of the table; its number.
     pub const SHARED: u32 = 3;
-    /// A [`List`](super::List) of integers.
+    /// Whether a list of integers has one of a [`List`](super::List), or none.
     pub const ONE_OF_INTEGERS: u32 = 4;
     pub const NONE_OF_INTEGERS: u32 = 5;
-    /// A list of strings' numbers.
+    /// The same of strings, by their numbers.
     pub const ONE_OF_STRINGS: u32 = 6;
     pub const NONE_OF_STRINGS: u32 = 7;
     /// Six relations to a float, in two words.
     pub const FLOAT: u32 = 8;
-    /// From here on what a probe answers, as [`ORDERINGS`](super::ORDERINGS) has it: that a boolean is true, that a value is
-    /// undefined, that it is not,
-    pub const TRUE: u32 = 14;
-    pub const NULL: u32 = 15;
-    pub const NOT_NULL: u32 = 16;
+    /// From here on what a probe answers: that an integer, or a string's number, is in a list, that it is not,
+    pub const IN: u32 = 14;
+    pub const NOT_IN: u32 = 15;
+    /// and, as [`ORDERINGS`](super::ORDERINGS) has it, that a boolean is true, that a value is undefined, that it is not,
+    pub const TRUE: u32 = 16;
+    pub const NULL: u32 = 17;
+    pub const NOT_NULL: u32 = 18;
     /// and six relations to an integer of 32 bits. A string's number is one, of which two are asked.
-    pub const SCALAR: u32 = 17;
+    pub const SCALAR: u32 = 19;
 }
 
 const RELATIONS: [Relation; 6] = [
@@ -80,6 +82,7 @@ const RELATIONS: [Relation; 6] = [
 /// greater, undefined. It is looked up and not chosen: a choice would often be guessed wrong.
 const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
 
+const EQUAL: u32 = 1;
 /// An undefined value, beside less, equal and greater.
 const UNDEFINED: u32 = 3;
 
@@ -102,15 +105,15 @@ pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
 }
 
 /// The program of an expression that is `value` whatever the event.
-pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, predicates: &mut Predicates) -> Program {
-    let mut assembler = Assembler::new(slot, expression, predicates);
+pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, library: &mut Library) -> Program {
+    let mut assembler = Assembler::new(slot, expression, library);
     assembler.words.push(if value { code::ACCEPT } else { code::REJECT });
     assembler.finish()
 }
 
 /// The program of the expression that `tests` evaluate.
-pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, predicates: &mut Predicates) -> Program {
-    let mut assembler = Assembler::new(slot, expression, predicates);
+pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, library: &mut Library) -> Program {
+    let mut assembler = Assembler::new(slot, expression, library);
     let mut positions = Vec::with_capacity(tests.len() + 1);
     for test in tests {
         positions.push(assembler.words.len());
@@ -158,7 +161,7 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
 struct Assembler<'a> {
     words: Vec<u32>,
     expression: &'a Expression,
-    predicates: &'a mut Predicates,
+    library: &'a mut Library,
     /// For each predicate its place among the operations, as far as there is one.
     places: Vec<PredicateIndex>,
     operations: PredicateIndex,
@@ -168,11 +171,11 @@ struct Assembler<'a> {
 const NOWHERE: PredicateIndex = PredicateIndex::MAX;
 
 impl<'a> Assembler<'a> {
-    fn new(slot: Slot, expression: &'a Expression, predicates: &'a mut Predicates) -> Self {
+    fn new(slot: Slot, expression: &'a Expression, library: &'a mut Library) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
         words.push(slot);
-        Assembler { words, expression, predicates, places, operations: 0 }
+        Assembler { words, expression, library, places, operations: 0 }
     }
 
     /// Appends an operation whose jump is still to be set.
@@ -189,11 +192,11 @@ impl<'a> Assembler<'a> {
         let predicate = &self.expression.predicates[index as usize];
         let start = self.words.len();
         self.words.push(0);
-        self.words[start] = match operands(predicate, &mut self.words) {
+        self.words[start] = match operands(predicate, &self.library.schema, &mut self.words) {
             Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
             None => {
                 self.words.truncate(start + 1);
-                self.words.push(self.predicates.retain(predicate));
+                self.words.push(self.library.predicates.retain(predicate));
                 code::SHARED
             }
         };
@@ -261,23 +264,28 @@ pub(crate) fn asked<'a>(words: &[u32], library: &'a Library) -> (AttributeId, Op
 /// The predicate that the operation at the start of `words` asks.
 fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predicate<StringId> {
     use predicate::Test;
+    if words[0] & CODE == code::SHARED {
+        return predicates.get(words[1]).clone();
+    }
     let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-    let integers = |list: List| Constants::Integers(list.iter().map(i64::from).collect());
-    let strings = |list: List| Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect());
-    let list = || List::read(&words[1..]);
+    let ty = schema.attribute(attribute).ty;
+    let constants = || {
+        let list = List::read(&words[1..]);
+        match ty {
+            Type::String | Type::StringList => Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect()),
+            _ => Constants::Integers(list.iter().map(i64::from).collect()),
+        }
+    };
     let test = match words[0] & CODE {
-        code::SHARED => return predicates.get(words[1]).clone(),
-        code::ONE_OF_INTEGERS => Test::OneOf(integers(list())),
-        code::NONE_OF_INTEGERS => Test::NoneOf(integers(list())),
-        code::ONE_OF_STRINGS => Test::OneOf(strings(list())),
-        code::NONE_OF_STRINGS => Test::NoneOf(strings(list())),
+        code::ONE_OF_INTEGERS | code::ONE_OF_STRINGS | code::IN => Test::OneOf(constants()),
+        code::NONE_OF_INTEGERS | code::NONE_OF_STRINGS | code::NOT_IN => Test::NoneOf(constants()),
         code::TRUE => Test::True,
         code::NULL => Test::Null,
         code::NOT_NULL => Test::NotNull,
-        relation if relation < code::TRUE => {
+        relation if relation < code::IN => {
             Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(&words[1..])))
         }
-        relation => match (schema.attribute(attribute).ty, RELATIONS[(relation - code::SCALAR) as usize]) {
+        relation => match (ty, RELATIONS[(relation - code::SCALAR) as usize]) {
             (Type::String, Relation::Equal) => Test::StringEqual(StringId(words[1])),
             (Type::String, _) => Test::StringNotEqual(StringId(words[1])),
             (_, relation) => Test::Integer(relation, i64::from(words[1] as i32)),
@@ -287,11 +295,12 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
 }
 
 /// Appends the constants of `predicate` and answers its code; none where it is left to the table.
-fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32> {
+fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
     if predicate.attribute > ATTRIBUTE {
         return None;
     }
+    let ty = schema.attribute(predicate.attribute).ty;
     Some(match &predicate.test {
         Test::True => code::TRUE,
         Test::Null => code::NULL,
@@ -304,8 +313,8 @@ fn operands(predicate: &Predicate<StringId>, words: &mut Vec<u32>) -> Option<u32
             words.extend([bits as u32, (bits >> 32) as u32]);
             code::FLOAT + number(*relation)
         }
-        Test::OneOf(constants) => list(constants, words, code::ONE_OF_INTEGERS, code::ONE_OF_STRINGS)?,
-        Test::NoneOf(constants) => list(constants, words, code::NONE_OF_INTEGERS, code::NONE_OF_STRINGS)?,
+        Test::OneOf(constants) => list(constants, ty, words)?,
+        Test::NoneOf(constants) => list(constants, ty, words)? + 1,
         _ => return None,
     })
 }
@@ -323,11 +332,18 @@ fn number(relation: Relation) -> u32 {
     RELATIONS.iter().position(|known| *known == relation).map_or(0, |number| number as u32)
 }
 
-fn list(constants: &Constants<StringId>, words: &mut Vec<u32>, integers: u32, strings: u32) -> Option<u32> {
-    match constants {
-        Constants::Integers(integer_list) => list::push(integer_list.iter().copied(), words).then_some(integers),
-        Constants::Strings(ids) => list::push(ids.iter().map(|id| i64::from(id.0)), words).then_some(strings),
-    }
+/// Appends a list of constants that an attribute of type `ty` may have, and answers the code that asks whether it has one;
+/// the next code asks whether it has none.
+fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
+    let fits = match constants {
+        Constants::Integers(integers) => list::push(integers.iter().copied(), words),
+        Constants::Strings(ids) => list::push(ids.iter().map(|id| i64::from(id.0)), words),
+    };
+    fits.then_some(match ty {
+        Type::IntegerList => code::ONE_OF_INTEGERS,
+        Type::StringList => code::ONE_OF_STRINGS,
+        _ => code::IN,
+    })
 }
 
 /// The literals of a boolean program: of each attribute that a test may name, that it is not true, and that it is.
@@ -392,36 +408,39 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
     let mut at = position as usize;
     while *budget > 0 {
         *budget -= 1;
-        let word = program[at];
+        // Behind an operation are at the least the expression's steps.
+        let [word, operand] = program[at..at + 2] else { unreachable!() };
         let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-        let (holds, next) = match word & CODE {
+        let (holds, length) = match word & CODE {
             // Ahead of all others, as most are of these kinds.
             scalar if scalar >= code::SCALAR => {
-                (holds(scalar, ordering(probes[probe::place(attribute)], program[at + 1] as i32)), at + 2)
+                (holds(scalar, ordering(probes[probe::place(attribute)], operand as i32)), 2)
             }
-            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), at + 1),
+            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), 1),
+            membership if membership >= code::IN => {
+                let operands = &program[at + 1..];
+                let holds = is_in(membership, probes[probe::place(attribute)], List::read(operands));
+                (holds, 1 + constants(membership, operands) as u32)
+            }
             code::REJECT => return Outcome::Done(false),
             code::ACCEPT => return Outcome::Done(true),
             code::GO => {
-                at = program[at + 1] as usize;
+                at = operand as usize;
                 continue;
             }
-            code::SHARED => (memo.holds(library, program[at + 1], event), at + 2),
+            code::SHARED => (memo.holds(library, operand, event), 2),
             comparison => {
                 let operands = &program[at + 1..];
                 let holds = compare(comparison, event.values[attribute as usize], operands, event);
-                (holds, at + 1 + constants(comparison, operands))
+                (holds, 1 + constants(comparison, operands) as u32)
             }
         };
-        at = if holds == (word & ON != 0) {
-            match word >> JUMP_SHIFT {
-                ACCEPT => return Outcome::Done(true),
-                REJECT => return Outcome::Done(false),
-                ahead => at + ahead as usize,
-            }
-        } else {
-            next
-        };
+        // Chosen without a branch, as which it is would often be guessed wrong.
+        let ahead = if holds == (word & ON != 0) { word >> JUMP_SHIFT } else { length };
+        if ahead >= REJECT {
+            return Outcome::Done(ahead == ACCEPT);
+        }
+        at += ahead as usize;
     }
     Outcome::Stopped(at as u32)
 }
@@ -443,6 +462,14 @@ fn holds(operation: u32, ordering: u32) -> bool {
     ORDERINGS >> (4 * (operation - code::TRUE) + ordering) & 1 == 1
 }
 
+/// Whether [`code::IN`] or [`code::NOT_IN`] holds.
+#[inline]
+fn is_in(operation: u32, probe: Probe, list: List) -> bool {
+    // None of the constants stands for what is undefined.
+    let is_listed = list.contains(probe.value);
+    (is_listed == (operation == code::IN)) & (probe.value != probe::UNDEFINED)
+}
+
 /// The value of an operation at the start of `words`, jumps aside.
 #[inline(never)]
 pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
@@ -451,6 +478,9 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     match words[0] & CODE {
         scalar if scalar >= code::SCALAR => holds(scalar, ordering(probes[probe::place(attribute)], words[1] as i32)),
         flag if flag >= code::TRUE => holds(flag, ordering(probes[probe::place(attribute)], 1)),
+        membership if membership >= code::IN => {
+            is_in(membership, probes[probe::place(attribute)], List::read(&words[1..]))
+        }
         code::SHARED => memo.holds(library, words[1], event),
         comparison => compare(comparison, event.values[attribute as usize], &words[1..], event),
     }
@@ -460,7 +490,7 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
 fn length(operation: u32, operands: &[u32]) -> usize {
     match operation {
         code::SCALAR.. | code::SHARED => 1,
-        code::TRUE.. => 0,
+        code::TRUE..code::SCALAR => 0,
         comparison => constants(comparison, operands),
     }
 }
@@ -468,7 +498,7 @@ fn length(operation: u32, operands: &[u32]) -> usize {
 /// The same of an operation that is about a list or a float.
 fn constants(comparison: u32, operands: &[u32]) -> usize {
     match comparison {
-        code::FLOAT.. => 2,
+        code::FLOAT..code::IN => 2,
         _ => list::words(operands[0]),
     }
 }
@@ -490,38 +520,33 @@ fn float(operands: &[u32]) -> f64 {
     f64::from_bits(u64::from(operands[0]) | u64::from(operands[1]) << 32)
 }
 
+/// By [`ORDERINGS`] as well, since which relation it is would often be guessed wrong.
 fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
-    match value {
-        Value::Float(value) => RELATIONS[relation as usize].holds_of_floats(value, constant),
-        _ => false,
-    }
+    let Value::Float(value) = value else { return false };
+    let asks_if_equal = relation >= number(Relation::Equal);
+    let ordering = if asks_if_equal & Relation::Equal.holds_of_floats(value, constant) {
+        EQUAL
+    } else {
+        1 + u32::from(value > constant) - u32::from(value < constant)
+    };
+    holds(code::SCALAR + relation, ordering)
 }
 
-/// Whether an integer, or one of a list, is among `list`; nothing where the value is undefined.
+/// Whether one of a list of integers is among `list`; nothing where the value is undefined.
 fn among_integers(value: Value, list: List, event: &Event) -> Option<bool> {
-    let is_listed = |integer: i64| i32::try_from(integer).is_ok_and(|integer| list.contains(integer));
-    match value {
-        Value::Integer(integer) => Some(is_listed(integer)),
-        Value::Integers(span) => {
-            let values = span.of(&event.integers);
-            if values.len() <= list.len() {
-                Some(values.iter().any(|&integer| is_listed(integer)))
-            } else {
-                Some(list.iter().any(|constant| values.binary_search(&i64::from(constant)).is_ok()))
-            }
-        }
-        _ => None,
-    }
+    let Value::Integers(span) = value else { return None };
+    let values = span.of(&event.integers);
+    Some(if values.len() <= list.len() {
+        values.iter().any(|&integer| i32::try_from(integer).is_ok_and(|integer| list.contains(integer)))
+    } else {
+        list.iter().any(|constant| values.binary_search(&i64::from(constant)).is_ok())
+    })
 }
 
-/// Whether a string, or one of a list, is among `list`; nothing where the value is undefined.
+/// Whether one of a list of strings is among `list`; nothing where the value is undefined.
 fn among_strings(value: Value, list: List, event: &Event) -> Option<bool> {
-    let is_listed = |text: Text| list.contains(text.id.0 as i32);
-    match value {
-        Value::String(text) => Some(is_listed(text)),
-        Value::Strings(span) => Some(span.of(&event.strings).iter().any(|&text| is_listed(text))),
-        _ => None,
-    }
+    let Value::Strings(span) = value else { return None };
+    Some(span.of(&event.strings).iter().any(|text| list.contains(text.id.0 as i32)))
 }
 
 #[cfg(test)]

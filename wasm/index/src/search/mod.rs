@@ -475,6 +475,7 @@ impl Search {
     }
 
     /// Visits nodes until there are none left, or until the candidates are too many to take in another leaf list.
+    #[inline(never)]
     fn walk(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
         while progress.node < progress.nodes && work < STEP {
@@ -513,6 +514,7 @@ impl Search {
 
     /// Reads a word of each node below the root, and of each one's entries, for the reason given at
     /// [`Search::touch_candidates`].
+    #[inline(never)]
     fn touch_nodes(&self, index: &Index, progress: &Progress) {
         let found = &self.nodes[..progress.nodes as usize];
         let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries().len());
@@ -521,6 +523,7 @@ impl Search {
     }
 
     /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
+    #[inline(never)]
     fn follow(&mut self, level: &Level, progress: &mut Progress) -> u32 {
         let value = self.event.values[level.attribute as usize];
         if value == Value::Undefined {
@@ -603,6 +606,7 @@ impl Search {
 
     /// Reads a word of each candidate's program. They lie anywhere in memory, and reads that do not wait for one
     /// another are fetched many at a time; the runs that follow, full of branches, would wait for each.
+    #[inline(never)]
     fn touch_candidates(&self, index: &Index, progress: &Progress) {
         let programs = &index.library().programs;
         let candidates = &self.candidates[..progress.candidates as usize];
