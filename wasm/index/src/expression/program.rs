@@ -411,16 +411,16 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
         // Behind an operation are at the least the expression's steps.
         let [word, operand] = program[at..at + 2] else { unreachable!() };
         let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-        let (holds, length) = match word & CODE {
+        let (holds, next) = match word & CODE {
             // Ahead of all others, as most are of these kinds.
             scalar if scalar >= code::SCALAR => {
-                (holds(scalar, ordering(probes[probe::place(attribute)], operand as i32)), 2)
+                (holds(scalar, ordering(probes[probe::place(attribute)], operand as i32)), at + 2)
             }
-            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), 1),
+            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), at + 1),
             membership if membership >= code::IN => {
                 let operands = &program[at + 1..];
                 let holds = is_in(membership, probes[probe::place(attribute)], List::read(operands));
-                (holds, 1 + constants(membership, operands) as u32)
+                (holds, at + 1 + constants(membership, operands))
             }
             code::REJECT => return Outcome::Done(false),
             code::ACCEPT => return Outcome::Done(true),
@@ -428,15 +428,18 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
                 at = operand as usize;
                 continue;
             }
-            code::SHARED => (memo.holds(library, operand, event), 2),
+            code::SHARED => (memo.holds(library, operand, event), at + 2),
             comparison => {
                 let operands = &program[at + 1..];
                 let holds = compare(comparison, event.values[attribute as usize], operands, event);
-                (holds, 1 + constants(comparison, operands) as u32)
+                (holds, at + 1 + constants(comparison, operands))
             }
         };
-        // Chosen without a branch, as which it is would often be guessed wrong.
-        let ahead = if holds == (word & ON != 0) { word >> JUMP_SHIFT } else { length };
+        if holds != (word & ON != 0) {
+            at = next;
+            continue;
+        }
+        let ahead = word >> JUMP_SHIFT;
         if ahead >= REJECT {
             return Outcome::Done(ahead == ACCEPT);
         }
