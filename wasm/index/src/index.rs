@@ -2,6 +2,7 @@
 
 use crate::dense::Dense;
 use crate::error::{Error, Kind};
+use crate::expression::booleans;
 use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate};
 use crate::expression::program::{self, Program};
@@ -376,7 +377,7 @@ impl Index {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);
                 self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
             }
-            None if program::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
+            None if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
                 self.hang_dense(slot, &analysis, &expression.predicates);
             }
             None => self.hang_ungated(slot),

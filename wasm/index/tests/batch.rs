@@ -35,15 +35,25 @@ impl Fixture {
             attributes.push(Attribute { name, ty: Type::Boolean, optional: random.chance(70), bounds });
         }
         let schema = Schema::new(attributes).unwrap();
+        let texts: Vec<(u64, String)> = (0..expressions)
+            .map(|_| {
+                let id = random.next() % (4 * expressions as u64);
+                let depth = random.below(7);
+                let text = match random.chance(dense) {
+                    true => booleans(random, depth),
+                    false => generate::expression(random, &schema, depth),
+                };
+                (id, text)
+            })
+            .collect();
+        Fixture::of(schema, &texts)
+    }
+
+    /// An index that holds those of `texts` that it takes.
+    fn of(schema: Schema, texts: &[(u64, String)]) -> Self {
         let mut index = Index::new(schema.clone());
         let mut oracle = BTreeMap::new();
-        for _ in 0..expressions {
-            let id = random.next() % (4 * expressions as u64);
-            let depth = random.below(7);
-            let text = match random.chance(dense) {
-                true => booleans(random, depth),
-                false => generate::expression(random, &schema, depth),
-            };
+        for &(id, ref text) in texts {
             let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
             if index.insert(&insertion).is_ok() {
                 oracle.insert(id, read(text.as_bytes(), &schema, &CONSTANTS).unwrap());
@@ -117,6 +127,16 @@ fn booleans(random: &mut Random, depth: usize) -> String {
     format!("{negation}({} {operator} {})", booleans(random, depth - 1), booleans(random, depth - 1))
 }
 
+/// An expression of so many leaves over so many booleans.
+fn tree(random: &mut Random, leaves: usize, booleans: usize) -> String {
+    let negation = random.pick(&["", "", "", "not "]);
+    if leaves == 1 {
+        return format!("{negation}d{}", random.below(booleans));
+    }
+    let (left, right) = (tree(random, leaves / 2, booleans), tree(random, leaves - leaves / 2, booleans));
+    format!("{negation}({left} {} {right})", random.pick(&["and", "or"]))
+}
+
 fn bits(words: &[u64]) -> Vec<u64> {
     assert_ne!(words.last(), Some(&0));
     (0..64 * words.len() as u64).filter(|id| words[*id as usize / 64] >> (id % 64) & 1 == 1).collect()
@@ -143,6 +163,42 @@ fn events_of_a_batch_find_what_each_finds_alone() {
         let among = |ids: &Vec<u64>| ids.iter().copied().filter(|id| some.contains(id)).collect::<Vec<_>>();
         let expected_among: Vec<Vec<u64>> = expected.iter().map(among).collect();
         assert_eq!(fixture.search(&encoded, Some(&some), Form::Ids), Ok(expected_among), "seed {seed}");
+    }
+}
+
+#[test]
+fn programs_over_booleans_find_the_same_in_each_form() {
+    // Up to as many booleans as packed tests name, up to as many as operations do, and more.
+    for (seed, booleans) in (0..).zip([128, 129, 1100]) {
+        let random = &mut Random::new(seed);
+        let attribute = |number| Attribute {
+            name: format!("d{number}"),
+            ty: Type::Boolean,
+            optional: true,
+            bounds: Bounds::Unbounded,
+        };
+        let schema = Schema::new((0..booleans).map(attribute).collect()).unwrap();
+        let mut texts = Vec::new();
+        // Up to as many tests as are packed, up to as many as are evaluated for many events at once, and more.
+        for leaves in [2, 17, 64, 127, 253, 254, 255, 256, 509, 510, 511, 700] {
+            for _ in 0..8 {
+                let text = tree(random, leaves, booleans);
+                // What decides nothing is no test.
+                let idle = if random.chance(10) { " and (d0 or true)" } else { "" };
+                texts.push((texts.len() as u64, format!("({text}){idle}")));
+            }
+        }
+        let mut fixture = Fixture::of(schema.clone(), &texts);
+        fixture.index.validate().unwrap();
+        let events: Vec<NaiveEvent> = (0..20).map(|_| generate::event(random, &schema)).collect();
+        let expected: Vec<Vec<u64>> = events.iter().map(|event| fixture.expected(event)).collect();
+        let encoded: Vec<(i32, Vec<u8>)> = events.iter().map(|event| fixture.encoded(random, event)).collect();
+        assert_eq!(fixture.search(&encoded, None, Form::Ids).as_ref(), Ok(&expected));
+        for (event, expected) in encoded.iter().zip(&expected) {
+            assert_eq!(fixture.search(&[event.clone()], None, Form::Ids), Ok(vec![expected.clone()]));
+            let all: Vec<u64> = (0..texts.len() as u64).collect();
+            assert_eq!(fixture.search(&[event.clone()], Some(&all), Form::Ids), Ok(vec![expected.clone()]));
+        }
     }
 }
 

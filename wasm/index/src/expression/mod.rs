@@ -1,5 +1,6 @@
 //! An expression inside the index: how it is kept, normalised, ordered and run.
 
+pub(crate) mod booleans;
 pub(crate) mod list;
 pub(crate) mod normal;
 pub(crate) mod order;

@@ -23,6 +23,13 @@ pub(crate) struct Test {
     pub target: Target,
 }
 
+impl Test {
+    /// The value of its predicate with which it goes on at its target.
+    pub fn jumps_on(&self) -> bool {
+        self.on != self.literal.negated
+    }
+}
+
 /// Where a test leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {

@@ -10,13 +10,15 @@
 //! there: that is quicker than to ask whether another expression made it already. Everything else refers to the table of
 //! predicates, is evaluated at most once an event and remembered.
 //!
+//! A program over booleans alone mostly has a form of its own ([`booleans`]).
+//!
 //! The predicates of an expression are kept nowhere else: they are read back from the program's operations
 //! ([`predicates`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
 //! that is run. Behind these are the expression's steps ([`source`]).
 
 use super::list::{self, List};
 use super::order::{Target, Test};
-use super::{source, Expression, Literal, PredicateIndex};
+use super::{booleans, source, Expression, PredicateIndex};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
 use crate::event::{Event, Value};
@@ -28,11 +30,11 @@ use crate::schema::{AttributeId, Schema, Type};
 use crate::search::memo::Memo;
 use crate::subscriptions::Slot;
 
-const CODE: u32 = (1 << 5) - 1;
-const ON: u32 = 1 << 5;
-const ATTRIBUTE_SHIFT: u32 = 6;
-const ATTRIBUTE: u32 = (1 << 10) - 1;
-const JUMP_SHIFT: u32 = 16;
+pub(super) const CODE: u32 = (1 << 5) - 1;
+pub(super) const ON: u32 = 1 << 5;
+pub(super) const ATTRIBUTE_SHIFT: u32 = 6;
+pub(super) const ATTRIBUTE: u32 = (1 << 10) - 1;
+pub(super) const JUMP_SHIFT: u32 = 16;
 
 /// Jumps that are to the end: the expression is true, or false.
 const ACCEPT: u32 = 0xffff;
@@ -43,30 +45,32 @@ const SHORT: usize = 0xfff0;
 const LONG: usize = 2;
 
 /// What an operation asks.
-mod code {
+pub(super) mod code {
     pub const REJECT: u32 = 0;
     pub const ACCEPT: u32 = 1;
     /// Goes on at the position in the next word: what a long program's tests skip, or do not.
     pub const GO: u32 = 2;
     /// A predicate of the table; its number.
     pub const SHARED: u32 = 3;
+    /// All tests of a program over [`booleans`](super::booleans).
+    pub const PACKED: u32 = 4;
     /// Whether a list of integers has one of a [`List`](super::List), or none.
-    pub const ONE_OF_INTEGERS: u32 = 4;
-    pub const NONE_OF_INTEGERS: u32 = 5;
+    pub const ONE_OF_INTEGERS: u32 = 5;
+    pub const NONE_OF_INTEGERS: u32 = 6;
     /// The same of strings, by their numbers.
-    pub const ONE_OF_STRINGS: u32 = 6;
-    pub const NONE_OF_STRINGS: u32 = 7;
+    pub const ONE_OF_STRINGS: u32 = 7;
+    pub const NONE_OF_STRINGS: u32 = 8;
     /// Six relations to a float, in two words.
-    pub const FLOAT: u32 = 8;
+    pub const FLOAT: u32 = 9;
     /// From here on what a probe answers: that an integer, or a string's number, is in a list, that it is not,
-    pub const IN: u32 = 14;
-    pub const NOT_IN: u32 = 15;
+    pub const IN: u32 = 15;
+    pub const NOT_IN: u32 = 16;
     /// and, as [`ORDERINGS`](super::ORDERINGS) has it, that a boolean is true, that a value is undefined, that it is not,
-    pub const TRUE: u32 = 16;
-    pub const NULL: u32 = 17;
-    pub const NOT_NULL: u32 = 18;
+    pub const TRUE: u32 = 17;
+    pub const NULL: u32 = 18;
+    pub const NOT_NULL: u32 = 19;
     /// and six relations to an integer of 32 bits. A string's number is one, of which two are asked.
-    pub const SCALAR: u32 = 19;
+    pub const SCALAR: u32 = 20;
 }
 
 const RELATIONS: [Relation; 6] = [
@@ -114,6 +118,9 @@ pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, library
 /// The program of the expression that `tests` evaluate.
 pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, library: &mut Library) -> Program {
     let mut assembler = Assembler::new(slot, expression, library);
+    if assembler.pack(tests) {
+        return assembler.finish();
+    }
     let mut positions = Vec::with_capacity(tests.len() + 1);
     for test in tests {
         positions.push(assembler.words.len());
@@ -180,15 +187,22 @@ impl<'a> Assembler<'a> {
 
     /// Appends an operation whose jump is still to be set.
     fn test(&mut self, test: &Test) {
-        let Literal { predicate, negated } = test.literal;
         let start = self.words.len();
-        self.operation(predicate);
-        self.words[start] |= if test.on != negated { ON } else { 0 };
+        self.operation(test.literal.predicate);
+        self.words[start] |= if test.jumps_on() { ON } else { 0 };
+    }
+
+    /// Appends all tests in the packed form, if that has room for them.
+    fn pack(&mut self, tests: &[Test]) -> bool {
+        let is_packed = booleans::pack(tests, &self.expression.predicates, &mut self.words);
+        if is_packed {
+            tests.iter().for_each(|test| self.place(test.literal.predicate));
+        }
+        is_packed
     }
 
     fn operation(&mut self, index: PredicateIndex) {
-        self.places[index as usize] = self.operations;
-        self.operations += 1;
+        self.place(index);
         let predicate = &self.expression.predicates[index as usize];
         let start = self.words.len();
         self.words.push(0);
@@ -200,6 +214,12 @@ impl<'a> Assembler<'a> {
                 code::SHARED
             }
         };
+    }
+
+    /// Notes that the predicate comes next.
+    fn place(&mut self, index: PredicateIndex) {
+        self.places[index as usize] = self.operations;
+        self.operations += 1;
     }
 
     fn finish(mut self) -> Program {
@@ -214,10 +234,10 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// The operations of a program's `code`, each with whatever follows it, and their positions.
+/// The operations of a program's `code`, each with whatever follows it, and their positions: none of a packed program.
 fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     let mut behind = if code.len() > SHORT { LONG } else { 0 };
-    let mut at = START as usize;
+    let mut at = if booleans::attributes(code).is_none() { START as usize } else { code.len() };
     std::iter::from_fn(move || {
         if code.get(at).is_some_and(|word| word & CODE <= code::ACCEPT) {
             at += 1;
@@ -234,11 +254,20 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
 /// of the operations.
 pub(crate) fn expression(words: &[u32], code: usize, predicates: &Predicates, schema: &Schema) -> Expression {
     let (code, steps) = words.split_at(code);
+    let mut expression = Expression { steps: Vec::new(), predicates: Vec::new() };
+    let Expression { steps: held, predicates: asked } = &mut expression;
     // Counted first: a split reads many, and tables that grow as they are read take longer.
-    let count = operations(code).count();
-    let mut expression = Expression { steps: Vec::with_capacity(2 * count), predicates: Vec::with_capacity(count) };
-    expression.predicates.extend(operations(code).map(|(_, operation)| predicate(operation, predicates, schema)));
-    expression.steps.extend(source::unpack(steps, count));
+    match booleans::attributes(code) {
+        Some(attributes) => {
+            asked.extend(attributes.map(|attribute| Predicate { attribute, test: predicate::Test::True }))
+        }
+        None => {
+            asked.reserve_exact(operations(code).count());
+            asked.extend(operations(code).map(|(_, operation)| predicate(operation, predicates, schema)));
+        }
+    }
+    held.reserve_exact(2 * asked.len());
+    held.extend(source::unpack(steps, asked.len()));
     expression
 }
 
@@ -346,46 +375,6 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
     })
 }
 
-/// The literals of a boolean program: of each attribute that a test may name, that it is not true, and that it is.
-pub(crate) const BOOLEAN_LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
-/// A boolean program has no more tests than this.
-pub(crate) const BOOLEAN_TESTS: usize = 510;
-
-/// The places that a boolean program's tests lead to: its tests, and behind all that these can be its two ends.
-pub(crate) const BOOLEAN_PLACES: usize = (2 * BOOLEAN_TESTS).next_power_of_two();
-pub(crate) const BOOLEAN_ACCEPT: usize = ACCEPT as usize % BOOLEAN_PLACES;
-pub(crate) const BOOLEAN_REJECT: usize = REJECT as usize % BOOLEAN_PLACES;
-
-/// A test of a boolean program: the literal by which it jumps, and the place where to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Boolean {
-    pub literal: usize,
-    pub target: usize,
-}
-
-/// Whether the program with this `code` is a boolean one: each of the words but the first and the last is a test that asks
-/// whether a boolean is true.
-pub(crate) fn is_boolean(code: &[u32]) -> bool {
-    let tests = boolean_tests(code);
-    tests.len() <= BOOLEAN_TESTS && tests.iter().all(|word| word & CODE == code::TRUE)
-}
-
-/// The words of the tests of a boolean program, of its `code`.
-pub(crate) fn boolean_tests(code: &[u32]) -> &[u32] {
-    &code[START as usize..code.len() - 1]
-}
-
-/// The test of a boolean program that stands at the place `at`.
-#[inline]
-pub(crate) fn boolean(word: u32, at: usize) -> Boolean {
-    let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
-    let jump = (word >> JUMP_SHIFT) as usize;
-    // A jump to an end is no distance. Bits, not choices: which it is is not to be guessed.
-    let is_end = jump >> 15;
-    let target = (at & is_end.wrapping_sub(1)) + jump % BOOLEAN_PLACES;
-    Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }
-}
-
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -429,6 +418,7 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
                 continue;
             }
             code::SHARED => (memo.holds(library, operand, event), at + 2),
+            code::PACKED => return Outcome::Done(booleans::run(program, budget, probes)),
             comparison => {
                 let operands = &program[at + 1..];
                 let holds = compare(comparison, event.values[attribute as usize], operands, event);

@@ -14,7 +14,7 @@ use lanes::Lanes;
 
 use crate::error::Error;
 use crate::event::Value;
-use crate::expression::program::{self, Boolean, BOOLEAN_ACCEPT, BOOLEAN_PLACES, BOOLEAN_REJECT};
+use crate::expression::booleans::{self, Boolean, Tests, ACCEPT, FIRST, LITERALS, PLACES, REJECT};
 use crate::index::Index;
 use crate::search::{grow, in_order};
 use crate::subscriptions::{Home, Slot};
@@ -22,16 +22,16 @@ use crate::subscriptions::{Home, Slot};
 /// So many slots are evaluated until the bits are turned from events to slots.
 const BLOCK: usize = EVENTS;
 
-/// How many tests go by until it is asked whether all events are at an end.
-const STRETCH: usize = 8;
+/// How many words of tests go by until it is asked whether all events are at an end.
+const STRETCH: usize = 4;
 
 /// About how many tests a step takes.
 const STEP: usize = 1024;
 
 /// The events that jump where a literal is tested, for each literal.
-type Columns = [Lanes; program::BOOLEAN_LITERALS];
-/// For each test of an expression the events that jumped there.
-type Waiting = [Lanes; BOOLEAN_PLACES];
+type Columns = [Lanes; LITERALS];
+/// For each place of a program the events that jumped there.
+type Waiting = [Lanes; PLACES];
 
 /// The values of booleans, and what the expressions over them come to, for a group of events.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +93,10 @@ impl Sliced {
             let mut row = Bits::NONE;
             if let Some(Home::Dense(_)) = subscriptions.home(slot as Slot) {
                 let code = index.library().code(subscriptions.get(slot as Slot));
-                tests += self.evaluate(program::boolean_tests(code), &mut row);
+                tests += match booleans::tests(code) {
+                    Tests::Packed(words) => self.evaluate(words, |word, _| booleans::packed(word), &mut row),
+                    Tests::Operations(words) => self.evaluate(words, booleans::operation, &mut row),
+                };
             }
             self.block[slot % BLOCK] = row;
             slot += 1;
@@ -128,34 +131,40 @@ impl Sliced {
         transpose(rows);
     }
 
-    /// Sets `held` to the events that make an expression true, and tells how many of its tests were taken.
+    /// Sets `held` to the events that make the expression of these words true, each of which has the tests that `read` says,
+    /// and tells how many of its tests were taken.
     #[inline(never)]
-    fn evaluate(&mut self, tests: &[u32], held: &mut Bits) -> usize {
+    fn evaluate<const N: usize>(
+        &mut self,
+        words: &[u32],
+        read: impl Fn(u32, usize) -> [Boolean; N],
+        held: &mut Bits,
+    ) -> usize {
         let Sliced { columns, waiting, events, .. } = self;
         let (Some(columns), Some(waiting)) = (columns.first_chunk(), waiting.first_chunk_mut()) else {
             unreachable!("there is room");
         };
         let all = Lanes::from(Bits::of_first(*events));
-        let is_over = |waiting: &Waiting| ((waiting[BOOLEAN_ACCEPT] | waiting[BOOLEAN_REJECT]) ^ all).is_empty();
+        let is_over = |waiting: &Waiting| ((waiting[ACCEPT] | waiting[REJECT]) ^ all).is_empty();
         let mut reached = all;
-        let mut at = 0;
-        let (stretches, rest) = tests.as_chunks::<STRETCH>();
+        let mut at = FIRST;
+        let (stretches, rest) = words.as_chunks::<STRETCH>();
         for stretch in stretches {
-            reached = take(stretch, at, reached, columns, waiting);
-            at += STRETCH;
+            reached = take(stretch, &read, at, reached, columns, waiting);
+            at += N * STRETCH;
             if is_over(waiting) {
                 break;
             }
         }
         if !is_over(waiting) {
-            take(rest, at, reached, columns, waiting);
-            at += rest.len();
+            take(rest, &read, at, reached, columns, waiting);
+            at += N * rest.len();
         }
         // Behind the last test the expression is false.
-        *held = waiting[BOOLEAN_ACCEPT].into();
-        waiting[BOOLEAN_ACCEPT] = Lanes::NONE;
-        waiting[BOOLEAN_REJECT] = Lanes::NONE;
-        at
+        *held = waiting[ACCEPT].into();
+        waiting[ACCEPT] = Lanes::NONE;
+        waiting[REJECT] = Lanes::NONE;
+        at - FIRST
     }
 
     /// The slots that the event with this number makes true, 32 to a word.
@@ -166,18 +175,26 @@ impl Sliced {
     }
 }
 
-/// Takes the tests from `at` on for the events that come to the first, and for those that wait at one. Answers which of
-/// them go on behind the last.
+/// Takes the tests from the place `at` on for the events that come to the first, and for those that wait at one. Answers
+/// which of them go on behind the last.
 #[inline(always)]
-fn take(tests: &[u32], at: usize, coming: Lanes, columns: &Columns, waiting: &mut Waiting) -> Lanes {
-    (at..).zip(tests).fold(coming, |coming, (at, &word)| {
-        let Boolean { literal, target } = program::boolean(word, at);
-        let here = at % BOOLEAN_PLACES;
-        let reached = coming | waiting[here];
-        waiting[here] = Lanes::NONE;
-        let jumping = reached & columns[literal];
-        let target = target % BOOLEAN_PLACES;
-        waiting[target] = waiting[target] | jumping;
-        reached ^ jumping
+fn take<const N: usize>(
+    words: &[u32],
+    read: impl Fn(u32, usize) -> [Boolean; N],
+    at: usize,
+    coming: Lanes,
+    columns: &Columns,
+    waiting: &mut Waiting,
+) -> Lanes {
+    (at..).step_by(N).zip(words).fold(coming, |coming, (at, &word)| {
+        (at..).zip(read(word, at)).fold(coming, |coming, (at, Boolean { literal, target })| {
+            let here = at % PLACES;
+            let reached = coming | waiting[here];
+            waiting[here] = Lanes::NONE;
+            let jumping = reached & columns[literal];
+            let target = target % PLACES;
+            waiting[target] = waiting[target] | jumping;
+            reached ^ jumping
+        })
     })
 }
