@@ -5,19 +5,31 @@
 
 use super::{PredicateIndex, Step};
 
-/// Steps as bits: a zero before the number of a predicate, and as many ones as tell the other steps apart, before a zero.
+/// Steps as bits: a zero before the place of a predicate, and as many ones as tell the other steps apart, before a zero.
 /// Behind the last step all are ones.
 const ONES: [Step; 5] = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true)];
+
+/// Where a place takes more bits than this, one bit before it tells whether it is the one behind the last predicate's, and is
+/// left out: so it is where the text and the tests have the same order, which is half of a long expression and more.
+const NARROW: u32 = 4;
 
 /// Appends `steps` to `words`, each predicate as the place that `places` has for it.
 pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u32>) {
     let width = width(places.len());
     let mut writer = Writer { words, bits: 0, len: 0 };
+    let mut next = 0;
     for step in steps {
         match step {
             Step::Predicate(predicate) => {
+                let place = places[*predicate as usize];
                 writer.push(0, 1);
-                writer.push(places[*predicate as usize], width);
+                if width > NARROW {
+                    writer.push(u32::from(place == next), 1);
+                }
+                if width <= NARROW || place != next {
+                    writer.push(place, width);
+                }
+                next = place + 1;
             }
             other => {
                 let ones = 1 + ONES.iter().position(|known| known == other).map_or(0, |position| position as u32);
@@ -32,6 +44,7 @@ pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u3
 pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = Step> + '_ {
     let width = width(predicates);
     let mut reader = Reader { words, at: 0 };
+    let mut next = 0;
     std::iter::from_fn(move || {
         let ones = reader.bits().trailing_ones();
         if ones > ONES.len() as u32 {
@@ -41,9 +54,10 @@ pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = S
         if ones > 0 {
             return Some(ONES[ones as usize - 1]);
         }
-        let predicate = reader.bits() & ((1 << width) - 1);
-        reader.at += width as usize;
-        Some(Step::Predicate(predicate))
+        let follows = width > NARROW && reader.take(1) == 1;
+        let place = if follows { next } else { reader.take(width) };
+        next = place + 1;
+        Some(Step::Predicate(place))
     })
 }
 
@@ -85,6 +99,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads the next `len` bits.
+    fn take(&mut self, len: u32) -> PredicateIndex {
+        let bits = self.bits() & ((1 << len) - 1);
+        self.at += len as usize;
+        bits
+    }
+
     /// The next 32 bits; behind the last word all are ones.
     fn bits(&self) -> u32 {
         let word = |position: usize| u64::from(self.words.get(position).copied().unwrap_or(u32::MAX));
@@ -101,8 +122,13 @@ mod tests {
     fn steps_come_back_as_they_went_in() {
         let others = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true), Step::Not];
         for predicates in [0, 1, 2, 3, 8, 9, 130, 70_000] {
-            let places: Vec<PredicateIndex> = (0..predicates).rev().collect();
-            for other in 0..others.len() {
+            // From the last to the first, and in stretches that follow on.
+            let stretches = (0..predicates).map(|place| place ^ 8).filter(|&place| place < predicates);
+            let missing = (0..predicates).filter(|place| place ^ 8 >= predicates);
+            for (places, other) in [(0..predicates).rev().collect(), stretches.chain(missing).collect::<Vec<_>>()]
+                .into_iter()
+                .flat_map(|places| (0..others.len()).map(move |other| (places.clone(), other)))
+            {
                 let mut steps: Vec<Step> = (0..predicates).map(Step::Predicate).collect();
                 steps.extend(&others[..other]);
                 let mut words = vec![];
