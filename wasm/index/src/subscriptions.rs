@@ -147,6 +147,12 @@ impl Subscriptions {
         self.ascending
     }
 
+    /// Where ids ascend, none is greater than this.
+    pub fn greatest(&self) -> Option<u64> {
+        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(last as Slot));
+        self.ascending.then_some(greatest)
+    }
+
     pub fn find(&self, id: u64) -> Option<Slot> {
         self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
     }

@@ -195,9 +195,9 @@ fn programs_over_booleans_find_the_same_in_each_form() {
         let encoded: Vec<(i32, Vec<u8>)> = events.iter().map(|event| fixture.encoded(random, event)).collect();
         assert_eq!(fixture.search(&encoded, None, Form::Ids).as_ref(), Ok(&expected));
         for (event, expected) in encoded.iter().zip(&expected) {
-            assert_eq!(fixture.search(&[event.clone()], None, Form::Ids), Ok(vec![expected.clone()]));
+            assert_eq!(fixture.search(std::slice::from_ref(event), None, Form::Ids), Ok(vec![expected.clone()]));
             let all: Vec<u64> = (0..texts.len() as u64).collect();
-            assert_eq!(fixture.search(&[event.clone()], Some(&all), Form::Ids), Ok(vec![expected.clone()]));
+            assert_eq!(fixture.search(std::slice::from_ref(event), Some(&all), Form::Ids), Ok(vec![expected.clone()]));
         }
     }
 }

@@ -25,9 +25,9 @@ pub(crate) const FIRST: usize = 2;
 const PACKED_BITS: u32 = 16;
 const HALF_BITS: u32 = PACKED_BITS / 2;
 const HALF: u32 = (1 << HALF_BITS) - 1;
-/// A packed program has no more tests than this, and no attributes from this one on.
+/// A packed program has no more tests than this, and no other literals than these.
 const PACKED_TESTS: usize = HALF as usize + 1 - FIRST;
-const PACKED_ATTRIBUTES: AttributeId = (HALF + 1) / 2;
+pub(crate) const PACKED_LITERALS: usize = 1 << HALF_BITS;
 /// What fills the last word of an odd number of tests: a test behind which all is false, whichever way it goes.
 const FILLER: u32 = (REJECT as u32) << HALF_BITS;
 
@@ -48,7 +48,7 @@ pub(crate) enum Tests<'a> {
 /// Appends the packed form of `tests`, which evaluate an expression of these `predicates`; false where they do not fit.
 pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &mut Vec<u32>) -> bool {
     let fits = |predicate: &Predicate<StringId>| {
-        predicate.test == predicate::Test::True && predicate.attribute < PACKED_ATTRIBUTES
+        predicate.test == predicate::Test::True && (predicate.attribute as usize) < PACKED_LITERALS / 2
     };
     if tests.len() > PACKED_TESTS || tests.len() != predicates.len() || !predicates.iter().all(fits) {
         return false;

@@ -9,8 +9,8 @@ use super::{PredicateIndex, Step};
 /// Behind the last step all are ones.
 const ONES: [Step; 5] = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true)];
 
-/// Where a place takes more bits than this, one bit before it tells whether it is the one behind the last predicate's, and is
-/// left out: so it is where the text and the tests have the same order, which is half of a long expression and more.
+/// Where places take more bits than this, a bit tells of each whether it is the one behind the last predicate's, and left
+/// out: so it is wherever the tests have the order of the text.
 const NARROW: u32 = 4;
 
 /// Appends `steps` to `words`, each predicate as the place that `places` has for it.

@@ -39,12 +39,13 @@ fn is_sliceable(index: &Index) -> bool {
 
 /// How many words an answer's list needs room for.
 pub(super) fn most_words(index: &Index) -> usize {
-    PART + bitmap_words(index) + 2
+    PART + index.subscriptions().capacity().max(bitmap_words(index)) + 2
 }
 
-/// How many words a bitmap has at the most: no more than the list of all ids.
+/// How many words a bitmap has at the most: no more than the list of all ids, or than the greatest id needs.
 pub(super) fn bitmap_words(index: &Index) -> usize {
-    index.subscriptions().capacity().max(PART)
+    let most = index.subscriptions().capacity().max(PART);
+    index.subscriptions().greatest().map_or(most, |id| most.min((id / 64) as usize + 1))
 }
 
 /// Searches for many events, which work with one [`Search`].
@@ -118,7 +119,7 @@ impl Batch {
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
         if is_sliceable(index) {
-            self.sliced.reserve(index.subscriptions().capacity())?;
+            self.sliced.reserve(index.schema().len(), index.subscriptions().capacity())?;
         }
         Ok(())
     }

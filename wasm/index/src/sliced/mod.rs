@@ -14,7 +14,7 @@ use lanes::Lanes;
 
 use crate::error::Error;
 use crate::event::Value;
-use crate::expression::booleans::{self, Boolean, Tests, ACCEPT, FIRST, LITERALS, PLACES, REJECT};
+use crate::expression::booleans::{self, Boolean, Tests, ACCEPT, FIRST, LITERALS, PACKED_LITERALS, PLACES, REJECT};
 use crate::index::Index;
 use crate::search::{grow, in_order};
 use crate::subscriptions::{Home, Slot};
@@ -28,14 +28,13 @@ const STRETCH: usize = 4;
 /// About how many tests a step takes.
 const STEP: usize = 1024;
 
-/// The events that jump where a literal is tested, for each literal.
-type Columns = [Lanes; LITERALS];
 /// For each place of a program the events that jumped there.
 type Waiting = [Lanes; PLACES];
 
 /// The values of booleans, and what the expressions over them come to, for a group of events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sliced {
+    /// For each literal the events that jump where it is tested.
     columns: Vec<Lanes>,
     /// All empty where no expression is under way, unless a step was cut off.
     waiting: Vec<Lanes>,
@@ -48,9 +47,10 @@ pub(crate) struct Sliced {
 }
 
 impl Sliced {
-    /// Makes room for an index of so many slots.
-    pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        grow(&mut self.columns, size_of::<Columns>() / size_of::<Lanes>())?;
+    /// Makes room for an index of so many attributes and slots.
+    pub fn reserve(&mut self, attributes: usize, slots: usize) -> Result<(), Error> {
+        let literals = if 2 * attributes <= PACKED_LITERALS { PACKED_LITERALS } else { LITERALS };
+        grow(&mut self.columns, literals)?;
         grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Lanes>())?;
         grow(&mut self.block, BLOCK)?;
         grow(&mut self.rows, slots.next_multiple_of(BLOCK))?;
@@ -93,9 +93,13 @@ impl Sliced {
             let mut row = Bits::NONE;
             if let Some(Home::Dense(_)) = subscriptions.home(slot as Slot) {
                 let code = index.library().code(subscriptions.get(slot as Slot));
-                tests += match booleans::tests(code) {
-                    Tests::Packed(words) => self.evaluate(words, |word, _| booleans::packed(word), &mut row),
-                    Tests::Operations(words) => self.evaluate(words, booleans::operation, &mut row),
+                let packed = |word, _| booleans::packed(word);
+                tests += match (booleans::tests(code), self.columns.len()) {
+                    (Tests::Packed(words), _) => self.evaluate::<2, PACKED_LITERALS>(words, packed, &mut row),
+                    (Tests::Operations(words), PACKED_LITERALS) => {
+                        self.evaluate::<1, PACKED_LITERALS>(words, booleans::operation, &mut row)
+                    }
+                    (Tests::Operations(words), _) => self.evaluate::<1, LITERALS>(words, booleans::operation, &mut row),
                 };
             }
             self.block[slot % BLOCK] = row;
@@ -131,17 +135,17 @@ impl Sliced {
         transpose(rows);
     }
 
-    /// Sets `held` to the events that make the expression of these words true, each of which has the tests that `read` says,
-    /// and tells how many of its tests were taken.
+    /// Sets `held` to the events that make the expression of these words true, of which each has the `N` tests that `read`
+    /// says, over so many literals; and tells how many of its tests were taken.
     #[inline(never)]
-    fn evaluate<const N: usize>(
+    fn evaluate<const N: usize, const LITERALS: usize>(
         &mut self,
         words: &[u32],
         read: impl Fn(u32, usize) -> [Boolean; N],
         held: &mut Bits,
     ) -> usize {
         let Sliced { columns, waiting, events, .. } = self;
-        let (Some(columns), Some(waiting)) = (columns.first_chunk(), waiting.first_chunk_mut()) else {
+        let (Some(columns), Some(waiting)) = (columns.first_chunk::<LITERALS>(), waiting.first_chunk_mut()) else {
             unreachable!("there is room");
         };
         let all = Lanes::from(Bits::of_first(*events));
@@ -178,12 +182,12 @@ impl Sliced {
 /// Takes the tests from the place `at` on for the events that come to the first, and for those that wait at one. Answers
 /// which of them go on behind the last.
 #[inline(always)]
-fn take<const N: usize>(
+fn take<const N: usize, const LITERALS: usize>(
     words: &[u32],
     read: impl Fn(u32, usize) -> [Boolean; N],
     at: usize,
     coming: Lanes,
-    columns: &Columns,
+    columns: &[Lanes; LITERALS],
     waiting: &mut Waiting,
 ) -> Lanes {
     (at..).step_by(N).zip(words).fold(coming, |coming, (at, &word)| {
@@ -191,7 +195,7 @@ fn take<const N: usize>(
             let here = at % PLACES;
             let reached = coming | waiting[here];
             waiting[here] = Lanes::NONE;
-            let jumping = reached & columns[literal];
+            let jumping = reached & columns[literal % LITERALS];
             let target = target % PLACES;
             waiting[target] = waiting[target] | jumping;
             reached ^ jumping
