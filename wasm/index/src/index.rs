@@ -29,6 +29,13 @@ const HEADROOM_PER_BYTE: usize = 16;
 /// Memory that it wants free, once it is read, for each step and each constant.
 const HEADROOM_PER_STEP: usize = 200;
 
+/// An expression that wants more memory free than this is a long one.
+const LONG: usize = 2 * HEADROOM;
+/// So much memory is likely to be refused, and is not to be enlarged before that.
+const MOST_IN_PIECES: usize = 8 * HEADROOM;
+/// A piece is, with what the allocator puts around it, a page of wasm.
+const PIECE: usize = 60 * 1024;
+
 /// The alignment of a block that is asked for only to see whether there is room for it. None of it is ever written, so an
 /// allocator that wipes what is freed need not wipe that.
 pub const PROBE: usize = 128;
@@ -130,7 +137,7 @@ impl Index {
     /// Keeps from now on what [`crate::search::Search::open_reasons`] needs of each subscription: 8 bytes for each
     /// predicate of its text, or less. Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
-        ensure(HEADROOM + Reasons::bytes(self.len(), self.code_bytes))?;
+        ensure(HEADROOM, Reasons::bytes(self.len(), self.code_bytes))?;
         let mut reasons = Reasons::default();
         self.subscriptions.iter().for_each(|(slot, subscription)| reasons.insert(slot, subscription, &self.library));
         self.reasons = Some(reasons);
@@ -178,8 +185,14 @@ impl Index {
         let expression = self.intern(postfix)?;
         self.subscribe(insertion.id, &expression);
         self.predicates += expression.predicates.len();
-        if let (Some(reasons), Some(slot)) = (&mut self.reasons, self.subscriptions.find(insertion.id)) {
-            reasons.insert(slot, self.subscriptions.get(slot), &self.library);
+        drop(expression);
+        let Index { subscriptions, library, dense, reasons, .. } = self;
+        let Some(slot) = subscriptions.find(insertion.id) else { unreachable!("it was inserted") };
+        if let Home::Dense(position) = subscriptions.get(slot).home() {
+            dense.settle(position);
+        }
+        if let Some(reasons) = reasons {
+            reasons.insert(slot, subscriptions.get(slot), library);
         }
         Ok(())
     }
@@ -294,7 +307,7 @@ impl Index {
     /// beforehand.
     fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
-        ensure(HEADROOM + text)?;
+        ensure(HEADROOM + text, 0)?;
         let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
         let constants: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
         let words = program::most_words(postfix.len(), constants);
@@ -305,7 +318,7 @@ impl Index {
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));
-        ensure(HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants) + tables)?;
+        ensure(HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants), tables)?;
         Ok(postfix)
     }
 
@@ -448,10 +461,21 @@ fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
     })
 }
 
-/// Refuses where so many bytes are not to be had.
-fn ensure(bytes: usize) -> Result<(), Error> {
-    let mut probe: Vec<Probe> = Vec::new();
-    probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)
+/// Refuses where so many bytes, and as many as `tables` may take, are not to be had in one block.
+///
+/// Of a large block a part may be free at the end of memory. The allocator would enlarge memory by the whole of it all the
+/// same, but for pieces that it is asked for before, by a piece. That takes time, so it is done for long expressions only.
+fn ensure(bytes: usize, tables: usize) -> Result<(), Error> {
+    let block = |bytes: usize| {
+        let mut probe: Vec<Probe> = Vec::new();
+        probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)?;
+        Ok(probe)
+    };
+    let whole = bytes + tables;
+    if bytes > LONG && whole < MOST_IN_PIECES {
+        (0..whole.div_ceil(PIECE)).map(|_| block(PIECE)).collect::<Result<Vec<_>, Error>>()?;
+    }
+    block(whole).map(drop)
 }
 
 /// The cost of a test beside that of a comparison.

@@ -108,6 +108,11 @@ impl Block {
         self.run = self.find_run();
     }
 
+    /// Moves the wider windows of `lane`.
+    pub(super) fn settle(&mut self, lane: usize) {
+        self.wide[lane] = self.wide[lane].clone();
+    }
+
     /// Takes the expression out of `lane`, which is then empty.
     pub(super) fn take(&mut self, lane: usize) -> Lane {
         let constants = |rows: &[[Row; PASSES]; 2]| rows.map(|rows| rows.map(|row| row[lane]));

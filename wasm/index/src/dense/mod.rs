@@ -111,6 +111,13 @@ impl Dense {
         position as Position
     }
 
+    /// Moves the windows of an expression to where memory is free once all else is dropped that its insertion allocated: where
+    /// they were made they lie among that, and it would leave holes too small for the next.
+    pub fn settle(&mut self, position: Position) {
+        let lane = position as usize % BLOCK;
+        self.block(position as usize).settle(lane);
+    }
+
     /// Takes out the expression at `position`. The last one takes its place: answers the slot of that one.
     pub fn remove(&mut self, position: Position) -> Option<Slot> {
         let position = position as usize;
