@@ -29,6 +29,25 @@ fn last_word(bytes: &[u8]) -> u64 {
     byte(0) | byte(rest / 2) | byte(rest - 1)
 }
 
+/// A one in each byte of a word: times a byte, that byte in each.
+pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
+/// The highest bit of each byte of a word.
+pub(crate) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the bytes of `word` that are zero, by their high bits; [`marked`] tells the first of them. Other bits have no
+/// meaning, and a mark above the first may be wrong, for a borrow may have come from below.
+#[inline]
+pub(crate) fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word
+}
+
+/// The position of the first byte that is marked.
+#[inline]
+pub(crate) fn marked(marks: u64) -> Option<usize> {
+    let marks = marks & HIGH_BITS;
+    (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
+}
+
 /// Whether two strings are the same.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {

@@ -7,7 +7,7 @@ use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate};
 use crate::expression::program::{self, Program};
 use crate::expression::{Expression, Literal};
-use crate::hash::{hash_bytes, out_of_memory};
+use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
@@ -99,7 +99,12 @@ pub struct Index {
 impl Index {
     /// An empty index.
     pub fn new(schema: Schema) -> Self {
-        Index { dense: Dense::new(&schema), library: Library::new(schema), ..Index::default() }
+        Index {
+            vocabulary: Vocabulary::new(&schema),
+            dense: Dense::new(&schema),
+            library: Library::new(schema),
+            ..Index::default()
+        }
     }
 
     /// The attributes that expressions read.
@@ -326,19 +331,18 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
-        let mut hashes = Vec::with_capacity(postfix.len());
+        let mut sought = Vec::with_capacity(postfix.len());
         for predicate in predicates(&postfix) {
-            predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
+            predicate.test.each_string(|text| sought.push(strings.seek(text)));
         }
-        if strings.is_far() {
-            strings.touch(hashes.iter().copied());
-        }
-        let mut hashes = hashes.into_iter();
+        let mut sought = sought.into_iter();
         let expression = Expression::new(postfix, |predicate| {
             let predicate = predicate.map(|text| {
-                let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
-                strings.retain_hashed(hash, &text)
+                let Some(sought) = sought.next() else { unreachable!("each string was sought") };
+                strings.take_in(sought, &text)
             });
+            // Of a list that has a string twice it is one reference.
+            predicate.test.each_string(|&string| strings.count(string));
             vocabulary.retain(&predicate, schema);
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
                 refused.get_or_insert(error);

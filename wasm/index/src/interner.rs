@@ -14,6 +14,13 @@ impl StringId {
     pub const UNKNOWN: StringId = StringId(u32::MAX);
 }
 
+/// A string that is looked up: its hash, and the one that it most likely is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sought {
+    hash: u64,
+    likely: Option<u32>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
@@ -57,6 +64,15 @@ impl Interner {
         std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
     }
 
+    /// Looks up `bytes` as far as nothing has to be waited for: [`Interner::take_in`] does the rest, which by then is read
+    /// from memory. So strings are sought all at once.
+    pub(crate) fn seek(&self, bytes: &[u8]) -> Sought {
+        let hash = hash_bytes(bytes);
+        let likely = self.by_bytes.find(hash, |_| true);
+        std::hint::black_box(likely.map(|i| self.entries[i as usize].references));
+        Sought { hash, likely }
+    }
+
     /// The bytes of `id`, which is held.
     pub fn get(&self, id: StringId) -> &[u8] {
         &self.entries[id.0 as usize].bytes
@@ -74,17 +90,22 @@ impl Interner {
 
     /// Counts one more reference to `bytes`, which are taken in if they are new.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
-        self.retain_hashed(hash_bytes(bytes), bytes)
+        let id = self.take_in(self.seek(bytes), bytes);
+        self.count(id);
+        id
     }
 
-    /// [`Interner::retain`] for bytes whose hash is known.
-    pub(crate) fn retain_hashed(&mut self, hash: u64, bytes: &[u8]) -> StringId {
+    /// The id of `bytes`, which were sought. Where they are new they are taken in, for a reference to be counted.
+    pub(crate) fn take_in(&mut self, sought: Sought, bytes: &[u8]) -> StringId {
+        let Sought { hash, likely } = sought;
         debug_assert_eq!(hash, hash_bytes(bytes));
+        if let Some(i) = likely.filter(|&i| same(&self.entries[i as usize].bytes, bytes)) {
+            return StringId(i);
+        }
         if let Some(id) = self.find_hashed(hash, bytes) {
-            self.entries[id.0 as usize].references += 1;
             return id;
         }
-        let entry = Entry { bytes: bytes.into(), references: 1 };
+        let entry = Entry { bytes: bytes.into(), references: 0 };
         let index = match self.free.pop() {
             Some(index) => {
                 self.entries[index as usize] = entry;
@@ -97,6 +118,11 @@ impl Interner {
         };
         self.by_bytes.insert(hash, index);
         StringId(index)
+    }
+
+    /// Counts one more reference to `id`.
+    pub(crate) fn count(&mut self, id: StringId) {
+        self.entries[id.0 as usize].references += 1;
     }
 
     /// Counts one reference to `id` less, and forgets the string with its last one.

@@ -250,14 +250,14 @@ pub enum Step<S> {
 /// A string constant as it stands in an expression's text, escapes resolved.
 pub type Text = Box<[u8]>;
 
-/// The same, within the expression's text where it has no escapes.
+/// The same, within the expression's text where it has no escapes. Lists of these are as they were written.
 pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
 
 /// An expression as the reader of the language gives it.
 pub type Postfix = Vec<Step<Text>>;
 
 impl<S> Step<S> {
-    /// The same step with other strings. Those of a list are sorted again.
+    /// The same step with other strings. Those of a list are sorted again, each once.
     pub fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
         match self {
             Step::Constant(value) => Step::Constant(value),
@@ -305,9 +305,10 @@ impl<S> Constants<S> {
         match self {
             Constants::Integers(integers) => Constants::Integers(integers),
             Constants::Strings(strings) => {
-                let mut strings: Box<[T]> = strings.into_vec().into_iter().map(text).collect();
+                let mut strings: Vec<T> = strings.into_vec().into_iter().map(text).collect();
                 strings.sort_unstable();
-                Constants::Strings(strings)
+                strings.dedup();
+                Constants::Strings(strings.into_boxed_slice())
             }
         }
     }

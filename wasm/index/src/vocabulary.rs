@@ -57,34 +57,37 @@ fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
 /// The constants of each bounded attribute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
-    attributes: HashMap<AttributeId, Known, State>,
+    /// Empty for those without a bound.
+    attributes: Vec<Known>,
 }
 
 impl Vocabulary {
+    pub fn new(schema: &Schema) -> Self {
+        Vocabulary { attributes: vec![Known::default(); schema.len()] }
+    }
+
     /// Takes in the constants of `predicate`, even past the bound, which [`Vocabulary::check`] finds.
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
-            let known = self.attributes.entry(predicate.attribute).or_default();
+            let known = &mut self.attributes[predicate.attribute as usize];
             each_constant(&predicate.test, |constant| known.retain(constant));
         }
     }
 
     /// Takes out what [`Vocabulary::retain`] took in.
     pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
-        if limit(predicate.attribute, schema).is_none() {
-            return;
+        if limit(predicate.attribute, schema).is_some() {
+            let known = &mut self.attributes[predicate.attribute as usize];
+            each_constant(&predicate.test, |constant| known.release(constant));
         }
-        let Some(known) = self.attributes.get_mut(&predicate.attribute) else {
-            return;
-        };
-        each_constant(&predicate.test, |constant| known.release(constant));
     }
 
     /// Whether the constants of `attribute` are as many as its declaration allows.
     pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
-        let (Some(limit), Some(known)) = (limit(attribute, schema), self.attributes.get(&attribute)) else {
+        let Some(limit) = limit(attribute, schema) else {
             return Ok(());
         };
+        let known = &self.attributes[attribute as usize];
         if known.len() <= limit as usize {
             return Ok(());
         }

@@ -3,14 +3,13 @@
 use std::str;
 
 use super::source::{Read, Source, Str};
+use crate::bytes::{zeros, HIGH_BITS, ONES};
 use crate::error::{Error, Kind};
+
 use crate::hash::{out_of_memory, Words};
 
 /// How much of a value an error message shows, in characters.
 const SHOWN: usize = 40;
-
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// A cursor over a JSON text. Nothing here calls itself, so no nesting is too deep.
 pub(super) struct Json<'a> {
@@ -580,9 +579,8 @@ fn few_decimals(text: &[u8], at: usize) -> Option<(f64, usize)> {
 fn stops(chunk: u64) -> u64 {
     let quote = chunk ^ (ONES * b'"' as u64);
     let backslash = chunk ^ (ONES * b'\\' as u64);
-    let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
     let control = chunk.wrapping_sub(ONES * 0x20) & !chunk;
-    (zero(quote) | zero(backslash) | control) & HIGH_BITS
+    (zeros(quote) | zeros(backslash) | control) & HIGH_BITS
 }
 
 #[cfg(test)]

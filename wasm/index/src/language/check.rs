@@ -9,18 +9,18 @@ use crate::language::suggest::nearest;
 use crate::predicate::{Borrowed, CapType, Constants, Entity, Float, Predicate, Relation, Test};
 use crate::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 
-/// A predicate as it was written.
+/// A predicate as it was written, without the constants of its list or its arguments: these are beside it.
 pub(super) enum Atom {
     /// `b`
     Bare(Token),
     /// `i > 3`; `operator` is where the relation stands.
     Compare { name: Token, relation: Relation, operator: Token, constant: Token },
     /// `i in (1, 2)`
-    Among { name: Token, negated: bool, constants: Vec<Token> },
+    Among { name: Token, negated: bool },
     /// `3 in il`
     Has { name: Token, negated: bool, constant: Token },
     /// `il one of (1, 2)`
-    Quantified { name: Token, quantifier: Quantifier, constants: Vec<Token> },
+    Quantified { name: Token, quantifier: Quantifier },
     /// `x is null`
     Null(Token),
     /// `x is not null`
@@ -28,7 +28,7 @@ pub(super) enum Atom {
     /// `il is empty`
     Empty(Token),
     /// `contains(s, "a")`
-    Call { function: Token, arguments: Vec<Token> },
+    Call { function: Token },
 }
 
 /// How many constants a list shall have.
@@ -89,18 +89,18 @@ impl<'a, 's> Checker<'a, 's> {
         Checker { text, schema, ids }
     }
 
-    /// The predicate that `atom` means.
-    pub fn check(&self, atom: Atom) -> Result<Predicate<Borrowed<'a>>, Error> {
+    /// The predicate that `atom` means; `items` are the constants of its list or its arguments.
+    pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match atom {
             Atom::Bare(name) => self.bare(name),
             Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
-            Atom::Among { name, negated, constants } => self.among(name, negated, &constants),
+            Atom::Among { name, negated } => self.among(name, negated, items),
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
-            Atom::Quantified { name, quantifier, constants } => self.quantified(name, quantifier, &constants),
+            Atom::Quantified { name, quantifier } => self.quantified(name, quantifier, items),
             Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
             Atom::NotNull(name) => Ok(self.attribute(name)?.test(Test::NotNull)),
             Atom::Empty(name) => self.empty(name),
-            Atom::Call { function, arguments } => self.call(function, &arguments),
+            Atom::Call { function } => self.call(function, items),
         }
     }
 
@@ -341,14 +341,21 @@ impl<'a, 's> Checker<'a, 's> {
         Err(self.error(Kind::Type, at, message).about(&attribute.name))
     }
 
-    /// The constants of a list for `named`, an integer or string, or a list of them: sorted, each once.
+    /// The constants of a list for `named`, an integer or string, or a list of them. Integers are sorted, each once; strings
+    /// will be once they have their numbers (`Predicate::map`).
     fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Borrowed<'a>>, Error> {
         match named.attribute.ty {
             Type::String | Type::StringList => {
                 let taker = Taker::Attribute(named.attribute);
-                sorted(tokens, |token| self.string(&taker, token)).map(Constants::Strings)
+                let strings = each(tokens, |token| self.string(&taker, token))?;
+                Ok(Constants::Strings(strings.into_boxed_slice()))
             }
-            _ => sorted(tokens, |token| self.integer_within(named, token)).map(Constants::Integers),
+            _ => {
+                let mut integers = each(tokens, |token| self.integer_within(named, token))?;
+                integers.sort_unstable();
+                integers.dedup();
+                Ok(Constants::Integers(integers.into_boxed_slice()))
+            }
         }
     }
 
@@ -403,7 +410,7 @@ impl<'a, 's> Checker<'a, 's> {
 
     fn string(&self, taker: &Taker, token: Token) -> Result<Borrowed<'a>, Error> {
         match token.kind {
-            TokenKind::String => unquote(token, self.text),
+            TokenKind::String { .. } => unquote(token, self.text),
             _ => Err(self.mismatch(taker, "a string", token)),
         }
     }
@@ -414,7 +421,7 @@ impl<'a, 's> Checker<'a, 's> {
             ("a string", _) => "; put it in quotes",
             (_, TokenKind::Name) => "; an attribute cannot stand here",
             ("an integer", TokenKind::Float) => "; write it without fraction and exponent",
-            (_, TokenKind::String) => "; write a number without quotes",
+            (_, TokenKind::String { .. }) => "; write a number without quotes",
             _ => "",
         };
         let message = format!("{taker} takes {wanted}, found {}{mend}", token.describe(self.text));
@@ -495,14 +502,12 @@ impl Named<'_> {
     }
 }
 
-/// What `read` makes of the tokens, sorted, each once.
-fn sorted<T: Ord>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Box<[T]>, Error> {
+/// What `read` makes of the tokens.
+fn each<T>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     let mut constants = Vec::new();
     constants.try_reserve_exact(tokens.len()).map_err(out_of_memory)?;
     for token in tokens {
         constants.push(read(*token)?);
     }
-    constants.sort_unstable();
-    constants.dedup();
-    Ok(constants.into_boxed_slice())
+    Ok(constants)
 }

@@ -1,5 +1,6 @@
 //! Splits the text of an expression into tokens.
 
+use crate::bytes::{marked, zeros, ONES};
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
 use crate::predicate::{Borrowed, Relation};
@@ -10,7 +11,7 @@ pub(super) enum TokenKind {
     Name,
     Integer,
     Float,
-    String,
+    String { has_escapes: bool },
     Boolean(bool),
     Relation(Relation),
     And,
@@ -44,7 +45,7 @@ impl Token {
             TokenKind::End => "the end of the text".into(),
             TokenKind::Integer => format!("the integer {quoted}"),
             TokenKind::Float => format!("the float {quoted}"),
-            TokenKind::String => format!("the string {quoted}"),
+            TokenKind::String { .. } => format!("the string {quoted}"),
             TokenKind::Name => match lower_case_keyword(self.of(text)) {
                 Some(keyword) => format!("{quoted}; keywords are lower case: write `{keyword}`"),
                 None => quoted,
@@ -102,7 +103,7 @@ impl<'t> Lexer<'t> {
             [b'<', ..] => (TokenKind::Relation(Relation::Less), 1),
             [b'>', ..] => (TokenKind::Relation(Relation::Greater), 1),
             [b'=', ..] => (TokenKind::Relation(Relation::Equal), 1),
-            [b'"' | b'\'', ..] => (TokenKind::String, self.string(start)?),
+            [b'"' | b'\'', ..] => self.string(start)?,
             [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => self.number(start)?,
             [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => word(rest),
             _ => return Err(self.stray(start)),
@@ -111,20 +112,25 @@ impl<'t> Lexer<'t> {
         Ok(Token { kind, start, end: self.position })
     }
 
-    /// The length of the string whose opening quote is at `start`.
-    fn string(&self, start: usize) -> Result<usize, Error> {
+    /// The kind and length of the string whose opening quote is at `start`.
+    fn string(&self, start: usize) -> Result<(TokenKind, usize), Error> {
         let bytes = self.text.as_bytes();
+        let quote = bytes[start];
+        let mut has_escapes = false;
         let mut at = start + 1;
         loop {
+            at += plain(bytes.get(at..).unwrap_or_default(), quote);
             match bytes.get(at) {
                 None => return Err(self.fault(start, "the string that starts here never ends; close its quote")),
                 Some(b'\\') if bytes.get(at + 1).is_some_and(|&b| escaped(b).is_none()) => return Err(self.fault(
                     at,
                     r#"a `\` in a string comes before `\`, `'`, `"`, `n`, `r` or `t`; write `\\` for the `\` itself"#,
                 )),
-                Some(b'\\') => at += 2,
-                Some(&byte) if byte == bytes[start] => return Ok(at + 1 - start),
-                Some(_) => at += 1,
+                Some(b'\\') => {
+                    has_escapes = true;
+                    at += 2;
+                }
+                Some(_) => return Ok((TokenKind::String { has_escapes }, at + 1 - start)),
             }
         }
     }
@@ -182,7 +188,7 @@ impl<'t> Lexer<'t> {
 /// The string that `token` spells, without quotes and with its escapes resolved.
 pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
     let inner = &text.as_bytes()[token.start + 1..token.end - 1];
-    if !inner.contains(&b'\\') {
+    if token.kind == (TokenKind::String { has_escapes: false }) {
         return Ok(Borrowed::Borrowed(inner));
     }
     let mut resolved = Vec::new();
@@ -232,7 +238,32 @@ fn word(rest: &[u8]) -> (TokenKind, usize) {
 }
 
 fn in_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+    IN_NAME[usize::from(byte)]
+}
+
+/// Which bytes a name may have behind its first.
+static IN_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let character = byte as u8;
+        table[byte] = character.is_ascii_alphanumeric() || character == b'_' || character == b'-';
+        byte += 1;
+    }
+    table
+};
+
+/// How many bytes at the start of `bytes` are neither `quote` nor a backslash.
+fn plain(bytes: &[u8], quote: u8) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    for (position, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let ends = zeros(word ^ (ONES * u64::from(quote))) | zeros(word ^ (ONES * u64::from(b'\\')));
+        if let Some(byte) = marked(ends) {
+            return position * size_of::<u64>() + byte;
+        }
+    }
+    size_of_val(words) + count(rest, |byte| byte != quote && byte != b'\\')
 }
 
 /// How many bytes at the start of `bytes` are `wanted`.

@@ -27,6 +27,8 @@ struct Parser<'a, 's> {
     /// The first token that is not yet taken.
     current: Token,
     checker: Checker<'a, 's>,
+    /// The constants of the list that was read last, or the arguments.
+    items: Vec<Token>,
     pending: Vec<Pending>,
     steps: Vec<Step<Borrowed<'a>>>,
 }
@@ -42,7 +44,7 @@ pub(super) fn parse<'a>(
     let checker = Checker::new(text, schema, constants);
     let mut steps = Vec::new();
     steps.try_reserve(text.len() / TEXT_OF_STEP + 1).map_err(out_of_memory)?;
-    Parser { text, lexer, current, checker, pending: Vec::new(), steps }.expression()
+    Parser { text, lexer, current, checker, items: Vec::new(), pending: Vec::new(), steps }.expression()
 }
 
 impl<'a> Parser<'a, '_> {
@@ -132,18 +134,21 @@ impl<'a> Parser<'a, '_> {
                 self.advance()?;
                 self.after_name(token)?
             }
-            TokenKind::Integer | TokenKind::Float | TokenKind::String => {
+            TokenKind::Integer | TokenKind::Float | TokenKind::String { .. } => {
                 self.advance()?;
                 self.after_constant(token)?
             }
             _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
         };
-        self.checker.check(atom).map(Step::Predicate)
+        self.checker.check(atom, &self.items).map(Step::Predicate)
     }
 
     fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
         match self.current.kind {
-            TokenKind::Open => Ok(Atom::Call { function: name, arguments: self.parenthesized()? }),
+            TokenKind::Open => {
+                self.parenthesized()?;
+                Ok(Atom::Call { function: name })
+            }
             TokenKind::Relation(relation) => {
                 let operator = self.advance()?;
                 let constant = self.constant()?;
@@ -151,12 +156,14 @@ impl<'a> Parser<'a, '_> {
             }
             TokenKind::In => {
                 self.advance()?;
-                Ok(Atom::Among { name, negated: false, constants: self.list()? })
+                self.list()?;
+                Ok(Atom::Among { name, negated: false })
             }
             TokenKind::Not => {
                 self.advance()?;
                 self.expect(TokenKind::In, "`in` after `not`")?;
-                Ok(Atom::Among { name, negated: true, constants: self.list()? })
+                self.list()?;
+                Ok(Atom::Among { name, negated: true })
             }
             TokenKind::Name => match self.current.of(self.text) {
                 "one" => self.quantified(name, Quantifier::One),
@@ -175,7 +182,8 @@ impl<'a> Parser<'a, '_> {
             return Err(self.expected("`of`"));
         }
         self.advance()?;
-        Ok(Atom::Quantified { name, quantifier, constants: self.list()? })
+        self.list()?;
+        Ok(Atom::Quantified { name, quantifier })
     }
 
     fn after_is(&mut self, name: Token) -> Result<Atom, Error> {
@@ -219,7 +227,7 @@ impl<'a> Parser<'a, '_> {
 
     fn constant(&mut self) -> Result<Token, Error> {
         match self.current.kind {
-            TokenKind::Integer | TokenKind::Float | TokenKind::String | TokenKind::Boolean(_) => self.advance(),
+            TokenKind::Integer | TokenKind::Float | TokenKind::String { .. } | TokenKind::Boolean(_) => self.advance(),
             TokenKind::Name => {
                 let found = self.current.describe(self.text);
                 let mend = "strings are in quotes, and attributes are compared with constants only";
@@ -229,31 +237,34 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn list(&mut self) -> Result<Vec<Token>, Error> {
+    fn list(&mut self) -> Result<(), Error> {
         match self.current.kind {
             TokenKind::Open => self.parenthesized(),
             _ => Err(self.expected("a list of constants in parentheses")),
         }
     }
 
-    /// Takes `(`, constants and names with commas between them, and `)`.
-    fn parenthesized(&mut self) -> Result<Vec<Token>, Error> {
-        let mut items = Vec::new();
+    /// Takes `(`, constants and names with commas between them, which are the items then, and `)`.
+    fn parenthesized(&mut self) -> Result<(), Error> {
+        self.items.clear();
         self.advance()?;
         if self.current.kind == TokenKind::Close {
-            self.advance()?;
-            return Ok(items);
+            return self.advance().map(drop);
         }
         loop {
             match self.current.kind {
-                TokenKind::Name | TokenKind::Integer | TokenKind::Float | TokenKind::String | TokenKind::Boolean(_) => {
-                    push(&mut items, self.advance()?)?
+                TokenKind::Name
+                | TokenKind::Integer
+                | TokenKind::Float
+                | TokenKind::String { .. }
+                | TokenKind::Boolean(_) => {
+                    let item = self.advance()?;
+                    push(&mut self.items, item)?;
                 }
                 _ => return Err(self.expected("a constant")),
             }
             if self.current.kind != TokenKind::Comma {
-                self.expect(TokenKind::Close, "`,` or `)`")?;
-                return Ok(items);
+                return self.expect(TokenKind::Close, "`,` or `)`").map(drop);
             }
             self.advance()?;
         }
