@@ -126,7 +126,8 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     let negated = negations(steps);
     let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
     let mut stack: Vec<Operand> = Vec::with_capacity(steps.len());
-    for (&step, negated) in steps.iter().zip(negated) {
+    for (position, &step) in steps.iter().enumerate() {
+        let negated = negated.get(position).is_some_and(|&negated| negated);
         let operand = match step {
             Step::Constant(value) => Operand::Constant(value != negated),
             Step::Predicate(predicate) => {
@@ -150,8 +151,11 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     }
 }
 
-/// For each step whether the number of negations above it is odd.
+/// For each step whether the number of negations above it is odd; nothing where there are none.
 fn negations(steps: &[Step]) -> Vec<bool> {
+    if !steps.contains(&Step::Not) {
+        return Vec::new();
+    }
     let mut negated = vec![false; steps.len()];
     // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
     let mut pending = Vec::with_capacity(steps.len());
@@ -223,18 +227,25 @@ impl Builder {
 
     fn finish(mut self, root: NodeIndex) -> Normal {
         let mut preorder = Vec::with_capacity(self.nodes.len());
-        let mut pending = vec![root];
-        while let Some(index) = pending.pop() {
+        let mut next = root;
+        while let Some(index) = some(next) {
             preorder.push(index);
-            let start = pending.len();
-            let mut next = self.nodes[index as usize].first;
-            while let Some(child) = some(next) {
-                self.nodes[child as usize].parent = index;
-                pending.push(child);
-                next = self.nodes[child as usize].next;
+            let first = self.nodes[index as usize].first;
+            let mut child = first;
+            while let Some(below) = some(child) {
+                self.nodes[below as usize].parent = index;
+                child = self.nodes[below as usize].next;
             }
-            pending[start..].reverse();
+            next = if first == NONE { self.behind(index) } else { first };
         }
         Normal { nodes: self.nodes, preorder }
+    }
+
+    /// The next sibling of `index`, or of the first above it that has one.
+    fn behind(&self, mut index: NodeIndex) -> NodeIndex {
+        while index != NONE && self.nodes[index as usize].next == NONE {
+            index = self.nodes[index as usize].parent;
+        }
+        some(index).map_or(NONE, |index| self.nodes[index as usize].next)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::normal::{NodeIndex, Normal, NormalNode};
 use super::Literal;
+use crate::statistics::greater;
 
 /// What is expected of a literal: how often it holds, and what its evaluation costs beside a comparison of integers.
 #[derive(Clone, Copy, Debug)]
@@ -56,37 +57,35 @@ impl Order {
 
     /// The children of `index`, the first one to be evaluated first.
     pub fn children(&self, index: NodeIndex) -> &[NodeIndex] {
-        let (from, to) = self.0.spans[index as usize];
+        let (from, to) = self.0.nodes[index as usize].children;
         &self.0.children[from as usize..to as usize]
     }
 }
 
 /// What is expected of each node.
 struct Measured {
-    estimates: Vec<Estimate>,
-    /// How many literals the node has below it, or is.
-    literals: Vec<u32>,
+    nodes: Vec<Expected>,
     /// The children of each inner node in the order of evaluation, node after node.
     children: Vec<NodeIndex>,
-    /// For each node where its children are in `children`.
-    spans: Vec<(u32, u32)>,
+}
+
+/// What is expected of a node.
+#[derive(Clone, Copy)]
+struct Expected {
+    estimate: Estimate,
+    /// How many literals it has below it, or is.
+    literals: u32,
+    /// Where its children are in those of all nodes.
+    children: (u32, u32),
 }
 
 fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
-    let nodes = normal.capacity();
-    let mut measured = Measured {
-        estimates: vec![Estimate { probability: 0.0, cost: 0.0 }; nodes],
-        literals: vec![0; nodes],
-        children: Vec::with_capacity(nodes),
-        spans: vec![(0, 0); nodes],
-    };
+    let nothing = Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0) };
+    let capacity = normal.capacity();
+    let mut measured = Measured { nodes: vec![nothing; capacity], children: Vec::with_capacity(capacity) };
     for index in normal.bottom_up() {
-        let i = index as usize;
         match normal.node(index) {
-            NormalNode::Literal(literal) => {
-                measured.estimates[i] = estimate(index, literal);
-                measured.literals[i] = 1;
-            }
+            NormalNode::Literal(literal) => measured.nodes[index as usize].estimate = estimate(index, literal),
             kind @ (NormalNode::And | NormalNode::Or) => measured.inner(normal, index, kind),
         }
     }
@@ -97,27 +96,26 @@ impl Measured {
     fn inner(&mut self, normal: &Normal, index: NodeIndex, kind: NormalNode) {
         let start = self.children.len();
         self.children.extend(normal.children(index));
-        let estimates = &self.estimates;
+        let nodes = &self.nodes;
+        let estimate = |child: NodeIndex| nodes[child as usize].estimate;
         // The chance that a child decides the node: that it is false under `And`, true under `Or`.
         let decides = |child: NodeIndex| match kind {
-            NormalNode::And => 1.0 - estimates[child as usize].probability,
-            _ => estimates[child as usize].probability,
+            NormalNode::And => 1.0 - estimate(child).probability,
+            _ => estimate(child).probability,
         };
-        let ratio = |child: NodeIndex| estimates[child as usize].cost / decides(child).max(1e-6);
+        let ratio = |child: NodeIndex| estimate(child).cost / greater(decides(child), 1e-6);
         let children = &mut self.children[start..];
         children.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
         let mut reached = 1.0;
         let mut cost = 0.0;
         for &child in &*children {
-            cost += reached * estimates[child as usize].cost;
+            cost += reached * estimate(child).cost;
             reached *= 1.0 - decides(child);
         }
         let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
-        let literals = children.iter().map(|&child| self.literals[child as usize]).sum();
-        let i = index as usize;
-        self.estimates[i] = Estimate { probability, cost };
-        self.literals[i] = literals;
-        self.spans[i] = (start as u32, self.children.len() as u32);
+        let literals = children.iter().map(|&child| nodes[child as usize].literals).sum();
+        let children = (start as u32, self.children.len() as u32);
+        self.nodes[index as usize] = Expected { estimate: Estimate { probability, cost }, literals, children };
     }
 }
 
@@ -133,7 +131,7 @@ fn lay_out(normal: &Normal, measured: &Measured) -> Vec<Test> {
     let root = normal.root();
     let whole = Place { start: 0, on_true: Target::Done(true), on_false: Target::Done(false) };
     let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
-    let mut tests = vec![unset; measured.literals[root as usize] as usize];
+    let mut tests = vec![unset; measured.nodes[root as usize].literals as usize];
     let mut places = vec![whole; normal.capacity()];
     for index in normal.top_down() {
         let place = places[index as usize];
@@ -144,11 +142,11 @@ fn lay_out(normal: &Normal, measured: &Measured) -> Vec<Test> {
             }
             kind => kind,
         };
-        let (from, to) = measured.spans[index as usize];
+        let (from, to) = measured.nodes[index as usize].children;
         let mut start = place.start;
         for position in from..to {
             let child = measured.children[position as usize];
-            let after = start + measured.literals[child as usize];
+            let after = start + measured.nodes[child as usize].literals;
             let is_last = position + 1 == to;
             places[child as usize] = match kind {
                 _ if is_last => Place { start, ..place },
