@@ -381,7 +381,7 @@ impl Index {
     fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
         self.observe(&analysis);
-        let access = analysis.access(&self.library.statistics);
+        let access = analysis.access(&expression.predicates, &self.library.statistics);
         let expected = self.expected(&analysis, access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];

@@ -1,7 +1,8 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
+use crate::expression::program::Written;
 use crate::expression::store::{ProgramId, Programs};
-use crate::expression::{program, Expression};
+use crate::expression::Expression;
 use crate::predicates::Predicates;
 use crate::schema::Schema;
 use crate::statistics::Statistics;
@@ -28,10 +29,15 @@ impl Library {
         &words[..code]
     }
 
+    /// The expression of a subscription, as its program has it.
+    pub fn written(&self, subscription: &Subscription) -> Written<'_> {
+        let (words, code) = subscription.length.of(self.programs.get(subscription.program));
+        Written::new(words, code)
+    }
+
     /// The expression of a subscription, read back from its program.
     pub fn expression(&self, subscription: &Subscription) -> Expression {
-        let (words, code) = subscription.length.of(self.programs.get(subscription.program));
-        program::expression(words, code, &self.predicates, &self.schema)
+        self.written(subscription).expression(self)
     }
 
     /// How many words are kept of a subscription's program.

@@ -18,7 +18,7 @@
 
 use super::list::{self, List};
 use super::order::{Target, Test};
-use super::{booleans, source, Expression, PredicateIndex};
+use super::{booleans, source, Expression, PredicateIndex, Step};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
 use crate::event::{Event, Value};
@@ -250,25 +250,63 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     })
 }
 
-/// The expression whose program has these words, of which the first `code` are operations. Its predicates are in the order
-/// of the operations.
-pub(crate) fn expression(words: &[u32], code: usize, predicates: &Predicates, schema: &Schema) -> Expression {
-    let (code, steps) = words.split_at(code);
-    let mut expression = Expression { steps: Vec::new(), predicates: Vec::new() };
-    let Expression { steps: held, predicates: asked } = &mut expression;
-    // Counted first: a split reads many, and tables that grow as they are read take longer.
-    match booleans::attributes(code) {
-        Some(attributes) => {
-            asked.extend(attributes.map(|attribute| Predicate { attribute, test: predicate::Test::True }))
-        }
-        None => {
-            asked.reserve_exact(operations(code).count());
-            asked.extend(operations(code).map(|(_, operation)| predicate(operation, predicates, schema)));
+/// An expression as its program has it: its steps, and what its predicates are read from, in their order.
+pub(crate) struct Written<'a> {
+    pub steps: Vec<Step>,
+    asked: Questions<'a>,
+}
+
+/// What the predicates of an expression are read from.
+enum Questions<'a> {
+    /// Each is that a boolean is true.
+    Booleans(Vec<AttributeId>),
+    Operations(Vec<&'a [u32]>),
+}
+
+impl<'a> Written<'a> {
+    /// The expression whose program has these words, of which the first `code` are operations.
+    pub fn new(words: &'a [u32], code: usize) -> Self {
+        let (code, steps) = words.split_at(code);
+        let asked = match booleans::attributes(code) {
+            Some(attributes) => Questions::Booleans(attributes.collect()),
+            None => {
+                // Counted first: a split reads many, and tables that grow as they are read take longer.
+                let mut read = Vec::with_capacity(operations(code).count());
+                read.extend(operations(code).map(|(_, operation)| operation));
+                Questions::Operations(read)
+            }
+        };
+        let mut written = Written { steps: Vec::new(), asked };
+        let count = written.predicates();
+        written.steps.reserve_exact(2 * count);
+        written.steps.extend(source::unpack(steps, count));
+        written
+    }
+
+    fn predicates(&self) -> usize {
+        match &self.asked {
+            Questions::Booleans(attributes) => attributes.len(),
+            Questions::Operations(operations) => operations.len(),
         }
     }
-    held.reserve_exact(2 * asked.len());
-    held.extend(source::unpack(steps, asked.len()));
-    expression
+
+    pub fn predicate(&self, index: PredicateIndex, library: &Library) -> Predicate<StringId> {
+        match &self.asked {
+            Questions::Booleans(attributes) => {
+                Predicate { attribute: attributes[index as usize], test: predicate::Test::True }
+            }
+            Questions::Operations(operations) => {
+                predicate(operations[index as usize], &library.predicates, &library.schema)
+            }
+        }
+    }
+
+    /// With all its predicates read.
+    pub fn expression(self, library: &Library) -> Expression {
+        let predicates = (0..self.predicates() as PredicateIndex).map(|index| self.predicate(index, library)).collect();
+        Expression { predicates, steps: self.steps }
+    }
+}
 }
 
 /// The predicates of a program's `code` that are in the table.
@@ -545,7 +583,6 @@ fn among_strings(value: Value, list: List, event: &Event) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::Step;
     use crate::index::{Index, Insertion};
     use crate::language;
     use crate::schema::{Attribute, Bounds};

@@ -6,7 +6,7 @@ use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{Predicate, Test};
 use crate::schema::{AttributeId, Schema};
-use crate::statistics::Statistics;
+use crate::statistics::{lesser, Statistics};
 use crate::subscriptions::Subscription;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
@@ -29,8 +29,6 @@ const PROVEN: usize = 8;
 pub(crate) struct Analysis {
     pub normal: Normal,
     gates: Vec<Option<Gate>>,
-    /// Whether all attributes are booleans.
-    is_boolean: bool,
 }
 
 impl Analysis {
@@ -43,23 +41,40 @@ impl Analysis {
         }
     }
 
+    /// The same, as far as an entry is about it that came to its node by `literal`: with the gates of its context alone.
+    pub fn of_entry(literal: NodeIndex, subscription: &Subscription, library: &Library) -> Self {
+        let written = library.written(subscription);
+        let Normalised::Tree(normal) = normalise(&written.steps) else {
+            unreachable!("a constant expression has no entries")
+        };
+        let mut gates = vec![None; normal.capacity()];
+        for index in normal.context(literal) {
+            gates[index as usize] = normal.literal(index).and_then(|literal| {
+                let predicate = written.predicate(literal.predicate, library);
+                Gate::of(literal, &predicate, &library.schema)
+            });
+        }
+        Self::narrowed(normal, gates)
+    }
+
     /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
     pub fn new(normal: Normal, predicates: &[Predicate<StringId>], schema: &Schema) -> Self {
-        let mut gates: Vec<Option<Gate>> = vec![None; normal.capacity()];
-        let mut is_boolean = true;
+        let mut gates = vec![None; normal.capacity()];
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                let predicate = &predicates[literal.predicate as usize];
-                is_boolean &= predicate.test == Test::True;
-                gates[index as usize] = Gate::of(literal, predicate, schema);
+                gates[index as usize] = Gate::of(literal, &predicates[literal.predicate as usize], schema);
             }
         }
+        Self::narrowed(normal, gates)
+    }
+
+    fn narrowed(normal: Normal, mut gates: Vec<Option<Gate>>) -> Self {
         for index in normal.top_down() {
             if normal.node(index) == NormalNode::And {
                 narrow_siblings(&mut gates, normal.children(index));
             }
         }
-        Analysis { normal, gates, is_boolean }
+        Analysis { normal, gates }
     }
 
     /// The gate of the literal at `index`.
@@ -93,18 +108,20 @@ impl Analysis {
     }
 
     /// The literals under which the expression is found: whatever event makes it true makes one of them true.
-    /// None where no set of gates is expected to hold enough events back.
-    pub fn access(&self, statistics: &Statistics) -> Option<Vec<NodeIndex>> {
+    /// None where no set of gates is expected to hold enough events back. `predicates` are those of the expression.
+    pub fn access(&self, predicates: &[Predicate<StringId>], statistics: &Statistics) -> Option<Vec<NodeIndex>> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         for index in self.normal.bottom_up() {
             let below = self.normal.children(index).map(|child| costs[child as usize]);
             costs[index as usize] = match self.normal.node(index) {
                 NormalNode::Literal(_) => self.gate(index).map_or(f32::INFINITY, |gate| gate.selectivity(statistics)),
-                NormalNode::And => below.fold(f32::INFINITY, f32::min),
+                NormalNode::And => below.fold(f32::INFINITY, lesser),
                 NormalNode::Or => below.sum(),
             };
         }
-        let worthwhile = if self.is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
+        let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
+        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
         if costs[self.normal.root() as usize] >= worthwhile || self.normal.capacity() > MAX_NODES {
             return None;
         }
@@ -134,8 +151,9 @@ fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = No
         .collect();
     intervals.sort_unstable();
     for group in intervals.chunk_by(|(a, _), (b, _)| a == b) {
-        let Some(mut common) = gates[group[0].1 as usize].clone() else { continue };
-        for &(_, index) in &group[1..] {
+        let (&(_, first), others) = group.split_first().expect("a group has one");
+        let (Some(mut common), false) = (gates[first as usize].clone(), others.is_empty()) else { continue };
+        for &(_, index) in others {
             if let Some(gate) = &gates[index as usize] {
                 common.narrow(gate);
             }

@@ -11,7 +11,7 @@ use crate::event::probe::{bit, Probe};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
-use crate::statistics::Statistics;
+use crate::statistics::{greater, Statistics};
 
 /// Marks a filter that is a mask.
 const MASK: u32 = 1 << 31;
@@ -84,6 +84,11 @@ impl Filter {
         self.probe >> NOTE_SHIFT & 0xffff
     }
 
+    /// The attribute by which it is; none where every event passes it.
+    pub fn attribute(self) -> Option<AttributeId> {
+        (self.probe & PROBE).checked_sub(1)
+    }
+
     /// Whether it is marked so.
     #[inline]
     pub fn proves(self) -> bool {
@@ -133,7 +138,7 @@ fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
     match &gate.demand {
         Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {
             let bits = bits(keys).count_ones() as f32 / 64.0;
-            exact.max(bits * statistics.defined(gate.attribute))
+            greater(exact, bits * statistics.defined(gate.attribute))
         }
         _ => exact,
     }

@@ -35,6 +35,7 @@ use crate::hash::State;
 use crate::library::Library;
 use crate::predicates::growth;
 use crate::schema::AttributeId;
+use crate::statistics::lesser;
 use crate::subscriptions::{Home, Slot, Subscriptions};
 
 /// The number of a node.
@@ -279,7 +280,7 @@ impl Tree {
                 continue;
             }
             let selectivity = gate.selectivity(&library.statistics);
-            least_at_all = least_at_all.min(selectivity);
+            least_at_all = lesser(least_at_all, selectivity);
             if selectivity < least {
                 if let Some(level) = self.level_of(node, gate.attribute) {
                     least = selectivity;

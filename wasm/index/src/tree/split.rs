@@ -28,11 +28,32 @@ struct Cut {
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
     pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
+        if !self.is_promising(node, library) {
+            self.nodes[node as usize].split_later();
+            return;
+        }
         let entries = self.analyse(node, library, subscriptions);
         match self.worthwhile_cut(node, &entries) {
             Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
             None => self.partition(node, entries, library, subscriptions),
         }
+    }
+
+    /// Whether splitting may be worth the reading of all expressions. A level is, for an attribute by which many entries
+    /// have their most selective demand, and that is mostly what they are filtered by. A bucket may always be cut.
+    fn is_promising(&self, node: NodeId, library: &Library) -> bool {
+        if let Position::Under(_, Place::Bucket) = self.position(node) {
+            return true;
+        }
+        let mut unfiltered = 0;
+        let mut filtered = vec![0; library.schema.len()];
+        for entry in self.nodes[node as usize].entries() {
+            match entry.filter.attribute() {
+                Some(attribute) => filtered[attribute as usize] += 1,
+                None => unfiltered += 1,
+            }
+        }
+        filtered.into_iter().chain([unfiltered]).any(|count: u32| count as f32 > 0.5 * LOOKUP_COST)
     }
 
     /// Gives `node` a level for each attribute that is worth one, and its entries to these.
@@ -41,13 +62,14 @@ impl Tree {
             self.new_level(node, attribute);
         }
         let list = self.take_list(node);
+        let mut children = Vec::new();
         for (entry, (slot, literal, analysis)) in list.into_iter().zip(entries) {
             match self.choose(node, literal, &analysis, library, 0.0) {
                 Some((level, chosen)) => {
                     let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
-                    let mut children = Vec::new();
+                    children.clear();
                     self.children(level, &gate.demand, |child| children.push(child));
-                    for child in children {
+                    for &child in &children {
                         self.place(child, slot, chosen, &analysis, library, subscriptions);
                     }
                 }
@@ -62,8 +84,8 @@ impl Tree {
         let entries = self.nodes[node as usize].entries().iter();
         entries
             .map(|entry| {
-                let slot = entry.slot(library);
-                (slot, entry.literal(), Analysis::of(subscriptions.get(slot), library))
+                let (slot, literal) = (entry.slot(library), entry.literal());
+                (slot, literal, Analysis::of_entry(literal, subscriptions.get(slot), library))
             })
             .collect()
     }
