@@ -331,7 +331,8 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
-        let mut sought = Vec::with_capacity(postfix.len());
+        let strings_at_most: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
+        let mut sought = Vec::with_capacity(strings_at_most);
         for predicate in predicates(&postfix) {
             predicate.test.each_string(|text| sought.push(strings.seek(text)));
         }

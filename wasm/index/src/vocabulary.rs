@@ -5,6 +5,7 @@ use std::hash::Hash;
 use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
+use crate::chunks::Chunks;
 use crate::error::{Error, Kind};
 use crate::hash::State;
 use crate::interner::StringId;
@@ -21,27 +22,23 @@ enum Constant {
 #[derive(Clone, Debug, Default)]
 struct Known {
     integers: HashMap<i64, u32, State>,
-    /// Apart, for a string's number takes half as much.
-    strings: HashMap<StringId, u32, State>,
+    /// Those that another attribute mentioned before.
+    shared: HashMap<StringId, u32, State>,
+    /// How many others there are: [`Vocabulary::firsts`] counts them.
+    own: usize,
+}
+
+/// The attribute that mentioned a string first, as most strings are mentioned by one alone, and how many of its predicates
+/// do.
+#[derive(Clone, Copy, Debug, Default)]
+struct First {
+    attribute: AttributeId,
+    count: u32,
 }
 
 impl Known {
     fn len(&self) -> usize {
-        self.integers.len() + self.strings.len()
-    }
-
-    fn retain(&mut self, constant: Constant) {
-        *match constant {
-            Constant::Integer(integer) => self.integers.entry(integer).or_insert(0),
-            Constant::String(id) => self.strings.entry(id).or_insert(0),
-        } += 1;
-    }
-
-    fn release(&mut self, constant: Constant) {
-        match constant {
-            Constant::Integer(integer) => release(&mut self.integers, integer),
-            Constant::String(id) => release(&mut self.strings, id),
-        }
+        self.integers.len() + self.shared.len() + self.own
     }
 }
 
@@ -59,26 +56,62 @@ fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
 pub(crate) struct Vocabulary {
     /// Empty for those without a bound.
     attributes: Vec<Known>,
+    /// For each string, by its number; of one that no bounded attribute mentions, or none any more, the count is 0.
+    firsts: Chunks<First>,
 }
 
 impl Vocabulary {
     pub fn new(schema: &Schema) -> Self {
-        Vocabulary { attributes: vec![Known::default(); schema.len()] }
+        Vocabulary { attributes: vec![Known::default(); schema.len()], firsts: Chunks::default() }
     }
 
     /// Takes in the constants of `predicate`, even past the bound, which [`Vocabulary::check`] finds.
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
-            let known = &mut self.attributes[predicate.attribute as usize];
-            each_constant(&predicate.test, |constant| known.retain(constant));
+            each_constant(&predicate.test, |constant| self.retain_constant(predicate.attribute, constant));
         }
     }
 
     /// Takes out what [`Vocabulary::retain`] took in.
     pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
-            let known = &mut self.attributes[predicate.attribute as usize];
-            each_constant(&predicate.test, |constant| known.release(constant));
+            each_constant(&predicate.test, |constant| self.release_constant(predicate.attribute, constant));
+        }
+    }
+
+    fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
+        let known = &mut self.attributes[attribute as usize];
+        let id = match constant {
+            Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
+            Constant::String(id) => id,
+        };
+        while self.firsts.len() <= id.0 as usize {
+            self.firsts.push(First::default());
+        }
+        let first = &mut self.firsts[id.0 as usize];
+        if first.count == 0 && !known.shared.contains_key(&id) {
+            *first = First { attribute, count: 1 };
+            known.own += 1;
+        } else if first.count > 0 && first.attribute == attribute {
+            first.count += 1;
+        } else {
+            *known.shared.entry(id).or_insert(0) += 1;
+        }
+    }
+
+    fn release_constant(&mut self, attribute: AttributeId, constant: Constant) {
+        let known = &mut self.attributes[attribute as usize];
+        let id = match constant {
+            Constant::Integer(integer) => return release(&mut known.integers, integer),
+            Constant::String(id) => id,
+        };
+        let first = &mut self.firsts[id.0 as usize];
+        if first.count == 0 || first.attribute != attribute {
+            return release(&mut known.shared, id);
+        }
+        first.count -= 1;
+        if first.count == 0 {
+            known.own -= 1;
         }
     }
 

@@ -18,6 +18,9 @@ enum Pending {
     Not,
 }
 
+/// Most lists have no more items.
+const ITEMS: usize = 32;
+
 /// Most expressions have so many bytes for a step, or more.
 const TEXT_OF_STEP: usize = 10;
 
@@ -247,6 +250,7 @@ impl<'a> Parser<'a, '_> {
     /// Takes `(`, constants and names with commas between them, which are the items then, and `)`.
     fn parenthesized(&mut self) -> Result<(), Error> {
         self.items.clear();
+        self.items.try_reserve(ITEMS).map_err(out_of_memory)?;
         self.advance()?;
         if self.current.kind == TokenKind::Close {
             return self.advance().map(drop);

@@ -14,6 +14,9 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
+/// So much of a level's entries are filtered by its attribute beforehand, or more.
+const MOSTLY: f32 = 0.75;
+
 /// An entry's subscription, the literal by which it came to its node, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
 
@@ -39,8 +42,8 @@ impl Tree {
         }
     }
 
-    /// Whether splitting may be worth the reading of all expressions. A level is, for an attribute by which many entries
-    /// have their most selective demand, and that is mostly what they are filtered by. A bucket may always be cut.
+    /// Whether splitting may be worth the reading of all expressions. It is where an attribute is the most selective one for
+    /// many entries, and that is mostly what they are filtered by. A bucket may always be cut.
     fn is_promising(&self, node: NodeId, library: &Library) -> bool {
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return true;
@@ -53,7 +56,7 @@ impl Tree {
                 None => unfiltered += 1,
             }
         }
-        filtered.into_iter().chain([unfiltered]).any(|count: u32| count as f32 > 0.5 * LOOKUP_COST)
+        filtered.into_iter().chain([unfiltered]).any(|count: u32| count as f32 > MOSTLY * LOOKUP_COST)
     }
 
     /// Gives `node` a level for each attribute that is worth one, and its entries to these.
@@ -82,12 +85,13 @@ impl Tree {
 
     fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
         let entries = self.nodes[node as usize].entries().iter();
-        entries
-            .map(|entry| {
-                let (slot, literal) = (entry.slot(library), entry.literal());
-                (slot, literal, Analysis::of_entry(literal, subscriptions.get(slot), library))
-            })
-            .collect()
+        // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
+        // fetched many at a time.
+        let held: Vec<(Slot, NodeIndex)> = entries.map(|entry| (entry.slot(library), entry.literal())).collect();
+        let analysed = held
+            .into_iter()
+            .map(|(slot, literal)| (slot, literal, Analysis::of_entry(literal, subscriptions.get(slot), library)));
+        analysed.collect()
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than its lookup costs it.
