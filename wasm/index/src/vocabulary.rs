@@ -151,3 +151,39 @@ fn each_constant(test: &Test<StringId>, mut each: impl FnMut(Constant)) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::{Attribute, Type};
+
+    proptest! {
+        #[test]
+        fn constants_are_counted_as_in_a_plain_list(changes in prop::collection::vec((any::<bool>(), 0..3_u32, 0..4_u32), 0..300)) {
+            let bounded = |name: &str| Attribute { name: name.into(), ty: Type::String, optional: true, bounds: Bounds::Count(9) };
+            let schema = Schema::new(["a", "b", "c"].map(bounded).to_vec()).unwrap();
+            let mut vocabulary = Vocabulary::new(&schema);
+            let mut plain: BTreeMap<(AttributeId, u32), u32> = BTreeMap::new();
+            for (is_retained, attribute, string) in changes {
+                let predicate = Predicate { attribute, test: Test::StringEqual(StringId(string)) };
+                let count = plain.entry((attribute, string)).or_default();
+                if is_retained {
+                    *count += 1;
+                    vocabulary.retain(&predicate, &schema);
+                } else if *count > 0 {
+                    *count -= 1;
+                    vocabulary.release(&predicate, &schema);
+                }
+                plain.retain(|_, count| *count > 0);
+                for attribute in 0..3 {
+                    let expected = plain.keys().filter(|(of, _)| *of == attribute).count();
+                    prop_assert_eq!(vocabulary.attributes[attribute as usize].len(), expected);
+                }
+            }
+        }
+    }
+}

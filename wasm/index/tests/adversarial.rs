@@ -149,3 +149,22 @@ fn ids_in_any_order_come_out_ascending() {
     expected.sort_unstable();
     assert_eq!(search(&index, r#"{"b": true}"#), expected);
 }
+
+/// Entries are filtered by the first 16,383 attributes alone.
+#[test]
+fn lists_are_split_by_attributes_that_no_entry_is_filtered_by() {
+    let attributes = (0..16_500).map(|i| Attribute {
+        name: format!("s{i}"),
+        ty: Type::String,
+        optional: true,
+        bounds: Bounds::Unbounded,
+    });
+    let mut index = Index::new(Schema::new(attributes.collect()).unwrap());
+    for id in 0..400 {
+        let attribute = if id % 2 == 0 { 16_499 } else { 3 };
+        insert(&mut index, id, &format!("s{attribute} = 'x{id}'"));
+    }
+    index.validate().unwrap();
+    assert!(index.info().nodes > 350, "{}", index.info().nodes);
+    assert_eq!(search(&index, r#"{"s16499": "x240", "s3": "x7"}"#), [7, 240]);
+}

@@ -611,6 +611,7 @@ mod tests {
             "a < -1 and a <= 2147483647 and a > 5000000000 or a >= 0 or a = 7 or a <> -9223372036854775808",
             "e = 3 or e <> 4 or f < 1.5 and f = -0.25",
             "s = 'x' and s <> 'y' and s in ('z', 'y', 'x') and s not in ('x')",
+            "s in ('twice', 'x', 'twice') or t none of ('again', 'again')",
             "l one of (3, 1, 70000) or l none of () or l all of (1, 2) or t one of ('x') or t all of ('q', 'r')",
             "a in (1, 5000000000) or a is null or s is not null or l is empty or contains(s, 'x')",
             // What decides nothing is kept all the same, in programs of either kind of jumps.

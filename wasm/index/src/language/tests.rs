@@ -151,6 +151,19 @@ fn strings_and_escapes() {
 }
 
 #[test]
+fn strings_end_and_have_escapes_at_every_position() {
+    for len in 0..40 {
+        let plain = "x\"é".chars().cycle().take(len).collect::<String>();
+        means(&format!("country = '{plain}'"), "country", Test::StringEqual(text(&plain)));
+        means(&format!("country = '{plain}' "), "country", Test::StringEqual(text(&plain)));
+        fails(&format!("country = '{plain}"), Kind::Syntax, 11, None, "never ends");
+        let (before, behind) = plain.split_at(plain.floor_char_boundary(len / 2));
+        let escaped = format!("{before}'\\{behind}");
+        means(&format!(r"country = '{before}\'\\{behind}'"), "country", Test::StringEqual(text(&escaped)));
+    }
+}
+
+#[test]
 fn membership() {
     means("i in (3, 1, 3, 2)", "i", Test::OneOf(integers(&[1, 2, 3])));
     means("i not in (3)", "i", Test::NoneOf(integers(&[3])));
