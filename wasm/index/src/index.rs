@@ -319,6 +319,7 @@ impl Index {
         let tables = self.library.predicates.growth(predicates(&postfix).count())
             + self.library.programs.growth(words)
             + self.strings.growth(constants)
+            + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
             + self.subscriptions.growth(1)
             + self.tree.growth()
             + self.dense.growth()

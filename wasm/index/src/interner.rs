@@ -78,6 +78,11 @@ impl Interner {
         &self.entries[id.0 as usize].bytes
     }
 
+    /// One more than the greatest number given so far.
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
     /// How many strings are held.
     pub fn len(&self) -> usize {
         self.by_bytes.len()

@@ -115,6 +115,21 @@ impl Vocabulary {
         }
     }
 
+    /// Bytes that taking in the constants of `predicates` may take to enlarge the table of strings, of which there are so
+    /// many then.
+    pub fn growth<'a, S: 'a>(
+        &self,
+        mut predicates: impl Iterator<Item = &'a Predicate<S>>,
+        schema: &Schema,
+        strings: usize,
+    ) -> usize {
+        if predicates.any(|predicate| limit(predicate.attribute, schema).is_some()) {
+            self.firsts.growth(strings.saturating_sub(self.firsts.len()))
+        } else {
+            0
+        }
+    }
+
     /// Whether the constants of `attribute` are as many as its declaration allows.
     pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
         let Some(limit) = limit(attribute, schema) else {

@@ -14,7 +14,7 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
-/// So much of a level's entries are filtered by its attribute beforehand, or more.
+/// Of the entries that a level is worth to, so large a share is filtered by its attribute as long as there is none.
 const MOSTLY: f32 = 0.75;
 
 /// An entry's subscription, the literal by which it came to its node, and what its expression demands.
@@ -48,6 +48,7 @@ impl Tree {
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return true;
         }
+        // Of attributes that no filter has room for, all entries count as if they were of one.
         let mut unfiltered = 0;
         let mut filtered = vec![0; library.schema.len()];
         for entry in self.nodes[node as usize].entries() {
