@@ -5,7 +5,6 @@ use std::str;
 use super::source::{Read, Source, Str};
 use crate::bytes::{zeros, HIGH_BITS, ONES};
 use crate::error::{Error, Kind};
-
 use crate::hash::{out_of_memory, Words};
 
 /// How much of a value an error message shows, in characters.

@@ -307,7 +307,6 @@ impl<'a> Written<'a> {
         Expression { predicates, steps: self.steps }
     }
 }
-}
 
 /// The predicates of a program's `code` that are in the table.
 pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
