@@ -428,14 +428,18 @@ pub(crate) struct Asked<'a> {
     pub library: &'a Library,
 }
 
-/// Runs `program` from `position` for as many operations as `budget` has left.
+/// Runs `program` from `position` for as many of its words as `budget` has left, skipped ones included. Jumps are always
+/// ahead, so no operation comes twice: one look at the position is enough for the budget and for the program's end.
 pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked, memo: &mut Memo) -> Outcome {
     let Asked { event, probes, library } = asked;
     let mut at = position as usize;
-    while *budget > 0 {
-        *budget -= 1;
+    let end = program.len().min(at + *budget as usize);
+    let outcome = loop {
+        if at >= end {
+            break Outcome::Stopped(at as u32);
+        }
         // Behind an operation are at the least the expression's steps.
-        let [word, operand] = program[at..at + 2] else { unreachable!() };
+        let (word, operand) = (program[at], program[at + 1]);
         let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
         let (holds, next) = match word & CODE {
             // Ahead of all others, as most are of these kinds.
@@ -448,14 +452,14 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
                 let holds = is_in(membership, probes[probe::place(attribute)], List::read(operands));
                 (holds, at + 1 + constants(membership, operands))
             }
-            code::REJECT => return Outcome::Done(false),
-            code::ACCEPT => return Outcome::Done(true),
+            code::REJECT => break Outcome::Done(false),
+            code::ACCEPT => break Outcome::Done(true),
             code::GO => {
                 at = operand as usize;
                 continue;
             }
             code::SHARED => (memo.holds(library, operand, event), at + 2),
-            code::PACKED => return Outcome::Done(booleans::run(program, budget, probes)),
+            code::PACKED => break Outcome::Done(booleans::run(program, budget, probes)),
             comparison => {
                 let operands = &program[at + 1..];
                 let holds = compare(comparison, event.values[attribute as usize], operands, event);
@@ -468,11 +472,12 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
         }
         let ahead = word >> JUMP_SHIFT;
         if ahead >= REJECT {
-            return Outcome::Done(ahead == ACCEPT);
+            break Outcome::Done(ahead == ACCEPT);
         }
         at += ahead as usize;
-    }
-    Outcome::Stopped(at as u32)
+    };
+    *budget = budget.saturating_sub(at as u32 - position + 1);
+    outcome
 }
 
 /// How a value stands to a constant, by its probe.

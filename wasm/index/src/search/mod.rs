@@ -55,6 +55,9 @@ use crate::tree::{Entry, NodeId, ROOT};
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
 
+/// About how many words of its program a test takes.
+const WORDS: u32 = 2;
+
 /// A step that has come upon no more than so many entries goes on with the next phase: a search that meets few expressions
 /// is one step.
 const LITTLE: u64 = STEP as u64 / 4;
@@ -784,7 +787,7 @@ fn run_all(
     matches: &mut SlotSet,
     progress: &mut Progress,
 ) -> u32 {
-    let mut budget = STEP;
+    let mut budget = STEP * WORDS;
     let mut run = 0;
     for &id in programs {
         let program = asked.library.programs.get(id);
