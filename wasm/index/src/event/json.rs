@@ -3,7 +3,7 @@
 use std::str;
 
 use super::source::{Read, Source, Str};
-use crate::bytes::{zeros, HIGH_BITS, ONES};
+use crate::bytes::{marked, zeros, HIGH_BITS, ONES};
 use crate::error::{Error, Kind};
 use crate::hash::{out_of_memory, Words};
 
@@ -510,12 +510,10 @@ fn plain(text: &[u8], start: usize) -> Run {
     loop {
         let word = word_at(text, at);
         // What lies behind the text's end are zeros, which are control characters.
-        let stops = stops(word);
-        if stops != 0 {
-            let before = stops.trailing_zeros() / 8;
+        if let Some(before) = marked(stops(word)) {
             let kept = word & !(u64::MAX << (8 * before));
             words = if before == 0 { words } else { words.add(kept) };
-            return Run { end: at + before as usize, words, is_ascii: (seen | kept) & HIGH_BITS == 0 };
+            return Run { end: at + before, words, is_ascii: (seen | kept) & HIGH_BITS == 0 };
         }
         words = words.add(word);
         seen |= word;
@@ -572,14 +570,14 @@ fn few_decimals(text: &[u8], at: usize) -> Option<(f64, usize)> {
     }
 }
 
-/// Marks, by their high bits, the bytes of `chunk` that end a run of plain characters: quotes, backslashes and
-/// control characters. The lowest mark is right; a higher one may be wrong, for a borrow may have come from below.
+/// Marks the bytes of `chunk` that end a run of plain characters: quotes, backslashes and control characters. As with
+/// [`zeros`] the first mark is right.
 #[inline]
 fn stops(chunk: u64) -> u64 {
     let quote = chunk ^ (ONES * b'"' as u64);
     let backslash = chunk ^ (ONES * b'\\' as u64);
     let control = chunk.wrapping_sub(ONES * 0x20) & !chunk;
-    (zeros(quote) | zeros(backslash) | control) & HIGH_BITS
+    zeros(quote) | zeros(backslash) | control
 }
 
 #[cfg(test)]
