@@ -13,7 +13,7 @@
 //! A program over booleans alone mostly has a form of its own ([`booleans`]).
 //!
 //! The predicates of an expression are kept nowhere else: they are read back from the program's operations
-//! ([`predicates`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
+//! ([`Written`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
 //! that is run. Behind these are the expression's steps ([`source`]).
 
 use super::list::{self, List};
@@ -483,12 +483,18 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
 /// How a value stands to a constant, by its probe.
 #[inline]
 fn ordering(probe: Probe, constant: i32) -> u32 {
-    let ordering = 1 + u32::from(probe.value > constant) - u32::from(probe.value < constant);
+    let ordering = standing(probe.value, constant);
     if probe.value == probe::UNDEFINED {
         UNDEFINED
     } else {
         ordering
     }
+}
+
+/// Less, equal or greater, as [`ORDERINGS`] has them.
+#[inline]
+fn standing<T: PartialOrd>(value: T, constant: T) -> u32 {
+    EQUAL + u32::from(value > constant) - u32::from(value < constant)
 }
 
 /// Whether an operation from [`code::TRUE`] on holds for `ordering`.
@@ -562,7 +568,7 @@ fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
     let ordering = if asks_if_equal & Relation::Equal.holds_of_floats(value, constant) {
         EQUAL
     } else {
-        1 + u32::from(value > constant) - u32::from(value < constant)
+        standing(value, constant)
     };
     holds(code::SCALAR + relation, ordering)
 }
