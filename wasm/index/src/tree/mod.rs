@@ -95,7 +95,7 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// The entry of a subscription that came here by `literal`: of its slot where it `is_proven` by the filter and the way
+    /// The entry of a subscription that waits for `literal`: of its slot where it `is_proven` by the filter and the way
     /// to it, of its program where that is to be run.
     fn new(slot: Slot, program: ProgramId, literal: NodeIndex, filter: Filter, is_proven: bool) -> Self {
         let filter = filter.noting(literal);
@@ -105,7 +105,7 @@ impl Entry {
         }
     }
 
-    /// The literal, in its expression's normal form, by which it came here.
+    /// The literal, in its expression's normal form, that it waits for.
     fn literal(self) -> NodeIndex {
         self.filter.noted()
     }
@@ -232,7 +232,7 @@ impl Tree {
         holding
     }
 
-    /// Brings `slot` to the nodes below `node`, or to its leaf list, by a literal of its context of `literal`.
+    /// Brings `slot`, which waits for `literal`, to the nodes below `node`, or to its leaf list, by literals of its context.
     fn place(
         &mut self,
         node: NodeId,
@@ -242,13 +242,10 @@ impl Tree {
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        let mut pending = vec![(node, literal)];
-        while let Some((node, literal)) = pending.pop() {
+        let mut pending = vec![node];
+        while let Some(node) = pending.pop() {
             match self.choose(node, literal, analysis, library, WORTH_WAITING) {
-                Some((level, chosen)) => {
-                    let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
-                    self.children(level, &gate.demand, |child| pending.push((child, chosen)));
-                }
+                Some((level, gate)) => self.children(level, &gate.demand, |child| pending.push(child)),
                 None => {
                     self.add_entry(node, slot, literal, analysis, library, subscriptions);
                     if self.nodes[node as usize].is_to_be_split() {
@@ -259,23 +256,23 @@ impl Tree {
         }
     }
 
-    /// The level of `node` that holds most events back from an entry by `literal`, and the literal to go there by.
+    /// The level of `node` that holds most events back from an entry by `literal`, and the gate to go there by.
     /// None where the leaf list is the place: there is no such level, or one is likely to come that is better by far.
-    fn choose(
+    fn choose<'a>(
         &self,
         node: NodeId,
         literal: NodeIndex,
-        analysis: &Analysis,
+        analysis: &'a Analysis,
         library: &Library,
         worth_waiting: f32,
-    ) -> Option<(LevelId, NodeIndex)> {
+    ) -> Option<(LevelId, &'a Gate)> {
         if self.nodes[node as usize].levels().is_empty() {
             return None;
         }
         let mut best_level = None;
         let mut least = f32::INFINITY;
         let mut least_at_all = f32::INFINITY;
-        for (candidate, gate) in analysis.context(literal) {
+        for (_, gate) in analysis.context(literal) {
             if self.path(node).any(|attribute| attribute == gate.attribute) {
                 continue;
             }
@@ -284,7 +281,7 @@ impl Tree {
             if selectivity < least {
                 if let Some(level) = self.level_of(node, gate.attribute) {
                     least = selectivity;
-                    best_level = Some((level, candidate));
+                    best_level = Some((level, gate));
                 }
             }
         }
@@ -355,7 +352,7 @@ impl Tree {
         self.entries += 1;
     }
 
-    /// The filter of an entry that came to `node` by `literal`, and whether whatever passes it makes the expression true.
+    /// The filter of an entry in `node` that waits for `literal`, and whether whatever passes it makes the expression true.
     fn filter(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> (Filter, bool) {
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
         let chosen = filter::choose(literal, analysis, led_here, library);

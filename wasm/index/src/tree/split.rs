@@ -2,7 +2,7 @@
 
 use super::analysis::Analysis;
 use super::gate::Demand;
-use super::level::Place;
+use super::level::{Level, Place};
 use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
@@ -17,7 +17,7 @@ const MAX_COPIES: f32 = 1.5;
 /// Of the entries that a level is worth to, so large a share is filtered by its attribute as long as there is none.
 const MOSTLY: f32 = 0.75;
 
-/// An entry's subscription, the literal by which it came to its node, and what its expression demands.
+/// An entry's subscription, the literal that it waits for, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
 
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
@@ -69,12 +69,11 @@ impl Tree {
         let mut children = Vec::new();
         for (entry, (slot, literal, analysis)) in list.into_iter().zip(entries) {
             match self.choose(node, literal, &analysis, library, 0.0) {
-                Some((level, chosen)) => {
-                    let gate = analysis.gate(chosen).expect("a chosen literal has a gate");
+                Some((level, gate)) => {
                     children.clear();
                     self.children(level, &gate.demand, |child| children.push(child));
                     for &child in &children {
-                        self.place(child, slot, chosen, &analysis, library, subscriptions);
+                        self.place(child, slot, literal, &analysis, library, subscriptions);
                     }
                 }
                 None => self.keep(node, entry),
@@ -116,13 +115,13 @@ impl Tree {
         let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
         };
-        let buckets = &self.levels[level as usize].buckets;
+        let Level { attribute, buckets, .. } = &self.levels[level as usize];
         if !self.nodes[node as usize].levels().is_empty() || buckets.len() >= MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         let (low, high) = buckets.range(position);
-        let intervals: Vec<(i64, i64)> = entries.iter().map(interval).collect();
+        let intervals: Vec<(i64, i64)> = entries.iter().map(|entry| interval(entry, *attribute)).collect();
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
@@ -140,11 +139,13 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) {
         let new = self.new_node(Position::Under(cut.level, Place::Bucket));
-        self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
+        let Level { attribute, buckets, .. } = &mut self.levels[cut.level as usize];
+        buckets.cut(cut.position, cut.at, new);
+        let attribute = *attribute;
         self.take_list(node);
         // What a bucket proves of its entries depends on its bounds, so all are made anew.
         for analysed in entries {
-            let (from, to) = interval(&analysed);
+            let (from, to) = interval(&analysed, attribute);
             let (slot, literal, analysis) = analysed;
             if from < cut.at {
                 self.add_entry(node, slot, literal, &analysis, library, subscriptions);
@@ -255,12 +256,17 @@ impl Tree {
     }
 }
 
-/// The interval by which an entry came to its bucket.
-fn interval((_, literal, analysis): &Analysed) -> (i64, i64) {
-    match analysis.gate(*literal).map(|gate| &gate.demand) {
-        Some(Demand::Interval(low, high)) => (*low, *high),
-        other => unreachable!("entries of a bucket demand an interval, not {other:?}"),
-    }
+/// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all
+/// of them.
+fn interval((_, literal, analysis): &Analysed, attribute: AttributeId) -> (i64, i64) {
+    let demands = analysis.context(*literal).filter(|(_, gate)| gate.attribute == attribute);
+    let intervals = demands.filter_map(|(_, gate)| match gate.demand {
+        Demand::Interval(low, high) => Some((low, high)),
+        _ => None,
+    });
+    let narrowest = intervals.reduce(|(low, high), (other_low, other_high)| (low.max(other_low), high.min(other_high)));
+    let Some(interval) = narrowest else { unreachable!("entries of a bucket demand an interval") };
+    interval
 }
 
 /// The median of the ends of `intervals` at which the keys from `low` to `high` can be cut.

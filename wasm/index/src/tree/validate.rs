@@ -6,7 +6,7 @@ use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::subscriptions::{Home, Slot, Subscriptions};
 use crate::tree::analysis::Analysis;
-use crate::tree::gate::Demand;
+use crate::tree::gate::{Demand, Gate};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
@@ -52,27 +52,27 @@ impl Tree {
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
         let analysis = Analysis::of(subscription, library);
-        let gate = analysis.gate(literal).ok_or_else(|| format!("slot {slot} came to node {node} without a gate"))?;
+        if analysis.gate(literal).is_none() {
+            return Err(format!("slot {slot} waits in node {node} for what has no gate"));
+        }
         let Position::Under(level, place) = self.position(node) else {
             return Ok(());
         };
         let level = self.level(level);
-        let fits = gate.attribute == level.attribute
-            && match place {
-                Place::Point(key) => gate.admits(key),
-                Place::Defined => gate.demand == Demand::Defined,
-                Place::Bucket => match (&gate.demand, level.buckets.position(node)) {
-                    (Demand::Interval(low, high), Some(position)) => {
-                        let (least, greatest) = level.buckets.range(position);
-                        *low <= greatest && least <= *high
-                    }
-                    _ => false,
-                },
-            };
-        if fits {
+        let fits = |gate: &Gate| match (place, &gate.demand) {
+            _ if gate.attribute != level.attribute => false,
+            (Place::Point(key), _) => gate.admits(key),
+            (Place::Defined, demand) => *demand == Demand::Defined,
+            (Place::Bucket, Demand::Interval(low, high)) => level.buckets.position(node).is_some_and(|position| {
+                let (least, greatest) = level.buckets.range(position);
+                *low <= greatest && least <= *high
+            }),
+            (Place::Bucket, _) => false,
+        };
+        if analysis.context(literal).any(|(_, gate)| fits(gate)) {
             Ok(())
         } else {
-            Err(format!("slot {slot} demands {gate:?} but hangs in node {node} at {place:?}"))
+            Err(format!("slot {slot} demands nothing that leads to node {node} at {place:?}"))
         }
     }
 
