@@ -12,11 +12,12 @@ use crate::subscriptions::Subscription;
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
 const CONTEXT: usize = 64;
 
-/// The expected number of an expression's entries that an event comes upon, above which a look at the expression itself
-/// costs no more.
-const WORTHWHILE: f32 = 2.0;
-/// The same for an expression over booleans alone, which can run in a lane, where a look costs less.
-const WORTHWHILE_BOOLEAN: f32 = 0.5;
+/// What a look at an expression costs, in entries passed.
+const LOOK: f32 = 16.0;
+/// The same for an expression over booleans alone, which windows mostly decide.
+const LOOK_BOOLEAN: f32 = 4.0;
+/// What an entry costs that no event comes upon, for the memory that it takes.
+const PLACE: f32 = 0.02;
 
 /// An entry has 16 bits to note its literal. Larger expressions are looked at by every search.
 const MAX_NODES: usize = 1 << 16;
@@ -107,22 +108,23 @@ impl Analysis {
         is_proven
     }
 
-    /// The literals under which the expression is found: whatever event makes it true makes one of them true.
-    /// None where no set of gates is expected to hold enough events back. `predicates` are those of the expression.
+    /// The literals that the expression waits for: whatever event makes it true makes one of them true.
+    /// None where a look at it for every event costs no more. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], statistics: &Statistics) -> Option<Vec<NodeIndex>> {
+        let shares: Vec<f32> = self.gates.iter().map(|gate| gate.as_ref().map_or(1.0, |gate| gate.selectivity(statistics))).collect();
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         for index in self.normal.bottom_up() {
             let below = self.normal.children(index).map(|child| costs[child as usize]);
             costs[index as usize] = match self.normal.node(index) {
-                NormalNode::Literal(_) => self.gate(index).map_or(f32::INFINITY, |gate| gate.selectivity(statistics)),
+                NormalNode::Literal(_) => self.gate(index).map_or(f32::INFINITY, |_| self.cost(index, &shares)),
                 NormalNode::And => below.fold(f32::INFINITY, lesser),
                 NormalNode::Or => below.sum(),
             };
         }
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
-        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
-        if costs[self.normal.root() as usize] >= worthwhile || self.normal.capacity() > MAX_NODES {
+        let look = if is_boolean { LOOK_BOOLEAN } else { LOOK };
+        if costs[self.normal.root() as usize] >= look || self.normal.capacity() > MAX_NODES {
             return None;
         }
         let mut access = Vec::new();
@@ -132,12 +134,39 @@ impl Analysis {
                 NormalNode::Literal(_) => access.push(index),
                 NormalNode::Or => pending.extend(self.normal.children(index)),
                 NormalNode::And => {
-                    let cost = |child: &NodeIndex| costs[*child as usize];
-                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b))));
+                    let cost = |child: &NodeIndex| (costs[*child as usize], shares[*child as usize]);
+                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1))));
                 }
             }
         }
         Some(access)
+    }
+
+    /// What it costs an event that an entry waits for the literal at `index`, which is led to by the most selective gate of
+    /// its context and filtered by the next.
+    fn cost(&self, index: NodeIndex, shares: &[f32]) -> f32 {
+        let mut first: Option<(f32, &Gate)> = None;
+        let mut second = 1.0;
+        for (index, gate) in self.context(index) {
+            let share = shares[index as usize];
+            match first {
+                Some((least, best)) if share >= least => {
+                    if gate.attribute != best.attribute {
+                        second = lesser(second, share);
+                    }
+                }
+                _ => {
+                    if let Some((least, best)) = first {
+                        if gate.attribute != best.attribute {
+                            second = least;
+                        }
+                    }
+                    first = Some((share, gate));
+                }
+            }
+        }
+        let Some((least, gate)) = first else { return f32::INFINITY };
+        gate.places() as f32 * PLACE + least * (1.0 + second * LOOK)
     }
 }
 

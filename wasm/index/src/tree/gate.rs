@@ -88,6 +88,14 @@ impl Gate {
         }
     }
 
+    /// In how many places an entry is put to be found by it.
+    pub fn places(&self) -> usize {
+        match &self.demand {
+            Demand::Points(keys) => keys.len(),
+            Demand::Interval(..) | Demand::Defined => 1,
+        }
+    }
+
     /// Whether an event in which the attribute has `key`, as its value or in its list, meets the demand.
     pub fn admits(&self, key: i64) -> bool {
         match &self.demand {
