@@ -8,8 +8,8 @@ use crate::event::key::Scale;
 const NARROW: u32 = 1 << 31;
 /// Longer lists are not copied into programs.
 const MAX: usize = 256;
-/// Lists of no more words than this are looked through from end to end, which takes no guess.
-const LINEAR: usize = 8;
+/// Lists of no more words than this are compared whole.
+const SHORT: usize = 8;
 
 /// A list in a program.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +59,44 @@ pub(crate) fn words(head: u32) -> usize {
     1 + if head & NARROW != 0 { len.div_ceil(2) } else { len }
 }
 
+/// Whether the list whose head is the first of `operands` has `value`.
+#[inline(always)]
+pub(crate) fn has(operands: &[u32], value: i32) -> bool {
+    let head = operands[0];
+    let count = words(head) - 1;
+    match operands[1..].first_chunk() {
+        Some(first) if count <= SHORT => is_among(value as u32, first, count, head & NARROW != 0),
+        _ => List::read(operands).contains(value),
+    }
+}
+
+/// Whether `value` is one of the first `count` words, or half of one of them where these are narrow. All are compared,
+/// however many count: a loop would end where it cannot be foreseen.
+#[cfg(target_arch = "wasm32")]
+#[inline(always)]
+fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
+    use core::arch::wasm32::*;
+    let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
+    let found = |four: v128, places: v128| {
+        let low = u32x4_eq(v128_and(four, u32x4_splat(mask)), u32x4_splat(value));
+        let high = u32x4_eq(u32x4_shr(four, shift), u32x4_splat(value));
+        v128_and(v128_or(low, high), i32x4_lt(places, u32x4_splat(count as u32)))
+    };
+    let [a, b, c, d, e, f, g, h] = *words;
+    let first = found(u32x4(a, b, c, d), u32x4(0, 1, 2, 3));
+    let second = found(u32x4(e, f, g, h), u32x4(4, 5, 6, 7));
+    v128_any_true(v128_or(first, second))
+}
+
+/// The same without vectors.
+#[cfg(not(target_arch = "wasm32"))]
+#[inline(always)]
+fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
+    let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
+    let is_it = |word: u32| (word & mask == value) | (word >> shift == value);
+    (0..SHORT).fold(false, |found, place| found | (is_it(words[place]) & (place < count)))
+}
+
 impl<'a> List<'a> {
     /// The list whose head is the first of `operands`.
     pub fn read(operands: &'a [u32]) -> Self {
@@ -84,7 +122,7 @@ impl<'a> List<'a> {
     }
 
     pub fn contains(self, value: i32) -> bool {
-        if self.words.len() > LINEAR {
+        if self.words.len() > SHORT {
             return self.finds(value);
         }
         if self.is_narrow {
