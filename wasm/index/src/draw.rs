@@ -9,7 +9,7 @@ use crate::interner::StringId;
 use crate::schema::{AttributeId, Type};
 use crate::subscriptions::Home;
 use crate::tree::level::Level;
-use crate::tree::{NodeId, ROOT};
+use crate::tree::{Branch, NodeId, ROOT};
 
 /// Ids that a leaf list shows; of more it tells how many.
 const SHOWN: usize = 12;
@@ -43,7 +43,7 @@ impl Picture<'_> {
             let slots = node.entries().iter().map(|entry| entry.slot(self.index.library()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
-            for &level in node.levels() {
+            for &Branch { level, .. } in node.branches() {
                 let name = &self.index.schema().attribute(tree.level(level).attribute).name;
                 self.line(format_args!("level{level} [shape=ellipse, label=\"{}\"]", Escaped(name)));
                 self.line(format_args!("node{id} -> level{level}"));

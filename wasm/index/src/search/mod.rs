@@ -49,8 +49,7 @@ use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
-use crate::tree::level::Level;
-use crate::tree::{Entry, NodeId, ROOT};
+use crate::tree::{Branch, Entry, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -483,11 +482,10 @@ impl Search {
         let mut work = 0;
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
-            let levels = node.levels();
-            if (progress.level as usize) < levels.len() {
-                let level = index.tree().level(levels[progress.level as usize]);
-                work += self.follow(level, progress);
-                if progress.node == 0 && progress.level as usize == levels.len() {
+            let branches = node.branches();
+            if (progress.level as usize) < branches.len() {
+                work += self.follow(index.tree(), branches, progress);
+                if progress.node == 0 && progress.level as usize == branches.len() {
                     self.touch_nodes(index, progress);
                 }
                 continue;
@@ -525,14 +523,20 @@ impl Search {
         black_box(entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject));
     }
 
-    /// Adds the nodes that the event's value leads to under `level`, and tells how many lookups that took.
+    /// Adds the nodes that the event leads to under the next of the `branches` whose attribute it defines, and tells how
+    /// many lookups that took.
     #[inline(never)]
-    fn follow(&mut self, level: &Level, progress: &mut Progress) -> u32 {
+    fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
+        let ahead = &branches[progress.level as usize..];
+        let ahead = &ahead[..ahead.len().min(STEP as usize)];
+        let is_defined = |branch: &Branch| self.probes[probe::place(branch.attribute)].value != probe::UNDEFINED;
+        let Some(passed) = ahead.iter().position(is_defined) else {
+            progress.level += ahead.len() as u32;
+            return ahead.len() as u32;
+        };
+        progress.level += passed as u32;
+        let level = tree.level(ahead[passed].level);
         let value = self.event.values[level.attribute as usize];
-        if value == Value::Undefined {
-            progress.level += 1;
-            return 1;
-        }
         if progress.element == 0 {
             if let Some(node) = level.defined {
                 self.push_node(node, progress);
@@ -575,7 +579,7 @@ impl Search {
             progress.element = 0;
             progress.level += 1;
         }
-        lookups + 1
+        lookups + passed as u32 + 1
     }
 
     fn push_node(&mut self, node: NodeId, progress: &mut Progress) {

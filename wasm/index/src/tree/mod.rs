@@ -25,7 +25,7 @@ use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
-pub(crate) use node::Node;
+pub(crate) use node::{Branch, Node};
 use node::Position;
 
 use crate::chunks::Chunks;
@@ -224,7 +224,7 @@ impl Tree {
             if held.entries().iter().any(|entry| entry.is_of(slot, program)) {
                 holding.push(node);
             }
-            for level in held.levels().iter().map(|&level| self.level(level)) {
+            for level in held.branches().iter().map(|branch| self.level(branch.level)) {
                 let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
                 gates.for_each(|gate| level.children(&gate.demand, |child| pending.push(child)));
             }
@@ -266,7 +266,7 @@ impl Tree {
         library: &Library,
         worth_waiting: f32,
     ) -> Option<(LevelId, &'a Gate)> {
-        if self.nodes[node as usize].levels().is_empty() {
+        if self.nodes[node as usize].branches().is_empty() {
             return None;
         }
         let mut best_level = None;
@@ -299,8 +299,8 @@ impl Tree {
     }
 
     fn level_of(&self, node: NodeId, attribute: AttributeId) -> Option<LevelId> {
-        let levels = self.nodes[node as usize].levels();
-        levels.iter().copied().find(|&level| self.levels[level as usize].attribute == attribute)
+        let branches = self.nodes[node as usize].branches();
+        branches.iter().find(|branch| branch.attribute == attribute).map(|branch| branch.level)
     }
 
     /// Gives the nodes below `level` that `demand` leads to, made where they are missing.
@@ -421,7 +421,7 @@ impl Tree {
                 self.levels.len() as LevelId - 1
             }
         };
-        self.nodes[owner as usize].add_level(id);
+        self.nodes[owner as usize].add_branch(Branch { attribute, level: id });
         id
     }
 

@@ -2,6 +2,7 @@
 
 use super::level::Place;
 use super::{Entry, LevelId, LEAF_CAPACITY};
+use crate::schema::AttributeId;
 
 /// A node: its leaf list and its value levels.
 #[derive(Clone, Debug)]
@@ -24,9 +25,16 @@ enum Held {
 /// The value levels of a node (its p-directory).
 #[derive(Clone, Debug)]
 struct Directory {
-    levels: Vec<LevelId>,
+    branches: Vec<Branch>,
     /// The length of the leaf list at which splitting is tried again; of a node without a directory, the capacity.
     next_split: usize,
+}
+
+/// A value level of a node. Its attribute is told here as well, as that alone shows most events the way past it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Branch {
+    pub attribute: AttributeId,
+    pub level: LevelId,
 }
 
 /// Where a node hangs.
@@ -94,15 +102,15 @@ impl Node {
 
     /// Its value levels.
     #[inline]
-    pub fn levels(&self) -> &[LevelId] {
+    pub fn branches(&self) -> &[Branch] {
         match &self.held {
-            Held::Many(_, Some(directory)) => &directory.levels,
+            Held::Many(_, Some(directory)) => &directory.branches,
             _ => &[],
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries().is_empty() && self.levels().is_empty()
+        self.entries().is_empty() && self.branches().is_empty()
     }
 
     /// Whether its leaf list is so long that it is worth a look at splitting it.
@@ -146,14 +154,14 @@ impl Node {
         std::mem::take(self.many().0)
     }
 
-    pub(super) fn add_level(&mut self, level: LevelId) {
-        self.many().1.get_or_insert_default().levels.push(level);
+    pub(super) fn add_branch(&mut self, branch: Branch) {
+        self.many().1.get_or_insert_default().branches.push(branch);
     }
 
-    /// Drops the levels for which `is_used` is false.
-    pub(super) fn retain_levels(&mut self, is_used: impl FnMut(&LevelId) -> bool) {
+    /// Drops the value levels for which `is_used` is false.
+    pub(super) fn retain_branches(&mut self, mut is_used: impl FnMut(LevelId) -> bool) {
         if let (_, Some(directory)) = self.many() {
-            directory.levels.retain(is_used);
+            directory.branches.retain(|branch| is_used(branch.level));
         }
     }
 
@@ -171,7 +179,7 @@ impl Node {
 
 impl Default for Directory {
     fn default() -> Self {
-        Directory { levels: Vec::new(), next_split: LEAF_CAPACITY }
+        Directory { branches: Vec::new(), next_split: LEAF_CAPACITY }
     }
 }
 
@@ -216,10 +224,10 @@ mod tests {
                 assert_eq!(node.entries(), plain);
             }
         }
-        node.add_level(3);
+        node.add_branch(Branch { attribute: 1, level: 3 });
         assert_eq!(node.take_entries(), plain);
         assert!(!node.is_empty());
-        node.retain_levels(|_| false);
+        node.retain_branches(|_| false);
         assert!(node.is_empty());
     }
 

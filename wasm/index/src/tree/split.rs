@@ -116,7 +116,7 @@ impl Tree {
             return None;
         };
         let Level { attribute, buckets, .. } = &self.levels[level as usize];
-        if !self.nodes[node as usize].levels().is_empty() || buckets.len() >= MAX_BUCKETS {
+        if !self.nodes[node as usize].branches().is_empty() || buckets.len() >= MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
@@ -172,7 +172,7 @@ impl Tree {
     /// Drops the levels of `node` under which nothing came to hang: their demands were met by no value.
     fn drop_empty_levels(&mut self, node: NodeId) {
         let Tree { nodes, levels, free_levels, .. } = self;
-        nodes[node as usize].retain_levels(|&level| {
+        nodes[node as usize].retain_branches(|level| {
             let is_used = !levels[level as usize].is_empty();
             if !is_used {
                 free_levels.push(level);
@@ -199,7 +199,7 @@ impl Tree {
                 return;
             }
             let owner = self.levels[level as usize].owner;
-            self.nodes[owner as usize].retain_levels(|&held| held != level);
+            self.nodes[owner as usize].retain_branches(|held| held != level);
             self.free_levels.push(level);
             node = owner;
         }
@@ -235,7 +235,7 @@ impl Tree {
         let Some(from) = from else {
             return;
         };
-        let is_leaf = |node: NodeId| self.nodes[node as usize].levels().is_empty();
+        let is_leaf = |node: NodeId| self.nodes[node as usize].branches().is_empty();
         let length = self.nodes[into as usize].entries().len() + self.nodes[from as usize].entries().len();
         if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
             return;

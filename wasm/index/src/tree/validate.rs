@@ -1,7 +1,7 @@
 //! Checks that the tree is whole; for tests.
 
 use super::level::Place;
-use super::{NodeId, Position, Tree, ROOT};
+use super::{Branch, NodeId, Position, Tree, ROOT};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::subscriptions::{Home, Slot, Subscriptions};
@@ -21,8 +21,9 @@ impl Tree {
             for entry in held.entries() {
                 self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
             }
-            for &level in held.levels() {
-                if self.level(level).owner != node || self.level(level).is_empty() {
+            for &Branch { attribute, level } in held.branches() {
+                let hung = self.level(level);
+                if hung.owner != node || hung.attribute != attribute || hung.is_empty() {
                     return Err(format!("level {level} of node {node} is empty or another's"));
                 }
                 for child in self.level(level).nodes() {
