@@ -14,8 +14,11 @@ const CONTEXT: usize = 64;
 
 /// What a look at an expression costs, in entries passed.
 const LOOK: f32 = 16.0;
+/// The cost above which an expression does not wait for anything, but is looked at for every event. It is that of several
+/// looks, as most events define fewer attributes than they are taken to.
+const WORTHWHILE: f32 = 4.0 * LOOK;
 /// The same for an expression over booleans alone, which windows mostly decide.
-const LOOK_BOOLEAN: f32 = 4.0;
+const WORTHWHILE_BOOLEAN: f32 = 4.0;
 /// What an entry costs that no event comes upon, for the memory that it takes.
 const PLACE: f32 = 0.02;
 
@@ -123,8 +126,8 @@ impl Analysis {
         }
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
-        let look = if is_boolean { LOOK_BOOLEAN } else { LOOK };
-        if costs[self.normal.root() as usize] >= look || self.normal.capacity() > MAX_NODES {
+        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        if costs[self.normal.root() as usize] >= worthwhile || self.normal.capacity() > MAX_NODES {
             return None;
         }
         let mut access = Vec::new();
