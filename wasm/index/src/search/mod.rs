@@ -48,7 +48,7 @@ use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
-use crate::subscriptions::{Home, Slot};
+use crate::subscriptions::Home;
 use crate::tree::{Branch, Entry, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
@@ -77,8 +77,8 @@ pub struct Search {
     found_at: Vec<u32>,
     /// The programs that are to be run.
     candidates: Spill<Vec<ProgramId>>,
-    /// The expressions of a leaf list that are true without a look at their programs.
-    proven: Vec<Slot>,
+    /// The entries of a leaf list that passed their filters.
+    passed: Vec<u32>,
     memo: Memo,
     matches: SlotSet,
     /// What windows read of the event.
@@ -284,7 +284,7 @@ impl Search {
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), STEP as usize + PART)?;
-        grow(&mut self.proven, STEP as usize)?;
+        grow(&mut self.passed, STEP as usize)?;
         grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
@@ -480,6 +480,7 @@ impl Search {
     #[inline(never)]
     fn walk(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
+        let mut passed = 0;
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
             let branches = node.branches();
@@ -491,12 +492,9 @@ impl Search {
                 continue;
             }
             let entries = &node.entries()[progress.entry as usize..];
-            let room = STEP - progress.candidates;
+            let room = STEP - progress.candidates - passed;
             let taken = entries.len().min(room as usize);
-            let candidates = &mut self.candidates[progress.candidates as usize..];
-            let (passed, proven) = scan(&entries[..taken], &self.probes, candidates, &mut self.proven);
-            self.proven[..proven as usize].iter().for_each(|&slot| self.matches.insert(slot));
-            progress.candidates += passed;
+            passed += scan(&entries[..taken], &self.probes, &mut self.passed[passed as usize..]);
             progress.visited += taken as u64;
             progress.entry += taken as u32;
             work += taken as u32 + 1;
@@ -504,13 +502,40 @@ impl Search {
                 progress.node += 1;
                 progress.level = 0;
                 progress.entry = 0;
-            } else if progress.candidates == STEP {
+            } else if progress.candidates + passed == STEP {
                 break;
             }
         }
+        self.divide(passed, index, progress);
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
             progress.phase = Phase::Verify;
         }
+    }
+
+    /// Notes which of the entries that passed are true, and makes candidates of the others.
+    #[inline(never)]
+    fn divide(&mut self, passed: u32, index: &Index, progress: &mut Progress) {
+        let Search { passed: list, candidates, matches, .. } = self;
+        let passed = &mut list[..passed as usize];
+        let candidates = &mut candidates[progress.candidates as usize..];
+        let (mut to_run, mut by_slot) = (0, 0);
+        for at in 0..passed.len() {
+            let subject = passed[at];
+            candidates[to_run] = subject;
+            to_run += usize::from(subject & BY_SLOT == 0);
+            passed[by_slot] = subject;
+            by_slot += usize::from(subject & BY_SLOT != 0);
+        }
+        for &subject in &passed[..by_slot] {
+            let slot = subject & !(BY_SLOT | IN_DOUBT);
+            if subject & IN_DOUBT == 0 {
+                matches.insert(slot);
+            } else {
+                candidates[to_run] = index.subscriptions().get(slot).program;
+                to_run += 1;
+            }
+        }
+        progress.candidates += to_run as u32;
     }
 
     /// Reads a word of each node below the root, and of each one's entries, for the reason given at
@@ -762,21 +787,22 @@ fn push_found(
     lookups
 }
 
-/// Puts the programs of the entries whose filters let the event pass into `candidates`, the slots of those that are
-/// thereby true into `proven`, and tells how many these are.
+/// Marks, among entries that passed, those that are told by their slots, and of these those that are in doubt. There are
+/// fewer programs and slots than that: each takes eight bytes at the least.
+const BY_SLOT: u32 = 1 << 31;
+const IN_DOUBT: u32 = 1 << 30;
+
+/// Puts the subjects of the entries that the event is not kept from into `passed`, and tells how many these are.
 /// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
-fn scan(entries: &[Entry], probes: &[Probe], candidates: &mut [ProgramId], proven: &mut [Slot]) -> (u32, u32) {
-    let mut to_run = 0;
-    let mut true_now = 0;
+fn scan(entries: &[Entry], probes: &[Probe], passed: &mut [u32]) -> u32 {
+    let mut count = 0;
     for entry in entries {
-        let passes = entry.filter.passes(probes);
-        let proves = entry.filter.proves();
-        candidates[to_run] = entry.subject;
-        to_run += usize::from(passes & !proves);
-        proven[true_now] = entry.subject;
-        true_now += usize::from(passes & proves);
+        let (passes, is_in_doubt) = entry.filter.test(probes);
+        let by_slot = if entry.filter.proves() { BY_SLOT } else { 0 };
+        passed[count] = entry.subject | by_slot | if is_in_doubt { IN_DOUBT } else { 0 };
+        count += usize::from(passes);
     }
-    (to_run as u32, true_now as u32)
+    count as u32
 }
 
 /// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is

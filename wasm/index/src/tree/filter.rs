@@ -7,7 +7,7 @@
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
 use crate::event::key::Scale;
-use crate::event::probe::{bit, Probe};
+use crate::event::probe::{bit, Probe, UNDEFINED};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
@@ -17,6 +17,8 @@ use crate::statistics::{greater, Statistics};
 const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested.
 const PROVES: u32 = 1 << 30;
+/// A mask that proves its entry unless it is met.
+const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note of 16 bits begins.
 const NOTE_SHIFT: u32 = 14;
 /// The positions of probes. Attributes beyond are not filtered by.
@@ -49,8 +51,13 @@ impl Filter {
             Demand::Points(keys) => range(probe, ty, keys.first().copied().unwrap_or(0), keys.first().copied()),
             Demand::Interval(low, high) => range(probe, ty, *low, Some(*high)),
             // A list that is defined may be empty, and then has no bit; its range is of the probe that lists have.
-            Demand::Defined => range(probe, ty, i64::MIN, Some(i64::MAX)),
+            Demand::Defined | Demand::Except(_) => range(probe, ty, i64::MIN, Some(i64::MAX)),
         }
+    }
+
+    /// The filter that proves its entry for every value that has not the bit of one of `keys`.
+    pub fn except(attribute: AttributeId, keys: &[i64]) -> Self {
+        mask(attribute + 1, keys)
     }
 
     /// Whether a filter of `gate` is passed by nothing else than what meets the demand.
@@ -60,7 +67,7 @@ impl Filter {
         let fits = |key: i64| scale.is_exact_at(key);
         match &gate.demand {
             _ if gate.attribute >= PROBE => false,
-            Demand::Defined => true,
+            Demand::Defined | Demand::Except(_) => true,
             _ if scale != Scale::Clamp || is_list(ty) => false,
             Demand::Points(keys) => matches!(keys[..], [key] if fits(key)),
             Demand::Interval(low, high) => {
@@ -95,15 +102,18 @@ impl Filter {
         self.probe & PROVES != 0
     }
 
-    /// Whether the event with these probes may meet the demand.
+    /// Whether an entry with this filter is of interest to the event with these probes, and whether it is in doubt: it would
+    /// be proven, but a value has the bit of one that is excepted.
     #[inline]
-    pub fn passes(self, probes: &[Probe]) -> bool {
+    pub fn test(self, probes: &[Probe]) -> (bool, bool) {
         let probe = probes[(self.probe & PROBE) as usize];
         let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
         let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
-        let is_mask = self.probe & MASK != 0;
         // Bits, not choices: which kind a filter is of is not to be guessed.
-        (in_mask & is_mask) | (in_range & !is_mask)
+        let is_mask = self.probe & MASK != 0;
+        let is_except = self.probe >= EXCEPT;
+        let meets = (in_mask & is_mask) | (in_range & !is_mask);
+        (meets | (is_except & (probe.value != UNDEFINED)), meets & is_except)
     }
 }
 
@@ -121,7 +131,7 @@ pub(crate) fn choose(
         let share = match gate.demand {
             // A value that led here is met; an interval is met only in part of its buckets.
             Demand::Points(_) | Demand::Defined if led_here(gate.attribute) => continue,
-            Demand::Interval(..) if led_here(gate.attribute) => 0.99,
+            Demand::Interval(..) | Demand::Except(_) if led_here(gate.attribute) => 0.99,
             _ => share(gate, &library.schema, &library.statistics),
         };
         if share < least {

@@ -20,6 +20,8 @@ pub(crate) enum Demand {
     Interval(i64, i64),
     /// Any value, as long as there is one.
     Defined,
+    /// Any value but these, or a list that has none of them.
+    Except(Keys),
 }
 
 /// Keys, ascending. Most often it is one, for which nothing is allocated.
@@ -75,8 +77,8 @@ impl Gate {
         };
         let is_exact = is_exact(literal.negated, &predicate.test);
         let gate = Gate { attribute, demand, is_exact };
-        // Every event passes such a gate, so it is none.
-        (declared.optional || gate.demand != Demand::Defined).then_some(gate)
+        // Of what is always defined every event passes such a gate, or nearly, so it is none.
+        (declared.optional || !matches!(gate.demand, Demand::Defined | Demand::Except(_))).then_some(gate)
     }
 
     /// The share of events that are expected to pass.
@@ -84,7 +86,7 @@ impl Gate {
         match &self.demand {
             Demand::Points(keys) => statistics.points(self.attribute, keys.len()),
             Demand::Interval(low, high) => statistics.interval(self.attribute, *low, *high),
-            Demand::Defined => statistics.defined(self.attribute),
+            Demand::Defined | Demand::Except(_) => statistics.defined(self.attribute),
         }
     }
 
@@ -92,7 +94,7 @@ impl Gate {
     pub fn places(&self) -> usize {
         match &self.demand {
             Demand::Points(keys) => keys.len(),
-            Demand::Interval(..) | Demand::Defined => 1,
+            Demand::Interval(..) | Demand::Defined | Demand::Except(_) => 1,
         }
     }
 
@@ -102,6 +104,8 @@ impl Gate {
             Demand::Points(keys) => keys.binary_search(&key).is_ok(),
             Demand::Interval(low, high) => (*low..=*high).contains(&key),
             Demand::Defined => true,
+            // Another element of the same list may be one of these.
+            Demand::Except(_) => false,
         }
     }
 
@@ -114,6 +118,7 @@ impl Gate {
                 (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) => {
                     other_low <= low && high <= other_high
                 }
+                (Demand::Except(keys), Demand::Except(others)) => others.iter().all(|key| keys.contains(key)),
                 _ => false,
             }
     }
@@ -148,9 +153,9 @@ fn positive(test: &Test<StringId>) -> Option<Demand> {
             None => Demand::Defined,
         },
         Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => Demand::Points(Keys::One(*id)),
-        Test::StringNotEqual(_)
-        | Test::NoneOf(_)
-        | Test::NotNull
+        Test::StringNotEqual(id) => Demand::Except(Keys::One(i64::from(id.0))),
+        Test::NoneOf(constants) => Demand::Except(keys(constants)),
+        Test::NotNull
         | Test::Empty
         | Test::Contains(_)
         | Test::StartsWith(_)
@@ -179,17 +184,17 @@ fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
         Test::Integer(relation, constant) => {
             let relation = if negated { complement(*relation) } else { *relation };
             match relation {
-                Relation::NotEqual => false,
                 // There the demand is as wide as it can be, and the test false.
                 Relation::Less => *constant > i64::MIN,
                 Relation::Greater => *constant < i64::MAX,
-                Relation::Equal | Relation::LessOrEqual | Relation::GreaterOrEqual => true,
+                Relation::Equal | Relation::NotEqual | Relation::LessOrEqual | Relation::GreaterOrEqual => true,
             }
         }
         Test::Float(relation, _) => !matches!(relation, Relation::Equal | Relation::NotEqual),
         Test::StringEqual(_) | Test::OneOf(_) | Test::NotNull => !negated,
         Test::AllOf(constants) => !negated && keys(constants).len() == 1,
-        Test::StringNotEqual(_) | Test::NoneOf(_) | Test::Null => negated,
+        Test::StringNotEqual(_) | Test::NoneOf(_) => true,
+        Test::Null => negated,
         _ => false,
     }
 }
@@ -208,7 +213,7 @@ fn complement(relation: Relation) -> Relation {
 fn integers(relation: Relation, constant: i64) -> Demand {
     match relation {
         Relation::Equal => Demand::Points(Keys::One(constant)),
-        Relation::NotEqual => Demand::Defined,
+        Relation::NotEqual => Demand::Except(Keys::One(constant)),
         Relation::Less => Demand::Interval(i64::MIN, constant.saturating_sub(1)),
         Relation::LessOrEqual => Demand::Interval(i64::MIN, constant),
         Relation::Greater => Demand::Interval(constant.saturating_add(1), i64::MAX),

@@ -44,7 +44,7 @@ impl Level {
         match demand {
             Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
             Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).iter().copied().for_each(each),
-            Demand::Defined => self.defined.into_iter().for_each(each),
+            Demand::Defined | Demand::Except(_) => self.defined.into_iter().for_each(each),
         }
     }
 

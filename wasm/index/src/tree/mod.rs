@@ -322,7 +322,7 @@ impl Tree {
                 }
                 self.levels[level as usize].buckets.overlapping(*low, *high).iter().copied().for_each(each);
             }
-            Demand::Defined => {
+            Demand::Defined | Demand::Except(_) => {
                 let child = match self.levels[level as usize].defined {
                     Some(child) => child,
                     None => {
@@ -357,12 +357,18 @@ impl Tree {
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
         let chosen = filter::choose(literal, analysis, led_here, library);
         let gate = chosen.and_then(|chosen| analysis.gate(chosen));
-        let filter = gate.map_or(Filter::NONE, |gate| Filter::of(gate, &library.schema));
         let filtered = gate.filter(|gate| Filter::is_exact_for(gate, &library.schema));
         let is_known = |gate: &Gate| {
             gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
         };
-        (filter, analysis.is_proven(literal, is_known))
+        let is_proven = analysis.is_proven(literal, is_known);
+        let filter = match gate {
+            Some(Gate { attribute, demand: Demand::Except(keys), .. }) if is_proven => Filter::except(*attribute, keys),
+            Some(Gate { attribute, demand: Demand::Except(_), .. }) if led_here(*attribute) => Filter::NONE,
+            Some(gate) => Filter::of(gate, &library.schema),
+            None => Filter::NONE,
+        };
+        (filter, is_proven)
     }
 
     /// Whether every event that is led to `node` meets `gate`.

@@ -63,7 +63,7 @@ impl Tree {
         let fits = |gate: &Gate| match (place, &gate.demand) {
             _ if gate.attribute != level.attribute => false,
             (Place::Point(key), _) => gate.admits(key),
-            (Place::Defined, demand) => *demand == Demand::Defined,
+            (Place::Defined, demand) => matches!(demand, Demand::Defined | Demand::Except(_)),
             (Place::Bucket, Demand::Interval(low, high)) => level.buckets.position(node).is_some_and(|position| {
                 let (least, greatest) = level.buckets.range(position);
                 *low <= greatest && least <= *high
