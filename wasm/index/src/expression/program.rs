@@ -519,9 +519,7 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     match words[0] & CODE {
         scalar if scalar >= code::SCALAR => holds(scalar, ordering(probes[probe::place(attribute)], words[1] as i32)),
         flag if flag >= code::TRUE => holds(flag, ordering(probes[probe::place(attribute)], 1)),
-        membership if membership >= code::IN => {
-            is_in(membership, probes[probe::place(attribute)], &words[1..])
-        }
+        membership if membership >= code::IN => is_in(membership, probes[probe::place(attribute)], &words[1..]),
         code::SHARED => memo.holds(library, words[1], event),
         comparison => compare(comparison, event.values[attribute as usize], &words[1..], event),
     }

@@ -797,10 +797,11 @@ const IN_DOUBT: u32 = 1 << 30;
 fn scan(entries: &[Entry], probes: &[Probe], passed: &mut [u32]) -> u32 {
     let mut count = 0;
     for entry in entries {
-        let (passes, is_in_doubt) = entry.filter.test(probes);
+        let tested = entry.filter.test(probes);
         let by_slot = if entry.filter.proves() { BY_SLOT } else { 0 };
-        passed[count] = entry.subject | by_slot | if is_in_doubt { IN_DOUBT } else { 0 };
-        count += usize::from(passes);
+        let in_doubt = if tested.is_in_doubt { IN_DOUBT } else { 0 };
+        passed[count] = entry.subject | by_slot | in_doubt;
+        count += usize::from(tested.passes);
     }
     count as u32
 }

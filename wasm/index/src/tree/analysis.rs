@@ -112,18 +112,9 @@ impl Analysis {
     }
 
     /// The literals that the expression waits for: whatever event makes it true makes one of them true.
-    /// None where a look at it for every event costs no more. `predicates` are those of the expression.
+    /// None where it costs no more to look at it for every event. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], statistics: &Statistics) -> Option<Vec<NodeIndex>> {
-        let shares: Vec<f32> = self.gates.iter().map(|gate| gate.as_ref().map_or(1.0, |gate| gate.selectivity(statistics))).collect();
-        let mut costs = vec![f32::INFINITY; self.normal.capacity()];
-        for index in self.normal.bottom_up() {
-            let below = self.normal.children(index).map(|child| costs[child as usize]);
-            costs[index as usize] = match self.normal.node(index) {
-                NormalNode::Literal(_) => self.gate(index).map_or(f32::INFINITY, |_| self.cost(index, &shares)),
-                NormalNode::And => below.fold(f32::INFINITY, lesser),
-                NormalNode::Or => below.sum(),
-            };
-        }
+        let costs = self.costs(statistics);
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
@@ -137,39 +128,61 @@ impl Analysis {
                 NormalNode::Literal(_) => access.push(index),
                 NormalNode::Or => pending.extend(self.normal.children(index)),
                 NormalNode::And => {
-                    let cost = |child: &NodeIndex| (costs[*child as usize], shares[*child as usize]);
-                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).0.total_cmp(&cost(b).0).then(cost(a).1.total_cmp(&cost(b).1))));
+                    let cost = |child: &NodeIndex| costs[*child as usize];
+                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b))));
                 }
             }
         }
         Some(access)
     }
 
-    /// What it costs an event that an entry waits for the literal at `index`, which is led to by the most selective gate of
-    /// its context and filtered by the next.
-    fn cost(&self, index: NodeIndex, shares: &[f32]) -> f32 {
-        let mut first: Option<(f32, &Gate)> = None;
-        let mut second = 1.0;
-        for (index, gate) in self.context(index) {
-            let share = shares[index as usize];
-            match first {
-                Some((least, best)) if share >= least => {
-                    if gate.attribute != best.attribute {
-                        second = lesser(second, share);
-                    }
+    /// What it costs to wait for each part of the expression.
+    fn costs(&self, statistics: &Statistics) -> Vec<f32> {
+        // What has no gate cannot be waited for.
+        let share = |gate: &Option<Gate>| gate.as_ref().map_or(f32::INFINITY, |gate| gate.selectivity(statistics));
+        let shares: Vec<f32> = self.gates.iter().map(share).collect();
+        let mut costs = vec![f32::INFINITY; self.normal.capacity()];
+        if self.normal.literal(self.normal.root()).is_some() {
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), &shares);
+        }
+        for index in self.normal.bottom_up() {
+            let children = || self.normal.children(index);
+            let literals = children().filter(|&child| self.normal.literal(child).is_some());
+            match self.normal.node(index) {
+                NormalNode::Literal(_) => {}
+                NormalNode::And => {
+                    // They have the same context, so the least likely of them stands for all.
+                    let least = literals.min_by(|a, b| shares[*a as usize].total_cmp(&shares[*b as usize]));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, &shares));
+                    costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
                 }
-                _ => {
-                    if let Some((least, best)) = first {
-                        if gate.attribute != best.attribute {
-                            second = least;
-                        }
-                    }
-                    first = Some((share, gate));
+                NormalNode::Or => {
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, &shares));
+                    costs[index as usize] = children().map(|child| costs[child as usize]).sum();
                 }
             }
         }
-        let Some((least, gate)) = first else { return f32::INFINITY };
-        gate.places() as f32 * PLACE + least * (1.0 + second * LOOK)
+        costs
+    }
+
+    /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
+    /// its context, and filtered by the next one that is of another attribute.
+    fn cost(&self, index: NodeIndex, shares: &[f32]) -> f32 {
+        let Some(mut leading) = self.gate(index) else {
+            return f32::INFINITY;
+        };
+        let (mut led, mut filtered) = (shares[index as usize], 1.0);
+        for (index, gate) in self.context(index).skip(1) {
+            let share = shares[index as usize];
+            let is_other = gate.attribute != leading.attribute;
+            if share < led {
+                filtered = if is_other { led } else { filtered };
+                (led, leading) = (share, gate);
+            } else if is_other {
+                filtered = lesser(filtered, share);
+            }
+        }
+        leading.places() as f32 * PLACE + led * (1.0 + filtered * LOOK)
     }
 }
 

@@ -3,6 +3,9 @@
 //! A filter is a range of probes, for demands that are one value or an interval, or a mask of 64 bits, for demands that
 //! are several values or that lists are to meet: each value has its bit, and an event's value, or the values of its
 //! list, must share a bit with the mask. Both let pass whatever meets the demand, and are tested without a branch.
+//!
+//! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
+//! some: then its mask is of these, and an event that shares a bit with it leaves the entry in doubt.
 
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
@@ -15,9 +18,9 @@ use crate::statistics::{greater, Statistics};
 
 /// Marks a filter that is a mask.
 const MASK: u32 = 1 << 31;
-/// Marks a filter behind which nothing is left to be tested.
+/// Marks a filter behind which nothing is left to be tested: but for exceptions, what passes it is true.
 const PROVES: u32 = 1 << 30;
-/// A mask that proves its entry unless it is met.
+/// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note of 16 bits begins.
 const NOTE_SHIFT: u32 = 14;
@@ -102,10 +105,9 @@ impl Filter {
         self.probe & PROVES != 0
     }
 
-    /// Whether an entry with this filter is of interest to the event with these probes, and whether it is in doubt: it would
-    /// be proven, but a value has the bit of one that is excepted.
+    /// What the event with these probes makes of an entry with this filter.
     #[inline]
-    pub fn test(self, probes: &[Probe]) -> (bool, bool) {
+    pub fn test(self, probes: &[Probe]) -> Tested {
         let probe = probes[(self.probe & PROBE) as usize];
         let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
         let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
@@ -113,8 +115,18 @@ impl Filter {
         let is_mask = self.probe & MASK != 0;
         let is_except = self.probe >= EXCEPT;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
-        (meets | (is_except & (probe.value != UNDEFINED)), meets & is_except)
+        let is_defined = probe.value != UNDEFINED;
+        Tested { passes: meets | (is_except & is_defined), is_in_doubt: meets & is_except }
     }
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tested {
+    /// Whether the event may meet the demand.
+    pub passes: bool,
+    /// Whether it is not known to, though the filter [proves](Filter::proves): a value has the bit of one that is excepted.
+    pub is_in_doubt: bool,
 }
 
 /// The literal to filter an entry by that came to its node by `literal`: of all that its context demands besides what
@@ -169,4 +181,47 @@ fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
 
 fn bits(keys: &[i64]) -> u64 {
     keys.iter().fold(0, |bits, &key| bits | bit(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(values: &[i64]) -> [Probe; 2] {
+        let mask = values.iter().fold(0, |mask, &value| mask | bit(value));
+        let value = if values.is_empty() { UNDEFINED } else { Scale::Clamp.probe(values[0]) };
+        [Probe::default(), Probe { mask, value }]
+    }
+
+    #[test]
+    fn what_meets_a_demand_passes() {
+        let one = range(1, Type::Integer, 7, Some(7));
+        let some = mask(1, &[3, 7, 900]);
+        for value in -1000..1000 {
+            let passes = |filter: Filter| filter.test(&probe(&[value]));
+            assert_eq!(passes(one), Tested { passes: value == 7, is_in_doubt: false });
+            assert_eq!(passes(one.proving()), passes(one));
+            assert!(passes(some).passes || ![3, 7, 900].contains(&value));
+            assert!(!passes(some).is_in_doubt);
+        }
+        assert!(Filter::NONE.test(&probe(&[])).passes);
+        assert!(![one, one.proving(), some].iter().any(|filter| filter.test(&probe(&[])).passes));
+    }
+
+    #[test]
+    fn an_exception_proves_whatever_it_does_not_doubt() {
+        let filter = Filter::except(0, &[3, 7]).noting(0xffff).proving();
+        assert!(filter.proves());
+        let mut doubted = 0;
+        for value in -1000..1000 {
+            for values in [&[value][..], &[value, 20], &[20, value]] {
+                let tested = filter.test(&probe(values));
+                assert!(tested.passes);
+                assert!(tested.is_in_doubt || ![3, 7].contains(&value));
+                doubted += usize::from(tested.is_in_doubt);
+            }
+        }
+        assert!(doubted < 6000 / 16);
+        assert_eq!(filter.test(&probe(&[])), Tested { passes: false, is_in_doubt: false });
+    }
 }

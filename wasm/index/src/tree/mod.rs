@@ -25,8 +25,8 @@ use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
-pub(crate) use node::{Branch, Node};
 use node::Position;
+pub(crate) use node::{Branch, Node};
 
 use crate::chunks::Chunks;
 use crate::expression::normal::NodeIndex;
