@@ -42,8 +42,7 @@ pub(crate) enum Target {
 
 /// The tests of `normal`, ordered by what `estimate` expects of each literal (given the literal's node).
 pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Vec<Test> {
-    let measured = measure(normal, estimate);
-    lay_out(normal, &measured)
+    lay_out(normal, measure(normal, estimate))
 }
 
 /// The order in which the children of each node are evaluated.
@@ -62,7 +61,7 @@ impl Order {
     }
 }
 
-/// What is expected of each node.
+/// What is expected of each node, and where its tests are.
 struct Measured {
     nodes: Vec<Expected>,
     /// The children of each inner node in the order of evaluation, node after node.
@@ -77,10 +76,12 @@ struct Expected {
     literals: u32,
     /// Where its children are in those of all nodes.
     children: (u32, u32),
+    place: Place,
 }
 
 fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
-    let nothing = Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0) };
+    let nothing =
+        Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0), place: WHOLE };
     let capacity = normal.capacity();
     let mut measured = Measured { nodes: vec![nothing; capacity], children: Vec::with_capacity(capacity) };
     for index in normal.bottom_up() {
@@ -115,7 +116,8 @@ impl Measured {
         let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
         let literals = children.iter().map(|&child| nodes[child as usize].literals).sum();
         let children = (start as u32, self.children.len() as u32);
-        self.nodes[index as usize] = Expected { estimate: Estimate { probability, cost }, literals, children };
+        let estimate = Estimate { probability, cost };
+        self.nodes[index as usize] = Expected { estimate, literals, children, place: WHOLE };
     }
 }
 
@@ -127,14 +129,15 @@ struct Place {
     on_false: Target,
 }
 
-fn lay_out(normal: &Normal, measured: &Measured) -> Vec<Test> {
+/// The place of the whole expression.
+const WHOLE: Place = Place { start: 0, on_true: Target::Done(true), on_false: Target::Done(false) };
+
+fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
     let root = normal.root();
-    let whole = Place { start: 0, on_true: Target::Done(true), on_false: Target::Done(false) };
     let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
     let mut tests = vec![unset; measured.nodes[root as usize].literals as usize];
-    let mut places = vec![whole; normal.capacity()];
     for index in normal.top_down() {
-        let place = places[index as usize];
+        let Expected { place, children: (from, to), .. } = measured.nodes[index as usize];
         let kind = match normal.node(index) {
             NormalNode::Literal(literal) => {
                 tests[place.start as usize] = test(literal, place);
@@ -142,13 +145,12 @@ fn lay_out(normal: &Normal, measured: &Measured) -> Vec<Test> {
             }
             kind => kind,
         };
-        let (from, to) = measured.nodes[index as usize].children;
         let mut start = place.start;
         for position in from..to {
             let child = measured.children[position as usize];
             let after = start + measured.nodes[child as usize].literals;
             let is_last = position + 1 == to;
-            places[child as usize] = match kind {
+            measured.nodes[child as usize].place = match kind {
                 _ if is_last => Place { start, ..place },
                 NormalNode::And => Place { start, on_true: Target::Test(after), ..place },
                 _ => Place { start, on_false: Target::Test(after), ..place },
