@@ -408,6 +408,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
+    #[inline(always)]
     fn string(&self, taker: &Taker, token: Token) -> Result<Borrowed<'a>, Error> {
         match token.kind {
             TokenKind::String { .. } => unquote(token, self.text),

@@ -83,10 +83,13 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token.
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Token, Error> {
         let bytes = self.text.as_bytes();
-        self.position += count(&bytes[self.position..], |b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
-        let start = self.position;
+        let mut start = self.position;
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(start) {
+            start += 1;
+        }
         let rest = &bytes[start..];
         let (kind, length) = match rest {
             [] => (TokenKind::End, 0),
@@ -186,11 +189,17 @@ impl<'t> Lexer<'t> {
 }
 
 /// The string that `token` spells, without quotes and with its escapes resolved.
+#[inline(always)]
 pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
     let inner = &text.as_bytes()[token.start + 1..token.end - 1];
     if token.kind == (TokenKind::String { has_escapes: false }) {
         return Ok(Borrowed::Borrowed(inner));
     }
+    resolve(inner).map(Borrowed::Owned)
+}
+
+/// The bytes that `inner` spells, which has escapes.
+fn resolve(inner: &[u8]) -> Result<Vec<u8>, Error> {
     let mut resolved = Vec::new();
     resolved.try_reserve_exact(inner.len()).map_err(out_of_memory)?;
     let mut parts = inner.split(|&b| b == b'\\');
@@ -208,7 +217,7 @@ pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
             }
         }
     }
-    Ok(Borrowed::Owned(resolved))
+    Ok(resolved)
 }
 
 /// What a backslash and `byte` stand for.
@@ -223,6 +232,7 @@ fn escaped(byte: u8) -> Option<u8> {
 }
 
 /// The reserved word or name that `rest` starts with, and its length.
+#[inline(always)]
 fn word(rest: &[u8]) -> (TokenKind, usize) {
     let length = count(rest, in_name);
     let kind = match &rest[..length] {

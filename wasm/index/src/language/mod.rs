@@ -83,8 +83,18 @@ pub(crate) fn read_borrowed<'a>(
 }
 
 /// Pushes `item` where memory allows it. What grows with the text grows by this.
+#[inline(always)]
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
-    list.try_reserve(1).map_err(out_of_memory)?;
+    if list.len() == list.capacity() {
+        reserve(list)?;
+    }
     list.push(item);
     Ok(())
+}
+
+/// Makes room for one more.
+#[cold]
+#[inline(never)]
+fn reserve<T>(list: &mut Vec<T>) -> Result<(), Error> {
+    list.try_reserve(1).map_err(out_of_memory)
 }

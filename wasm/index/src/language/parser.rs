@@ -283,9 +283,18 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Takes the current token.
+    #[inline(always)]
     fn advance(&mut self) -> Result<Token, Error> {
-        let next = self.lexer.next()?;
-        Ok(std::mem::replace(&mut self.current, next))
+        let taken = self.current;
+        self.go_on()?;
+        Ok(taken)
+    }
+
+    /// Reads the token behind the current one: one call for each token.
+    #[inline(never)]
+    fn go_on(&mut self) -> Result<(), Error> {
+        self.current = self.lexer.next()?;
+        Ok(())
     }
 
     /// Takes a token of `kind`, which the message calls `what`.
