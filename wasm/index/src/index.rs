@@ -7,7 +7,7 @@ use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::expression::order::{order, Estimate};
 use crate::expression::program::{self, Program};
 use crate::expression::{Expression, Literal};
-use crate::hash::out_of_memory;
+use crate::hash::{hash_bytes, out_of_memory};
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::Library;
@@ -333,15 +333,18 @@ impl Index {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
         let strings_at_most: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
-        let mut sought = Vec::with_capacity(strings_at_most);
+        let mut hashes = Vec::with_capacity(strings_at_most);
         for predicate in predicates(&postfix) {
-            predicate.test.each_string(|text| sought.push(strings.seek(text)));
+            predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
         }
-        let mut sought = sought.into_iter();
+        if strings.is_far() {
+            strings.touch(hashes.iter().copied());
+        }
+        let mut hashes = hashes.into_iter();
         let expression = Expression::new(postfix, |predicate| {
             let predicate = predicate.map(|text| {
-                let Some(sought) = sought.next() else { unreachable!("each string was sought") };
-                strings.take_in(sought, &text)
+                let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
+                strings.take_in(hash, &text)
             });
             // Of a list that has a string twice it is one reference.
             predicate.test.each_string(|&string| strings.count(string));

@@ -14,13 +14,6 @@ impl StringId {
     pub const UNKNOWN: StringId = StringId(u32::MAX);
 }
 
-/// A string that is looked up: its hash, and the one that it most likely is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought {
-    hash: u64,
-    likely: Option<u32>,
-}
-
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
@@ -64,15 +57,6 @@ impl Interner {
         std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
     }
 
-    /// Looks up `bytes` as far as nothing has to be waited for: [`Interner::take_in`] does the rest, which by then is read
-    /// from memory. So strings are sought all at once.
-    pub(crate) fn seek(&self, bytes: &[u8]) -> Sought {
-        let hash = hash_bytes(bytes);
-        let likely = self.by_bytes.find(hash, |_| true);
-        std::hint::black_box(likely.map(|i| self.entries[i as usize].references));
-        Sought { hash, likely }
-    }
-
     /// The bytes of `id`, which is held.
     pub fn get(&self, id: StringId) -> &[u8] {
         &self.entries[id.0 as usize].bytes
@@ -95,18 +79,14 @@ impl Interner {
 
     /// Counts one more reference to `bytes`, which are taken in if they are new.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
-        let id = self.take_in(self.seek(bytes), bytes);
+        let id = self.take_in(hash_bytes(bytes), bytes);
         self.count(id);
         id
     }
 
-    /// The id of `bytes`, which were sought. Where they are new they are taken in, for a reference to be counted.
-    pub(crate) fn take_in(&mut self, sought: Sought, bytes: &[u8]) -> StringId {
-        let Sought { hash, likely } = sought;
+    /// The id of `bytes`, whose hash is `hash`. Where they are new they are taken in, for a reference to be counted.
+    pub(crate) fn take_in(&mut self, hash: u64, bytes: &[u8]) -> StringId {
         debug_assert_eq!(hash, hash_bytes(bytes));
-        if let Some(i) = likely.filter(|&i| same(&self.entries[i as usize].bytes, bytes)) {
-            return StringId(i);
-        }
         if let Some(id) = self.find_hashed(hash, bytes) {
             return id;
         }
