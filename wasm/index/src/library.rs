@@ -35,6 +35,12 @@ impl Library {
         Written::new(words, code)
     }
 
+    /// The last word of a subscription's program.
+    pub fn written_last(&self, subscription: &Subscription) -> u32 {
+        let (words, _) = subscription.length.of(self.programs.get(subscription.program));
+        words[words.len() - 1]
+    }
+
     /// The expression of a subscription, read back from its program.
     pub fn expression(&self, subscription: &Subscription) -> Expression {
         self.written(subscription).expression(self)
