@@ -182,7 +182,7 @@ impl Index {
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
     /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
     pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        if self.subscriptions.find(insertion.id).is_some() {
+        if self.subscriptions.has(insertion.id) {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
             return Err(Error::new(Kind::DuplicateId, message));
         }

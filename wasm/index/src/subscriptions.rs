@@ -153,6 +153,11 @@ impl Subscriptions {
         self.ascending.then_some(greatest)
     }
 
+    /// Whether there is a subscription with this id. Where ids ascend, as they mostly do, those to come need no look.
+    pub fn has(&self, id: u64) -> bool {
+        self.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
+    }
+
     pub fn find(&self, id: u64) -> Option<Slot> {
         self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
     }

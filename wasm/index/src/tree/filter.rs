@@ -42,6 +42,11 @@ impl Filter {
     /// The filter that every event passes: the first probe is always 0.
     pub const NONE: Filter = Filter { probe: 0, low: 0, span: 0 };
 
+    /// Whether there is a filter for any attribute.
+    pub fn has_room_for(schema: &Schema) -> bool {
+        schema.len() <= PROBE as usize
+    }
+
     /// A filter of what `gate` demands.
     pub fn of(gate: &Gate, schema: &Schema) -> Self {
         let ty = schema.attribute(gate.attribute).ty;

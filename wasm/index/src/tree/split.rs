@@ -1,6 +1,7 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
 use super::analysis::Analysis;
+use super::filter::Filter;
 use super::gate::Demand;
 use super::level::{Level, Place};
 use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
@@ -48,7 +49,6 @@ impl Tree {
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return true;
         }
-        // Of attributes that no filter has room for, all entries count as if they were of one.
         let mut unfiltered = 0;
         let mut filtered = vec![0; library.schema.len()];
         for entry in self.nodes[node as usize].entries() {
@@ -57,7 +57,10 @@ impl Tree {
                 None => unfiltered += 1,
             }
         }
-        filtered.into_iter().chain([unfiltered]).any(|count: u32| count as f32 > MOSTLY * LOOKUP_COST)
+        // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
+        // these count as if they were of one.
+        let hidden = if Filter::has_room_for(&library.schema) { 0 } else { unfiltered };
+        filtered.into_iter().chain([hidden]).any(|count: u32| count as f32 > MOSTLY * LOOKUP_COST)
     }
 
     /// Gives `node` a level for each attribute that is worth one, and its entries to these.
