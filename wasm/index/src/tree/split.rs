@@ -15,8 +15,8 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
-/// Of the entries that a level is worth to, so large a share is filtered by its attribute as long as there is none.
-const MOSTLY: f32 = 0.75;
+/// So large a share of an attribute's score comes from entries that are filtered by it, as long as it has no level.
+const MOSTLY: f32 = 0.83;
 
 /// An entry's subscription, the literal that it waits for, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
@@ -49,18 +49,19 @@ impl Tree {
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return true;
         }
-        let mut unfiltered = 0;
-        let mut filtered = vec![0; library.schema.len()];
-        for entry in self.nodes[node as usize].entries() {
-            match entry.filter.attribute() {
-                Some(attribute) => filtered[attribute as usize] += 1,
-                None => unfiltered += 1,
-            }
-        }
         // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
         // these count as if they were of one.
-        let hidden = if Filter::has_room_for(&library.schema) { 0 } else { unfiltered };
-        filtered.into_iter().chain([hidden]).any(|count: u32| count as f32 > MOSTLY * LOOKUP_COST)
+        let hidden = if Filter::has_room_for(&library.schema) { 0.0 } else { 1.0 };
+        let mut unfiltered = 0.0;
+        let mut filtered = vec![0.0; library.schema.len()];
+        for entry in self.nodes[node as usize].entries() {
+            match entry.filter.attribute() {
+                // What one value of the attribute holds back: of few values that is less than all.
+                Some(attribute) => filtered[attribute as usize] += 1.0 - library.statistics.points(attribute, 1),
+                None => unfiltered += hidden,
+            }
+        }
+        filtered.into_iter().chain([unfiltered]).any(|score: f32| score > MOSTLY * LOOKUP_COST)
     }
 
     /// Gives `node` a level for each attribute that is worth one, and its entries to these.
