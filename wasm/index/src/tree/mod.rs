@@ -279,7 +279,7 @@ impl Tree {
             let selectivity = gate.selectivity(&library.statistics);
             least_at_all = lesser(least_at_all, selectivity);
             if selectivity < least {
-                if let Some(level) = self.level_of(node, gate.attribute) {
+                if let Some(level) = self.nodes[node as usize].level_of(gate.attribute) {
                     least = selectivity;
                     best_level = Some((level, gate));
                 }
@@ -296,11 +296,6 @@ impl Tree {
             node = level.owner;
             Some(level.attribute)
         })
-    }
-
-    fn level_of(&self, node: NodeId, attribute: AttributeId) -> Option<LevelId> {
-        let branches = self.nodes[node as usize].branches();
-        branches.iter().find(|branch| branch.attribute == attribute).map(|branch| branch.level)
     }
 
     /// Gives the nodes below `level` that `demand` leads to, made where they are missing.

@@ -25,6 +25,7 @@ enum Held {
 /// The value levels of a node (its p-directory).
 #[derive(Clone, Debug)]
 struct Directory {
+    /// In the order of their attributes.
     branches: Vec<Branch>,
     /// The length of the leaf list at which splitting is tried again; of a node without a directory, the capacity.
     next_split: usize,
@@ -155,7 +156,16 @@ impl Node {
     }
 
     pub(super) fn add_branch(&mut self, branch: Branch) {
-        self.many().1.get_or_insert_default().branches.push(branch);
+        let branches = &mut self.many().1.get_or_insert_default().branches;
+        let position = branches.partition_point(|held| held.attribute < branch.attribute);
+        branches.insert(position, branch);
+    }
+
+    /// The value level of `attribute`.
+    pub(super) fn level_of(&self, attribute: AttributeId) -> Option<LevelId> {
+        let branches = self.branches();
+        let position = branches.binary_search_by_key(&attribute, |branch| branch.attribute);
+        position.ok().map(|position| branches[position].level)
     }
 
     /// Drops the value levels for which `is_used` is false.

@@ -111,7 +111,7 @@ impl Tree {
                 scores[attribute as usize] += 1.0 - share;
             }
         }
-        let is_new = |attribute: &AttributeId| self.level_of(node, *attribute).is_none();
+        let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
         let attributes = 0..scores.len() as AttributeId;
         attributes.filter(|a| scores[*a as usize] > LOOKUP_COST).filter(is_new).collect()
     }
