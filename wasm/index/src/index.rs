@@ -188,11 +188,10 @@ impl Index {
         }
         let postfix = self.read(insertion)?;
         let expression = self.intern(postfix)?;
-        self.subscribe(insertion.id, &expression);
+        let slot = self.subscribe(insertion.id, &expression);
         self.predicates += expression.predicates.len();
         drop(expression);
         let Index { subscriptions, library, dense, reasons, .. } = self;
-        let Some(slot) = subscriptions.find(insertion.id) else { unreachable!("it was inserted") };
         if let Home::Dense(position) = subscriptions.get(slot).home() {
             dense.settle(position);
         }
@@ -371,19 +370,20 @@ impl Index {
         }
     }
 
-    fn subscribe(&mut self, id: u64, expression: &Expression) {
+    fn subscribe(&mut self, id: u64, expression: &Expression) -> Slot {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
                 let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library));
                 if value {
                     self.hang_ungated(slot);
                 }
+                slot
             }
             Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal),
         }
     }
 
-    fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) {
+    fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
         self.observe(&analysis);
         let access = analysis.access(&expression.predicates, &self.library.statistics);
@@ -404,6 +404,7 @@ impl Index {
             }
             None => self.hang_ungated(slot),
         }
+        slot
     }
 
     /// Its program is run where its windows leave it open, and for many events at once.
@@ -442,19 +443,25 @@ impl Index {
 
     /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
     /// literal this one, and the one that its entries are filtered by.
-    fn expected(&self, analysis: &Analysis, access: Option<&[NodeIndex]>) -> Vec<NodeIndex> {
+    fn expected(&self, analysis: &Analysis, access: Option<&[NodeIndex]>) -> [Option<NodeIndex>; 2] {
         let Some(&[access]) = access else {
-            return Vec::new();
+            return [None; 2];
         };
         let attribute = analysis.gate(access).map(|gate| gate.attribute);
         let filter = filter::choose(access, analysis, |led_here| Some(led_here) == attribute, &self.library);
-        [Some(access), filter].into_iter().flatten().collect()
+        [Some(access), filter]
     }
 
     /// How likely a literal is to hold when its expression is evaluated.
-    fn probability(&self, index: NodeIndex, literal: Literal, analysis: &Analysis, expected: &[NodeIndex]) -> f32 {
+    fn probability(
+        &self,
+        index: NodeIndex,
+        literal: Literal,
+        analysis: &Analysis,
+        expected: &[Option<NodeIndex>],
+    ) -> f32 {
         match analysis.gate(index) {
-            _ if expected.contains(&index) => 0.99,
+            _ if expected.contains(&Some(index)) => 0.99,
             Some(gate) => gate.selectivity(&self.library.statistics),
             None if literal.negated => 0.7,
             None => 0.5,
