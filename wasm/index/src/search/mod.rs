@@ -77,7 +77,7 @@ pub struct Search {
     found_at: Vec<u32>,
     /// The programs that are to be run.
     candidates: Spill<Vec<ProgramId>>,
-    /// The entries of a leaf list that passed their filters.
+    /// The subjects of the entries that passed their filters in this step.
     passed: Vec<u32>,
     memo: Memo,
     matches: SlotSet,
@@ -787,8 +787,9 @@ fn push_found(
     lookups
 }
 
-/// Marks, among entries that passed, those that are told by their slots, and of these those that are in doubt. There are
-/// fewer programs and slots than that: each takes eight bytes at the least.
+/// Marks, among entries that passed, those that are told by their slots, and of these those that are in doubt. Both bits are
+/// free: of 4 GiB a subscription takes more than four bytes, and in the number of a program all but the lower 16 bits count
+/// chunks of 128 KiB.
 const BY_SLOT: u32 = 1 << 31;
 const IN_DOUBT: u32 = 1 << 30;
 

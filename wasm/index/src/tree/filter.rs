@@ -14,7 +14,7 @@ use crate::event::probe::{bit, Probe, UNDEFINED};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
-use crate::statistics::{greater, Statistics};
+use crate::statistics::{greater, lesser, Statistics};
 
 /// Marks a filter that is a mask.
 const MASK: u32 = 1 << 31;
@@ -26,6 +26,9 @@ const EXCEPT: u32 = MASK | PROVES;
 const NOTE_SHIFT: u32 = 14;
 /// The positions of probes. Attributes beyond are not filtered by.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
+
+/// The share of events that pass a demand which holds nearly none back.
+const PARTLY: f32 = 0.99;
 
 /// A demand on the probe of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +151,9 @@ pub(crate) fn choose(
         let share = match gate.demand {
             // A value that led here is met; an interval is met only in part of its buckets.
             Demand::Points(_) | Demand::Defined if led_here(gate.attribute) => continue,
-            Demand::Interval(..) | Demand::Except(_) if led_here(gate.attribute) => 0.99,
+            Demand::Interval(..) | Demand::Except(_) if led_here(gate.attribute) => PARTLY,
+            // What nearly every event passes may still be all that is left to be proven.
+            Demand::Except(_) => lesser(PARTLY, library.statistics.defined(gate.attribute)),
             _ => share(gate, &library.schema, &library.statistics),
         };
         if share < least {

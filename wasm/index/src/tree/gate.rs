@@ -77,8 +77,8 @@ impl Gate {
         };
         let is_exact = is_exact(literal.negated, &predicate.test);
         let gate = Gate { attribute, demand, is_exact };
-        // Of what is always defined every event passes such a gate, or nearly, so it is none.
-        (declared.optional || !matches!(gate.demand, Demand::Defined | Demand::Except(_))).then_some(gate)
+        // Every event passes such a gate, so it is none.
+        (declared.optional || gate.demand != Demand::Defined).then_some(gate)
     }
 
     /// The share of events that are expected to pass.

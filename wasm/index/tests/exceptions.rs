@@ -1,0 +1,85 @@
+//! Expressions that accept any value but some: most are true without a look at them, and none is for a value excepted.
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+
+/// What an event says, and what an expression does.
+struct Event {
+    r: i64,
+    s: Option<i64>,
+    t: Option<Vec<i64>>,
+}
+
+impl Event {
+    fn json(&self) -> String {
+        let s = self.s.map_or("null".to_owned(), |s| format!("\"v{s}\""));
+        let t = self.t.as_ref().map_or("null".to_owned(), |t| {
+            let elements: Vec<String> = t.iter().map(|element| format!("\"v{element}\"")).collect();
+            format!("[{}]", elements.join(","))
+        });
+        format!(r#"{{"r": {}, "s": {s}, "t": {t}}}"#, self.r)
+    }
+}
+
+/// An expression by its number: its text, and whether it holds.
+fn expression(id: i64) -> (String, impl Fn(&Event) -> bool) {
+    // From one value to so many that all bits of a mask are taken.
+    let excepted: Vec<i64> = (0..1 + id % 13 * (id % 11)).map(|i| (id * 7 + i * 3) % 400).collect();
+    let integers = excepted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+    let strings = excepted.iter().map(|value| format!("'v{value}'")).collect::<Vec<_>>().join(", ");
+    let text = match id % 6 {
+        0 => format!("r <> {}", excepted[0]),
+        1 => format!("r not in ({integers})"),
+        2 => format!("s not in ({strings})"),
+        3 => format!("t none of ({strings})"),
+        4 => format!("r > {} and s <> 'v{}'", id % 300, excepted[0]),
+        _ => format!("s not in ({strings}) and t none of ({strings}) or r = {}", excepted[0]),
+    };
+    let holds = move |event: &Event| {
+        let is_in = |value: &i64| excepted.contains(value);
+        let s_is_none = event.s.is_some_and(|s| !is_in(&s));
+        let t_has_none = event.t.as_ref().is_some_and(|t| !t.iter().any(is_in));
+        match id % 6 {
+            0 => event.r != excepted[0],
+            1 => !is_in(&event.r),
+            2 => s_is_none,
+            3 => t_has_none,
+            4 => event.r > id % 300 && event.s.is_some_and(|s| s != excepted[0]),
+            _ => s_is_none && t_has_none || event.r == excepted[0],
+        }
+    };
+    (text, holds)
+}
+
+#[test]
+fn exceptions_are_proven_and_doubts_looked_into() {
+    let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
+    let attributes = vec![
+        attribute("r", Type::Integer, false),
+        attribute("s", Type::String, true),
+        attribute("t", Type::StringList, true),
+    ];
+    let mut index = Index::new(Schema::new(attributes).unwrap());
+    let expressions: Vec<_> = (0..3000).map(expression).collect();
+    for (id, (text, _)) in (0..).zip(&expressions) {
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+    index.validate().unwrap();
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    let (mut matched, mut evaluated) = (0, 0);
+    for i in 0..400 {
+        let s = (i % 5 > 0).then_some(i * 31 % 450);
+        let t = (i % 7 > 0).then(|| (0..i % 4).map(|element| (i + element * 97) % 450).collect());
+        let event = Event { r: i, s, t };
+        search.open(&index, Format::Json, event.json().as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        let found = search.run(&index);
+        let expected = (0_u64..).zip(&expressions).filter(|(_, (_, holds))| holds(&event)).map(|(id, _)| id);
+        assert_eq!(found.ids(), expected.collect::<Vec<_>>(), "{}", event.json());
+        matched += found.ids().len() as u64;
+        evaluated += found.evaluated();
+    }
+    assert!(evaluated < matched, "{evaluated} expressions were evaluated for {matched} that match");
+}
