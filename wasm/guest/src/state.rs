@@ -176,6 +176,7 @@ impl State {
         let State { index, search, batch, inbox, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
+        search.teach(index);
         let inserted =
             index.insert_all(insertions).map_err(|(position, error)| Refusal { error, position: Some(position) })?;
         if let Err(error) = search.reserve(index).and_then(|()| batch.reserve(index)) {

@@ -177,6 +177,11 @@ impl Index {
         }
     }
 
+    /// Takes note of the share of recent events that define each attribute.
+    pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
+        self.library.statistics.learn(shares);
+    }
+
     /// Inserts one subscription.
     ///
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],

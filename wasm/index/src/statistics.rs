@@ -3,8 +3,10 @@
 use crate::event::key::of_float;
 use crate::schema::{Attribute, Bounds, Schema, Type};
 
-/// The share of events that are taken to define an optional attribute.
+/// The share of events that are taken to define an optional attribute as long as none were seen.
 const DEFINED: f32 = 0.45;
+/// The least share that is ever expected.
+const SELDOM: f32 = 0.002;
 /// The number of values that an attribute is taken to have where nothing tells.
 const UNKNOWN_VALUES: f32 = 100.0;
 /// The number of elements that a list of an event is taken to have.
@@ -22,6 +24,7 @@ struct AttributeStatistics {
     /// The least and the greatest key: declared, or else seen in expressions.
     range: Option<(i64, i64)>,
     declared: bool,
+    optional: bool,
 }
 
 /// Estimates for the attributes of a schema. They steer where expressions are placed, never whether they match.
@@ -45,6 +48,13 @@ impl Statistics {
         for key in [finite(low), finite(high)].into_iter().flatten() {
             let (least, greatest) = statistics.range.unwrap_or((key, key));
             statistics.range = Some((least.min(key), greatest.max(key)));
+        }
+    }
+
+    /// Takes note of the share of recent events that define each attribute: it counts as much as all that was known before.
+    pub fn learn(&mut self, shares: impl Iterator<Item = f32>) {
+        for (attribute, share) in self.attributes.iter_mut().zip(shares).filter(|(attribute, _)| attribute.optional) {
+            attribute.defined = greater((attribute.defined + share) / 2.0, SELDOM);
         }
     }
 
@@ -109,5 +119,6 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         values,
         range,
         declared: range.is_some(),
+        optional: attribute.optional,
     }
 }

@@ -25,6 +25,7 @@ mod bitmap;
 mod matches;
 pub(crate) mod memo;
 mod reasons;
+mod seen;
 mod sort;
 mod spill;
 
@@ -36,6 +37,7 @@ pub use batch::{packed, Batch, Packed, Refused, Request};
 use bitmap::Bitmap;
 use matches::{pick, SlotSet};
 use memo::Memo;
+use seen::Seen;
 use sort::Sort;
 use spill::Spill;
 
@@ -79,6 +81,7 @@ pub struct Search {
     candidates: Spill<Vec<ProgramId>>,
     /// The subjects of the entries that passed their filters in this step.
     passed: Vec<u32>,
+    seen: Seen,
     memo: Memo,
     matches: SlotSet,
     /// What windows read of the event.
@@ -280,6 +283,7 @@ impl Search {
         let slots = index.subscriptions().capacity();
         let attributes = index.schema().len();
         grow(&mut self.probes, attributes + 1)?;
+        self.seen.reserve(attributes)?;
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
@@ -302,6 +306,14 @@ impl Search {
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
         self.event.kept().reserve(index.schema(), EVENT)
+    }
+
+    /// Tells `index` which attributes events define, if enough were searched for since it was last told: what is inserted
+    /// from then on is placed by that.
+    pub fn teach(&mut self, index: &mut Index) {
+        if let Some(shares) = self.seen.take() {
+            index.learn(shares);
+        }
     }
 
     /// Leaves what a search allocated that may have been cut off anywhere to whoever takes back all such memory at once.
@@ -360,6 +372,7 @@ impl Search {
         form: Form,
     ) -> Result<(), Error> {
         probe::read(&self.event, index.schema(), &mut self.probes);
+        self.seen.note(&self.probes);
         self.memo.begin();
         self.matches.begin();
         if index.dense().len() > 0 {

@@ -1,0 +1,69 @@
+//! How often events define each attribute, as searches find it: by that, what is inserted later is placed.
+
+use super::grow;
+use crate::error::Error;
+use crate::event::probe::{self, Probe};
+
+/// So many attributes are counted, the first ones, so that an event of very many takes little longer.
+const COUNTED: usize = 1024;
+
+/// So many events tell enough.
+pub(super) const ENOUGH: u32 = 256;
+
+/// Counts of events, and of those that define each attribute.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    events: u32,
+    defined: Vec<u32>,
+}
+
+impl Seen {
+    /// Makes room for so many attributes.
+    pub fn reserve(&mut self, attributes: usize) -> Result<(), Error> {
+        grow(&mut self.defined, attributes.min(COUNTED))
+    }
+
+    /// Counts the event with these probes; twice where the search is cut off here and begun again, which does no harm.
+    pub fn note(&mut self, probes: &[Probe]) {
+        let is_room = self.events < u32::MAX;
+        self.events += u32::from(is_room);
+        for (defined, probe) in self.defined.iter_mut().zip(&probes[probe::place(0)..]) {
+            *defined += u32::from(is_room & (probe.value != probe::UNDEFINED));
+        }
+    }
+
+    /// The share of events that define each attribute, if enough were seen; counting then begins anew.
+    pub fn take(&mut self) -> Option<impl Iterator<Item = f32> + '_> {
+        let events = self.events;
+        if events < ENOUGH {
+            return None;
+        }
+        self.events = 0;
+        Some(self.defined.iter_mut().map(move |defined| std::mem::take(defined) as f32 / events as f32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_events_tell_what_they_define() {
+        let mut seen = Seen::default();
+        seen.reserve(2 * COUNTED).unwrap();
+        let probe = |is_defined| Probe { mask: 0, value: if is_defined { 7 } else { probe::UNDEFINED } };
+        for round in 0..2 {
+            for event in 0..ENOUGH {
+                assert!(seen.take().is_none());
+                let probes: Vec<Probe> = (0..=COUNTED as u32).map(|i| probe(i > 0 && event % i == round)).collect();
+                seen.note(&probes);
+            }
+            let shares: Vec<f32> = seen.take().unwrap().collect();
+            assert_eq!(shares.len(), COUNTED);
+            assert_eq!(shares[1..4], [0.5, [86.0, 85.0][round as usize] / 256.0, 0.25]);
+        }
+        seen.events = u32::MAX;
+        seen.note(&[probe(true), probe(true)]);
+        assert_eq!((seen.events, seen.defined[0]), (u32::MAX, 0));
+    }
+}

@@ -1,0 +1,52 @@
+//! What events define decides where expressions are put that are inserted later, and never what matches.
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+
+/// Searches for an event and answers the ids found, and how many entries were come upon.
+fn search(search: &mut Search, index: &Index, json: &str) -> (Vec<u64>, u64) {
+    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    let found = search.run(index);
+    (found.ids().to_vec(), found.visited())
+}
+
+fn insert(index: &mut Index, ids: std::ops::Range<u64>) {
+    for id in ids {
+        let text = format!("often = {} and seldom = {}", id % 10, id % 10);
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+}
+
+#[test]
+fn what_is_inserted_waits_for_what_few_events_define() {
+    let attribute = |name: &str, max| Attribute {
+        name: name.into(),
+        ty: Type::Integer,
+        optional: true,
+        bounds: Bounds::Integer { min: 0, max },
+    };
+    // The one with more values is the better one to wait for, as long as nothing else is known.
+    let mut index = Index::new(Schema::new(vec![attribute("often", 19), attribute("seldom", 9)]).unwrap());
+    let mut events = Search::default();
+    insert(&mut index, 0..300);
+    events.reserve(&index).unwrap();
+    let (none, visited) = search(&mut events, &index, r#"{"often": 3}"#);
+    assert!(none.is_empty());
+    assert_eq!(visited, 30);
+
+    for _ in 0..8 {
+        (0..300).for_each(|_| assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, visited));
+        events.teach(&mut index);
+    }
+    insert(&mut index, 300..600);
+    index.validate().unwrap();
+    events.reserve(&index).unwrap();
+    assert_eq!(search(&mut events, &index, r#"{"often": 3}"#), (none, visited));
+    let expected: Vec<u64> = (0..600).filter(|id| id % 10 == 3).collect();
+    assert_eq!(search(&mut events, &index, r#"{"often": 3, "seldom": 3}"#).0, expected);
+    (0..600).for_each(|id| index.delete(id).unwrap());
+    index.validate().unwrap();
+    assert_eq!((index.info().entries, index.info().nodes), (0, 1));
+}
