@@ -43,8 +43,8 @@ impl Picture<'_> {
             let slots = node.entries().iter().map(|entry| entry.slot(self.index.library()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
-            for &Branch { level, .. } in node.branches() {
-                let name = &self.index.schema().attribute(tree.level(level).attribute).name;
+            for &Branch { attribute, level } in node.branches() {
+                let name = &self.index.schema().attribute(attribute).name;
                 self.line(format_args!("level{level} [shape=ellipse, label=\"{}\"]", Escaped(name)));
                 self.line(format_args!("node{id} -> level{level}"));
                 for (label, below) in self.edges(tree.level(level)) {

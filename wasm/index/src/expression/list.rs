@@ -15,6 +15,8 @@ const SHORT: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List<'a> {
     words: &'a [u32],
+    /// Its words and whatever stands behind them.
+    ahead: &'a [u32],
     len: usize,
     is_narrow: bool,
 }
@@ -59,17 +61,6 @@ pub(crate) fn words(head: u32) -> usize {
     1 + if head & NARROW != 0 { len.div_ceil(2) } else { len }
 }
 
-/// Whether the list whose head is the first of `operands` has `value`.
-#[inline(always)]
-pub(crate) fn has(operands: &[u32], value: i32) -> bool {
-    let head = operands[0];
-    let count = words(head) - 1;
-    match operands[1..].first_chunk() {
-        Some(first) if count <= SHORT => is_among(value as u32, first, count, head & NARROW != 0),
-        _ => List::read(operands).contains(value),
-    }
-}
-
 /// Whether `value` is one of the first `count` words, or half of one of them where these are narrow. All are compared,
 /// however many count: a loop would end where it cannot be foreseen.
 #[cfg(target_arch = "wasm32")]
@@ -102,7 +93,7 @@ impl<'a> List<'a> {
     pub fn read(operands: &'a [u32]) -> Self {
         let head = operands[0];
         let words = &operands[1..words(head)];
-        List { words, len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
+        List { words, ahead: &operands[1..], len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
     }
 
     pub fn len(self) -> usize {
@@ -121,15 +112,16 @@ impl<'a> List<'a> {
         }
     }
 
+    #[inline(always)]
     pub fn contains(self, value: i32) -> bool {
-        if self.words.len() > SHORT {
+        let count = self.words.len();
+        if count > SHORT {
             return self.finds(value);
         }
-        if self.is_narrow {
-            let value = value as u32;
-            self.words.iter().fold(false, |found, word| found | (word & 0xffff == value) | (word >> 16 == value))
-        } else {
-            self.words.iter().fold(false, |found, &word| found | (word as i32 == value))
+        match self.ahead.first_chunk() {
+            Some(words) => is_among(value as u32, words, count, self.is_narrow),
+            // The last program of a chunk may end with less behind it.
+            None => (0..self.len).any(|position| self.get(position) == value),
         }
     }
 
@@ -151,13 +143,14 @@ mod tests {
 
     #[test]
     fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
-        for len in [0, 1, 2, 3, 15, 16, 17, 33, 256] {
+        // As at the end of a chunk of programs, and as within one.
+        for (len, behind) in [0, 1, 2, 3, 15, 16, 17, 33, 256].into_iter().flat_map(|len| [(len, 1), (len, SHORT)]) {
             for (first, step) in [(0, 1), (7, 255), (-40_000, 300), (65_000, 100)] {
                 let constants: Vec<i64> = (0..len).map(|i| first + step * i).collect();
                 let mut written = vec![99];
                 assert!(push(constants.iter().copied(), &mut written));
                 assert_eq!(words(written[1]), written.len() - 1);
-                written.push(5);
+                written.extend(std::iter::repeat_n(5, behind));
                 let list = List::read(&written[1..]);
                 assert_eq!(list.iter().map(i64::from).collect::<Vec<_>>(), constants);
                 for value in constants.iter().flat_map(|&constant| [constant - 1, constant, constant + 1]) {

@@ -449,7 +449,7 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
             flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), at + 1),
             membership if membership >= code::IN => {
                 let operands = &program[at + 1..];
-                let holds = is_in(membership, probes[probe::place(attribute)], operands);
+                let holds = is_in(membership, probes[probe::place(attribute)], List::read(operands));
                 (holds, at + 1 + constants(membership, operands))
             }
             code::REJECT => break Outcome::Done(false),
@@ -505,9 +505,9 @@ fn holds(operation: u32, ordering: u32) -> bool {
 
 /// Whether [`code::IN`] or [`code::NOT_IN`] holds.
 #[inline]
-fn is_in(operation: u32, probe: Probe, operands: &[u32]) -> bool {
+fn is_in(operation: u32, probe: Probe, list: List) -> bool {
     // None of the constants stands for what is undefined.
-    let is_listed = list::has(operands, probe.value);
+    let is_listed = list.contains(probe.value);
     (is_listed == (operation == code::IN)) & (probe.value != probe::UNDEFINED)
 }
 
@@ -519,7 +519,9 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     match words[0] & CODE {
         scalar if scalar >= code::SCALAR => holds(scalar, ordering(probes[probe::place(attribute)], words[1] as i32)),
         flag if flag >= code::TRUE => holds(flag, ordering(probes[probe::place(attribute)], 1)),
-        membership if membership >= code::IN => is_in(membership, probes[probe::place(attribute)], &words[1..]),
+        membership if membership >= code::IN => {
+            is_in(membership, probes[probe::place(attribute)], List::read(&words[1..]))
+        }
         code::SHARED => memo.holds(library, words[1], event),
         comparison => compare(comparison, event.values[attribute as usize], &words[1..], event),
     }

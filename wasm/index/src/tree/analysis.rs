@@ -45,7 +45,7 @@ impl Analysis {
         }
     }
 
-    /// The same, as far as an entry is about it that came to its node by `literal`: with the gates of its context alone.
+    /// The same, as far as an entry is about it that waits for `literal`: with the gates of its context alone.
     pub fn of_entry(literal: NodeIndex, subscription: &Subscription, library: &Library) -> Self {
         let written = library.written(subscription);
         let Normalised::Tree(normal) = normalise(&written.steps) else {

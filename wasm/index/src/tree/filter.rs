@@ -137,7 +137,7 @@ pub(crate) struct Tested {
     pub is_in_doubt: bool,
 }
 
-/// The literal to filter an entry by that came to its node by `literal`: of all that its context demands besides what
+/// The literal to filter an entry by that waits for `literal`: of all that its context demands besides what
 /// `led_here`, the demand that the fewest events are expected to meet. None where nothing more is demanded.
 pub(crate) fn choose(
     literal: NodeIndex,
