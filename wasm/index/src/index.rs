@@ -390,7 +390,7 @@ impl Index {
 
     fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
-        self.observe(&analysis);
+        self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.library.statistics);
         let expected = self.expected(&analysis, access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
@@ -436,7 +436,9 @@ impl Index {
         subscription.set_home(self.tree.insert_ungated(subscription.program));
     }
 
-    fn observe(&mut self, analysis: &Analysis) {
+    /// Takes note of what an expression asks for.
+    fn observe(&mut self, expression: &Expression, analysis: &Analysis) {
+        self.library.statistics.ask(expression.predicates.iter().map(|predicate| predicate.attribute));
         for index in analysis.normal.top_down() {
             if let Some(gate) = analysis.gate(index) {
                 if let Demand::Interval(low, high) = gate.demand {

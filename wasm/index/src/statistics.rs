@@ -1,10 +1,13 @@
 //! What is expected of values: how many an attribute takes, and so how selective a predicate is.
 
 use crate::event::key::of_float;
-use crate::schema::{Attribute, Bounds, Schema, Type};
+use crate::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 
-/// The share of events that are taken to define an optional attribute as long as none were seen.
-const DEFINED: f32 = 0.45;
+/// The share of expressions that ask for an optional attribute which half of the events are taken to define, as long as
+/// none were seen.
+const ASKED: f32 = 0.2;
+/// So many expressions count as if they had asked for each attribute in that share, so that the first ones do not decide.
+const UNSEEN: f32 = 20.0;
 /// The least share that is ever expected.
 const SELDOM: f32 = 0.002;
 /// The number of values that an attribute is taken to have where nothing tells.
@@ -17,6 +20,11 @@ const LIST_ELEMENTS: f32 = 4.0;
 struct AttributeStatistics {
     /// The share of events that define it.
     defined: f32,
+    /// Whether that was learned from events.
+    learned: bool,
+    /// How many expressions ask for it, and the number of the last of these.
+    asked: u32,
+    asked_last: u32,
     /// The expected number of elements: 1 for a scalar.
     elements: f32,
     /// The number of values where the schema tells.
@@ -31,15 +39,17 @@ struct AttributeStatistics {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statistics {
     attributes: Vec<AttributeStatistics>,
+    /// How many expressions there were.
+    expressions: u32,
 }
 
 impl Statistics {
     pub fn new(schema: &Schema) -> Self {
-        Statistics { attributes: schema.attributes().iter().map(initial).collect() }
+        Statistics { attributes: schema.attributes().iter().map(initial).collect(), expressions: 0 }
     }
 
     /// Takes note of an interval that an expression asks for.
-    pub fn observe(&mut self, attribute: u32, low: i64, high: i64) {
+    pub fn observe(&mut self, attribute: AttributeId, low: i64, high: i64) {
         let statistics = &mut self.attributes[attribute as usize];
         if statistics.declared {
             return;
@@ -51,27 +61,45 @@ impl Statistics {
         }
     }
 
+    /// Takes note of the attributes that an expression asks for, each as often as it does. What expressions ask for,
+    /// events define: the more of them ask for an attribute, the more events are taken to define it.
+    pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
+        self.expressions = self.expressions.saturating_add(1);
+        for attribute in attributes {
+            let statistics = &mut self.attributes[attribute as usize];
+            if statistics.asked_last != self.expressions {
+                statistics.asked_last = self.expressions;
+                statistics.asked += 1;
+            }
+            if statistics.optional && !statistics.learned {
+                let asked = (statistics.asked as f32 + ASKED * UNSEEN) / (self.expressions as f32 + UNSEEN);
+                statistics.defined = asked / (asked + ASKED);
+            }
+        }
+    }
+
     /// Takes note of the share of recent events that define each attribute: it counts as much as all that was known before.
     pub fn learn(&mut self, shares: impl Iterator<Item = f32>) {
         for (attribute, share) in self.attributes.iter_mut().zip(shares).filter(|(attribute, _)| attribute.optional) {
             attribute.defined = greater((attribute.defined + share) / 2.0, SELDOM);
+            attribute.learned = true;
         }
     }
 
     /// The share of events that define `attribute`.
-    pub fn defined(&self, attribute: u32) -> f32 {
+    pub fn defined(&self, attribute: AttributeId) -> f32 {
         self.attributes[attribute as usize].defined
     }
 
     /// The share of events in which `attribute` has one of `count` values.
-    pub fn points(&self, attribute: u32, count: usize) -> f32 {
+    pub fn points(&self, attribute: AttributeId, count: usize) -> f32 {
         let statistics = self.attributes[attribute as usize];
         let values = greater(statistics.values.unwrap_or(UNKNOWN_VALUES), 1.0);
         lesser(count as f32 * statistics.elements / values, 1.0) * statistics.defined
     }
 
     /// The share of events in which the key of `attribute` is from `low` to `high`.
-    pub fn interval(&self, attribute: u32, low: i64, high: i64) -> f32 {
+    pub fn interval(&self, attribute: AttributeId, low: i64, high: i64) -> f32 {
         let statistics = self.attributes[attribute as usize];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
@@ -114,7 +142,10 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
     };
     let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
     AttributeStatistics {
-        defined: if attribute.optional { DEFINED } else { 1.0 },
+        defined: if attribute.optional { 0.5 } else { 1.0 },
+        learned: false,
+        asked: 0,
+        asked_last: 0,
         elements: if is_list { LIST_ELEMENTS } else { 1.0 },
         values,
         range,

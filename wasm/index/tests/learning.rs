@@ -1,4 +1,5 @@
-//! What events define decides where expressions are put that are inserted later, and never what matches.
+//! What expressions ask for and events define decides where expressions are put that are inserted later, and never what
+//! matches.
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -12,25 +13,47 @@ fn search(search: &mut Search, index: &Index, json: &str) -> (Vec<u64>, u64) {
     (found.ids().to_vec(), found.visited())
 }
 
-fn insert(index: &mut Index, ids: std::ops::Range<u64>) {
+fn insert(index: &mut Index, ids: std::ops::Range<u64>, text: impl Fn(u64) -> String) {
     for id in ids {
-        let text = format!("often = {} and seldom = {}", id % 10, id % 10);
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&Insertion { id, text: text(id).as_bytes(), constants: vec![] }).unwrap();
     }
 }
 
-#[test]
-fn what_is_inserted_waits_for_what_few_events_define() {
+fn both(id: u64) -> String {
+    format!("often = {} and seldom = {}", id % 10, id % 10)
+}
+
+/// An index over two attributes, of which the one that events define often has more values. So it is the better one to wait
+/// for, as long as nothing else is known.
+fn index() -> Index {
     let attribute = |name: &str, max| Attribute {
         name: name.into(),
         ty: Type::Integer,
         optional: true,
         bounds: Bounds::Integer { min: 0, max },
     };
-    // The one with more values is the better one to wait for, as long as nothing else is known.
-    let mut index = Index::new(Schema::new(vec![attribute("often", 19), attribute("seldom", 9)]).unwrap());
+    Index::new(Schema::new(vec![attribute("often", 19), attribute("seldom", 9)]).unwrap())
+}
+
+#[test]
+fn what_few_expressions_ask_for_is_taken_to_be_defined_by_few_events() {
+    let mut index = index();
     let mut events = Search::default();
-    insert(&mut index, 0..300);
+    insert(&mut index, 0..4000, |id| format!("often = {}", id % 20));
+    insert(&mut index, 4000..4200, both);
+    index.validate().unwrap();
+    events.reserve(&index).unwrap();
+    // None of those that wait for the other.
+    assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, 200);
+    let expected: Vec<u64> = (0..4200).filter(|id| id % if *id < 4000 { 20 } else { 10 } == 3).collect();
+    assert_eq!(search(&mut events, &index, r#"{"often": 3, "seldom": 3}"#).0, expected);
+}
+
+#[test]
+fn what_is_inserted_waits_for_what_few_events_define() {
+    let mut index = index();
+    let mut events = Search::default();
+    insert(&mut index, 0..300, both);
     events.reserve(&index).unwrap();
     let (none, visited) = search(&mut events, &index, r#"{"often": 3}"#);
     assert!(none.is_empty());
@@ -40,7 +63,7 @@ fn what_is_inserted_waits_for_what_few_events_define() {
         (0..300).for_each(|_| assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, visited));
         events.teach(&mut index);
     }
-    insert(&mut index, 300..600);
+    insert(&mut index, 300..600, both);
     index.validate().unwrap();
     events.reserve(&index).unwrap();
     assert_eq!(search(&mut events, &index, r#"{"often": 3}"#), (none, visited));
