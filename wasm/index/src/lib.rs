@@ -21,6 +21,7 @@ pub(crate) mod predicates;
 mod reasons;
 pub mod schema;
 pub mod search;
+mod simd;
 mod sliced;
 mod statistics;
 mod subscriptions;

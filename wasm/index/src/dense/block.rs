@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use super::formula::{LOWER, UPPER};
 use super::pairs;
-use super::simd::{gather, signs, Page, Selection};
 use super::wide::{Rest, Wide};
 use super::window::{Addition, Window};
 use crate::expression::store::ProgramId;
+use crate::simd::{gather, signs, Page, Selection};
 use crate::subscriptions::Slot;
 
 /// Expressions in a block.

@@ -7,7 +7,6 @@
 
 mod block;
 mod formula;
-mod simd;
 #[cfg(test)]
 mod tests;
 mod wide;
@@ -16,7 +15,6 @@ mod window;
 pub(crate) use block::{Block, Decided};
 use block::{Lane, BLOCK};
 use formula::Formula;
-use simd::{Page, PAGE};
 use wide::{Rest, Whole, Wide};
 use window::Window;
 
@@ -27,6 +25,7 @@ use crate::expression::Literal;
 use crate::interner::StringId;
 use crate::predicate::Predicate;
 use crate::schema::{AttributeId, Schema, Type};
+use crate::simd::{self, Page, PAGE};
 use crate::subscriptions::Slot;
 
 /// The position of an expression in [`Dense`].

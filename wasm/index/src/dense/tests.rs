@@ -1,7 +1,7 @@
-use super::simd::{gather, pick, portable, Picked, Selection, NO_COLUMN};
 use super::*;
 use crate::expression::normal::{normalise, NormalNode, Normalised};
 use crate::expression::Step;
+use crate::simd::{gather, pick, portable, Picked, Selection, NO_COLUMN};
 
 /// A linear congruential generator (Knuth, MMIX).
 struct Random(u64);

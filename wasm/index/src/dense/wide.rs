@@ -1,9 +1,9 @@
 //! Windows of 64 bits: what decides most of what 16 bits leave open; and of whole expressions: what decides the rest.
 
 use super::formula::{LOWER, UPPER};
-use super::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
 use super::window::{Addition, Window};
 use crate::expression::store::ProgramId;
+use crate::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
 
 /// The bits of a window, and its additions.
 pub(super) const WIDTH: usize = 64;

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::formula::{Formula, Kind, Place, LOWER, UPPER};
-use super::simd::{Picked, Selection, NO_COLUMN, PAGE};
 use super::Leaf;
+use crate::simd::{Picked, Selection, NO_COLUMN, PAGE};
 
 /// Bits of a word of a window's constants.
 const WORD: usize = u64::BITS as usize;

@@ -8,10 +8,41 @@ use crate::schema::{AttributeId, Schema};
 /// What is known of an event's value without a look at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// A bit for each value, or for each element of a list; none where it is undefined.
-    pub mask: u64,
-    /// The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`].
-    pub value: i32,
+    /// A mask of 64 bits, its lower half first: a bit for each value, or for each element of a list; none where it is
+    /// undefined. The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`]. All ones, or zero where it is
+    /// undefined.
+    words: [u32; 4],
+}
+
+impl Probe {
+    pub fn new(mask: u64, value: i32) -> Self {
+        let defined = if value == UNDEFINED { 0 } else { u32::MAX };
+        Probe { words: [mask as u32, (mask >> 32) as u32, value as u32, defined] }
+    }
+
+    /// The two halves of the mask.
+    #[inline(always)]
+    pub fn mask(self) -> [u32; 2] {
+        let [low, high, ..] = self.words;
+        [low, high]
+    }
+
+    #[inline(always)]
+    pub fn value(self) -> i32 {
+        self.words[2] as i32
+    }
+
+    #[inline(always)]
+    pub fn is_defined(self) -> bool {
+        self.value() != UNDEFINED
+    }
+
+    /// The lower and the upper half of the mask, the value, and all ones where it is defined.
+    #[cfg(target_arch = "wasm32")]
+    #[inline(always)]
+    pub fn words(&self) -> &[u32; 4] {
+        &self.words
+    }
 }
 
 /// The probe of an undefined value: no value has it.
@@ -33,18 +64,18 @@ pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
     probes.push(Probe::default());
     let values = event.values.iter().zip(schema.attributes());
     probes.extend(values.map(|(&value, attribute)| match value {
-        Value::Undefined => Probe { mask: 0, value: UNDEFINED },
+        Value::Undefined => Probe::new(0, UNDEFINED),
         Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
         Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
         Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
         Value::Caps(_) => list(std::iter::empty()),
         scalar => match key::of_value(scalar) {
-            Some(key) => Probe { mask: bit(key), value: Scale::of(attribute.ty).probe(key) },
+            Some(key) => Probe::new(bit(key), Scale::of(attribute.ty).probe(key)),
             None => unreachable!("{scalar:?} has a key"),
         },
     }));
 }
 
 fn list(keys: impl Iterator<Item = i64>) -> Probe {
-    Probe { mask: keys.fold(0, |bits, key| bits | bit(key)), value: 0 }
+    Probe::new(keys.fold(0, |bits, key| bits | bit(key)), 0)
 }

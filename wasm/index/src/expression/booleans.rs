@@ -123,7 +123,7 @@ pub(crate) fn run(program: &[u32], budget: &mut u32, probes: &[Probe]) -> bool {
     while (FIRST..end).contains(&at) {
         let test = at - FIRST;
         let Boolean { literal, target } = packed(words[test / 2])[test % 2];
-        let is_true = probes[probe::place(literal as AttributeId / 2)].value == 1;
+        let is_true = probes[probe::place(literal as AttributeId / 2)].value() == 1;
         at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
         taken += 1;
     }

@@ -483,8 +483,8 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
 /// How a value stands to a constant, by its probe.
 #[inline]
 fn ordering(probe: Probe, constant: i32) -> u32 {
-    let ordering = standing(probe.value, constant);
-    if probe.value == probe::UNDEFINED {
+    let ordering = standing(probe.value(), constant);
+    if !probe.is_defined() {
         UNDEFINED
     } else {
         ordering
@@ -507,8 +507,8 @@ fn holds(operation: u32, ordering: u32) -> bool {
 #[inline]
 fn is_in(operation: u32, probe: Probe, list: List) -> bool {
     // None of the constants stands for what is undefined.
-    let is_listed = list.contains(probe.value);
-    (is_listed == (operation == code::IN)) & (probe.value != probe::UNDEFINED)
+    let is_listed = list.contains(probe.value());
+    (is_listed == (operation == code::IN)) & probe.is_defined()
 }
 
 /// The value of an operation at the start of `words`, jumps aside.

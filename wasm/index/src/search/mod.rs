@@ -50,8 +50,9 @@ use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
-use crate::subscriptions::Home;
-use crate::tree::{Branch, Entry, NodeId, Tree, ROOT};
+use crate::subscriptions::{Home, Slot};
+use crate::tree::scan::{scan, IN_DOUBT};
+use crate::tree::{Branch, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -79,8 +80,8 @@ pub struct Search {
     found_at: Vec<u32>,
     /// The programs that are to be run.
     candidates: Spill<Vec<ProgramId>>,
-    /// The subjects of the entries that passed their filters in this step.
-    passed: Vec<u32>,
+    /// The slots of the entries that proved themselves in this step.
+    proven: Vec<Slot>,
     seen: Seen,
     memo: Memo,
     matches: SlotSet,
@@ -288,7 +289,7 @@ impl Search {
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), STEP as usize + PART)?;
-        grow(&mut self.passed, STEP as usize)?;
+        grow(&mut self.proven, STEP as usize)?;
         grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
@@ -493,7 +494,7 @@ impl Search {
     #[inline(never)]
     fn walk(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
-        let mut passed = 0;
+        let mut proven = 0;
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
             let branches = node.branches();
@@ -505,9 +506,11 @@ impl Search {
                 continue;
             }
             let entries = &node.entries()[progress.entry as usize..];
-            let room = STEP - progress.candidates - passed;
-            let taken = entries.len().min(room as usize);
-            passed += scan(&entries[..taken], &self.probes, &mut self.passed[passed as usize..]);
+            let taken = entries.len().min(STEP as usize - progress.candidates as usize - proven);
+            let programs = &mut self.candidates[progress.candidates as usize..];
+            let passed = scan(&entries[..taken], &self.probes, &mut self.proven[proven..], programs);
+            proven += passed.proven;
+            progress.candidates += passed.to_run as u32;
             progress.visited += taken as u64;
             progress.entry += taken as u32;
             work += taken as u32 + 1;
@@ -515,40 +518,29 @@ impl Search {
                 progress.node += 1;
                 progress.level = 0;
                 progress.entry = 0;
-            } else if progress.candidates + passed == STEP {
+            } else if progress.candidates as usize + proven == STEP as usize {
                 break;
             }
         }
-        self.divide(passed, index, progress);
+        self.mark(proven, index, progress);
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
             progress.phase = Phase::Verify;
         }
     }
 
-    /// Notes which of the entries that passed are true, and makes candidates of the others.
+    /// Marks the first `proven` of the slots noted as true; those in doubt become candidates.
     #[inline(never)]
-    fn divide(&mut self, passed: u32, index: &Index, progress: &mut Progress) {
-        let Search { passed: list, candidates, matches, .. } = self;
-        let passed = &mut list[..passed as usize];
-        let candidates = &mut candidates[progress.candidates as usize..];
-        let (mut to_run, mut by_slot) = (0, 0);
-        for at in 0..passed.len() {
-            let subject = passed[at];
-            candidates[to_run] = subject;
-            to_run += usize::from(subject & BY_SLOT == 0);
-            passed[by_slot] = subject;
-            by_slot += usize::from(subject & BY_SLOT != 0);
-        }
-        for &subject in &passed[..by_slot] {
-            let slot = subject & !(BY_SLOT | IN_DOUBT);
-            if subject & IN_DOUBT == 0 {
+    fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
+        let Search { proven: slots, candidates, matches, .. } = self;
+        for &slot in &slots[..proven] {
+            if slot & IN_DOUBT == 0 {
                 matches.insert(slot);
             } else {
-                candidates[to_run] = index.subscriptions().get(slot).program;
-                to_run += 1;
+                let subscription = index.subscriptions().get(slot & !IN_DOUBT);
+                candidates[progress.candidates as usize] = subscription.program;
+                progress.candidates += 1;
             }
         }
-        progress.candidates += to_run as u32;
     }
 
     /// Reads a word of each node below the root, and of each one's entries, for the reason given at
@@ -567,7 +559,7 @@ impl Search {
     fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
         let ahead = &branches[progress.level as usize..];
         let ahead = &ahead[..ahead.len().min(STEP as usize)];
-        let is_defined = |branch: &Branch| self.probes[probe::place(branch.attribute)].value != probe::UNDEFINED;
+        let is_defined = |branch: &Branch| self.probes[probe::place(branch.attribute)].is_defined();
         let Some(passed) = ahead.iter().position(is_defined) else {
             progress.level += ahead.len() as u32;
             return ahead.len() as u32;
@@ -798,26 +790,6 @@ fn push_found(
         progress.nodes += u32::from(!known);
     }
     lookups
-}
-
-/// Marks, among entries that passed, those that are told by their slots, and of these those that are in doubt. Both bits are
-/// free: of 4 GiB a subscription takes more than four bytes, and in the number of a program all but the lower 16 bits count
-/// chunks of 128 KiB.
-const BY_SLOT: u32 = 1 << 31;
-const IN_DOUBT: u32 = 1 << 30;
-
-/// Puts the subjects of the entries that the event is not kept from into `passed`, and tells how many these are.
-/// Each is written; what does not pass is written over by the next, so that no branch depends on the event.
-fn scan(entries: &[Entry], probes: &[Probe], passed: &mut [u32]) -> u32 {
-    let mut count = 0;
-    for entry in entries {
-        let tested = entry.filter.test(probes);
-        let by_slot = if entry.filter.proves() { BY_SLOT } else { 0 };
-        let in_doubt = if tested.is_in_doubt { IN_DOUBT } else { 0 };
-        passed[count] = entry.subject | by_slot | in_doubt;
-        count += usize::from(tested.passes);
-    }
-    count as u32
 }
 
 /// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is

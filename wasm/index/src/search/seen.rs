@@ -28,7 +28,7 @@ impl Seen {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
         for (defined, probe) in self.defined.iter_mut().zip(&probes[probe::place(0)..]) {
-            *defined += u32::from(is_room & (probe.value != probe::UNDEFINED));
+            *defined += u32::from(is_room & probe.is_defined());
         }
     }
 
@@ -51,7 +51,7 @@ mod tests {
     fn enough_events_tell_what_they_define() {
         let mut seen = Seen::default();
         seen.reserve(2 * COUNTED).unwrap();
-        let probe = |is_defined| Probe { mask: 0, value: if is_defined { 7 } else { probe::UNDEFINED } };
+        let probe = |is_defined| Probe::new(0, if is_defined { 7 } else { probe::UNDEFINED });
         for round in 0..2 {
             for event in 0..ENOUGH {
                 assert!(seen.take().is_none());

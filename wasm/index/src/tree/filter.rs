@@ -10,16 +10,16 @@
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
 use crate::event::key::Scale;
-use crate::event::probe::{bit, Probe, UNDEFINED};
+use crate::event::probe::{bit, Probe};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
 use crate::statistics::{greater, lesser, Statistics};
 
 /// Marks a filter that is a mask.
-const MASK: u32 = 1 << 31;
+pub(super) const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested: but for exceptions, what passes it is true.
-const PROVES: u32 = 1 << 30;
+pub(super) const PROVES: u32 = 1 << 30;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note of 16 bits begins.
@@ -32,6 +32,7 @@ const PARTLY: f32 = 0.99;
 
 /// A demand on the probe of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Filter {
     /// The position of the probe, the note and the marks.
     probe: u32,
@@ -113,18 +114,31 @@ impl Filter {
         self.probe & PROVES != 0
     }
 
+    /// Its words, in the order in which they lie in memory.
+    #[cfg(target_arch = "wasm32")]
+    #[inline(always)]
+    pub(super) fn words(self) -> [u32; 3] {
+        [self.probe, self.low, self.span]
+    }
+
+    /// The one of `probes` that it is about.
+    #[inline(always)]
+    pub(super) fn probe(self, probes: &[Probe]) -> &Probe {
+        &probes[(self.probe & PROBE) as usize]
+    }
+
     /// What the event with these probes makes of an entry with this filter.
     #[inline]
     pub fn test(self, probes: &[Probe]) -> Tested {
-        let probe = probes[(self.probe & PROBE) as usize];
-        let in_range = (probe.value as u32).wrapping_sub(self.low) <= self.span;
-        let in_mask = probe.mask & (u64::from(self.low) | u64::from(self.span) << 32) != 0;
+        let probe = self.probe(probes);
+        let in_range = (probe.value() as u32).wrapping_sub(self.low) <= self.span;
+        let [mask_low, mask_high] = probe.mask();
+        let in_mask = (mask_low & self.low) | (mask_high & self.span) != 0;
         // Bits, not choices: which kind a filter is of is not to be guessed.
         let is_mask = self.probe & MASK != 0;
         let is_except = self.probe >= EXCEPT;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
-        let is_defined = probe.value != UNDEFINED;
-        Tested { passes: meets | (is_except & is_defined), is_in_doubt: meets & is_except }
+        Tested { passes: meets | (is_except & probe.is_defined()), is_in_doubt: meets & is_except }
     }
 }
 
@@ -196,11 +210,12 @@ fn bits(keys: &[i64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::probe::UNDEFINED;
 
     fn probe(values: &[i64]) -> [Probe; 2] {
         let mask = values.iter().fold(0, |mask, &value| mask | bit(value));
         let value = if values.is_empty() { UNDEFINED } else { Scale::Clamp.probe(values[0]) };
-        [Probe::default(), Probe { mask, value }]
+        [Probe::default(), Probe::new(mask, value)]
     }
 
     #[test]

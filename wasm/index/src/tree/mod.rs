@@ -16,6 +16,7 @@ pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod level;
 mod node;
+pub(crate) mod scan;
 mod split;
 mod validate;
 
@@ -55,6 +56,7 @@ const WORTH_WAITING: f32 = 0.25;
 
 /// An expression in a leaf list, and what an event must meet besides what led here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Entry {
     /// Its program; of an expression that is true of every event that comes here and passes the filter, its slot.
     pub subject: u32,
@@ -103,6 +105,14 @@ impl Entry {
             true => Entry { subject: slot, filter: filter.proving() },
             false => Entry { subject: program, filter },
         }
+    }
+
+    /// Its words, in the order in which they lie in memory.
+    #[cfg(target_arch = "wasm32")]
+    #[inline(always)]
+    fn words(self) -> [u32; 4] {
+        let [probe, low, span] = self.filter.words();
+        [self.subject, probe, low, span]
     }
 
     /// The literal, in its expression's normal form, that it waits for.

@@ -1,16 +1,17 @@
-//! The two steps that take vector instructions: reading sixteen bits of an event at once, and collecting signs.
+//! What takes vector instructions and `unsafe`: reading sixteen bits of an event at once, collecting signs, and loading
+//! four words.
 
 /// Bytes of the event's bits that one instruction looks up in.
-pub(super) const PAGE: usize = 16;
+pub(crate) const PAGE: usize = 16;
 
 /// A part of an event's bits.
-pub(super) type Page = [u8; PAGE];
+pub(crate) type Page = [u8; PAGE];
 
 /// Which bits of an event stand in the bits of a word: of each its byte, and its place in that as a mask. Where the
 /// mask is zero, the word's bit is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     pub bytes: [u8; PAGE],
     pub masks: [u8; PAGE],
 }
@@ -22,7 +23,7 @@ impl Selection {
 /// Reads the words of all selections from the event's bits.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
-pub(super) fn gather<const PAGES: usize, const N: usize>(
+pub(crate) fn gather<const PAGES: usize, const N: usize>(
     pages: &[Page; PAGES],
     selections: &[[Selection; 4]; N],
 ) -> [[u16; 4]; N] {
@@ -33,7 +34,7 @@ pub(super) fn gather<const PAGES: usize, const N: usize>(
 /// Reads the words of all selections from the event's bits.
 #[cfg(not(target_arch = "wasm32"))]
 #[inline(always)]
-pub(super) fn gather<const PAGES: usize, const N: usize>(
+pub(crate) fn gather<const PAGES: usize, const N: usize>(
     pages: &[Page; PAGES],
     selections: &[[Selection; 4]; N],
 ) -> [[u16; 4]; N] {
@@ -46,23 +47,23 @@ pub(super) fn gather<const PAGES: usize, const N: usize>(
 }
 
 /// Which bits of an event of up to 255 bits stand in the bits of a word: [`NO_COLUMN`] where none does.
-pub(super) type Picked = [u8; PAGE];
+pub(crate) type Picked = [u8; PAGE];
 
 /// The bit that is zero in every event.
-pub(super) const NO_COLUMN: u8 = u8::MAX;
+pub(crate) const NO_COLUMN: u8 = u8::MAX;
 
 /// Reads a word of 64 bits from the event's bits. It takes half as much memory as a [`Selection`], and some instructions
 /// more.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
-pub(super) fn pick<const PAGES: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) -> [u16; 4] {
+pub(crate) fn pick<const PAGES: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) -> [u16; 4] {
     picked.each_ref().map(|picked| wasm::pick(pages, picked))
 }
 
 /// Reads a word of 64 bits from the event's bits.
 #[cfg(not(target_arch = "wasm32"))]
 #[inline(always)]
-pub(super) fn pick<const PAGES: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) -> [u16; 4] {
+pub(crate) fn pick<const PAGES: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) -> [u16; 4] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("ssse3") {
         // SAFETY: the processor has SSSE3, as was asked just now.
@@ -76,15 +77,18 @@ const PLACES: Page = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// The topmost bits of sixteen words.
 #[cfg(target_arch = "wasm32")]
-pub(super) fn signs(words: &[u16; 16]) -> u16 {
+pub(crate) fn signs(words: &[u16; 16]) -> u16 {
     wasm::signs(words)
 }
 
 /// The topmost bits of sixteen words.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn signs(words: &[u16; 16]) -> u16 {
+pub(crate) fn signs(words: &[u16; 16]) -> u16 {
     words.iter().enumerate().fold(0, |signs, (i, word)| signs | (word >> 15) << i)
 }
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) use wasm::load_words;
 
 #[cfg(target_arch = "wasm32")]
 mod wasm {
@@ -122,6 +126,13 @@ mod wasm {
         let (low, high) = unsafe { (v128_load(low.cast()), v128_load(high.cast())) };
         // Narrowing keeps the sign.
         i8x16_bitmask(i8x16_narrow_i16x8(low, high))
+    }
+
+    /// Put together of four words, a vector may come to be loaded in parts.
+    #[inline(always)]
+    pub fn load_words(words: &[u32; 4]) -> v128 {
+        // SAFETY: these are sixteen bytes; no alignment is asked for.
+        unsafe { v128_load(words.as_ptr().cast()) }
     }
 
     #[inline(always)]
@@ -186,7 +197,7 @@ mod x86 {
 
 /// For processors without such instructions.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) mod portable {
+pub(crate) mod portable {
     use super::{Page, Picked, Selection, PAGE, PLACES};
 
     pub fn gather<const PAGES: usize, const N: usize>(
