@@ -391,7 +391,7 @@ impl Index {
     fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
         self.observe(expression, &analysis);
-        let access = analysis.access(&expression.predicates, &self.library.statistics);
+        let access = analysis.access(&expression.predicates, &self.library);
         let expected = self.expected(&analysis, access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];

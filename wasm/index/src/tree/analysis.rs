@@ -1,22 +1,25 @@
 //! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
 
+use super::filter::Filter;
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{Predicate, Test};
 use crate::schema::{AttributeId, Schema};
-use crate::statistics::{lesser, Statistics};
+use crate::statistics::lesser;
 use crate::subscriptions::Subscription;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
 const CONTEXT: usize = 64;
 
 /// What a look at an expression costs, in entries passed.
-const LOOK: f32 = 16.0;
+const LOOK: f32 = 32.0;
+/// What it costs to mark an expression that an entry proves.
+const MARK: f32 = 3.0;
 /// The cost above which an expression does not wait for anything, but is looked at for every event. It is that of several
 /// looks, as most events define fewer attributes than they are taken to.
-const WORTHWHILE: f32 = 4.0 * LOOK;
+const WORTHWHILE: f32 = 2.0 * LOOK;
 /// The same for an expression over booleans alone, which windows mostly decide.
 const WORTHWHILE_BOOLEAN: f32 = 4.0;
 /// What an entry costs that no event comes upon, for the memory that it takes.
@@ -113,8 +116,8 @@ impl Analysis {
 
     /// The literals that the expression waits for: whatever event makes it true makes one of them true.
     /// None where it costs no more to look at it for every event. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], statistics: &Statistics) -> Option<Vec<NodeIndex>> {
-        let costs = self.costs(statistics);
+    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Option<Vec<NodeIndex>> {
+        let costs = self.costs(library);
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
@@ -137,13 +140,13 @@ impl Analysis {
     }
 
     /// What it costs to wait for each part of the expression.
-    fn costs(&self, statistics: &Statistics) -> Vec<f32> {
+    fn costs(&self, Library { statistics, schema, .. }: &Library) -> Vec<f32> {
         // What has no gate cannot be waited for.
         let share = |gate: &Option<Gate>| gate.as_ref().map_or(f32::INFINITY, |gate| gate.selectivity(statistics));
         let shares: Vec<f32> = self.gates.iter().map(share).collect();
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
-            costs[self.normal.root() as usize] = self.cost(self.normal.root(), &shares);
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), &shares, schema);
         }
         for index in self.normal.bottom_up() {
             let children = || self.normal.children(index);
@@ -153,11 +156,11 @@ impl Analysis {
                 NormalNode::And => {
                     // They have the same context, so the least likely of them stands for all.
                     let least = literals.min_by(|a, b| shares[*a as usize].total_cmp(&shares[*b as usize]));
-                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, &shares));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, &shares, schema));
                     costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
                 }
                 NormalNode::Or => {
-                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, &shares));
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, &shares, schema));
                     costs[index as usize] = children().map(|child| costs[child as usize]).sum();
                 }
             }
@@ -167,22 +170,29 @@ impl Analysis {
 
     /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
     /// its context, and filtered by the next one that is of another attribute.
-    fn cost(&self, index: NodeIndex, shares: &[f32]) -> f32 {
+    fn cost(&self, index: NodeIndex, shares: &[f32], schema: &Schema) -> f32 {
         let Some(mut leading) = self.gate(index) else {
             return f32::INFINITY;
         };
-        let (mut led, mut filtered) = (shares[index as usize], 1.0);
+        let mut led = shares[index as usize];
+        let (mut filtering, mut filtered) = (None, 1.0);
         for (index, gate) in self.context(index).skip(1) {
             let share = shares[index as usize];
             let is_other = gate.attribute != leading.attribute;
             if share < led {
-                filtered = if is_other { led } else { filtered };
-                (led, leading) = (share, gate);
-            } else if is_other {
-                filtered = lesser(filtered, share);
+                (filtering, filtered) = if is_other { (Some(leading), led) } else { (filtering, filtered) };
+                (leading, led) = (gate, share);
+            } else if is_other && share < filtered {
+                (filtering, filtered) = (Some(gate), share);
             }
         }
-        leading.places() as f32 * PLACE + led * (1.0 + filtered * LOOK)
+        let is_known = |gate: &Gate| {
+            let leads = std::ptr::eq(gate, leading);
+            let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
+            gate.is_exact && (leads && gate.is_met_where_it_leads() || filters && Filter::proves_for(gate, schema))
+        };
+        let passed = if self.is_proven(index, is_known) { MARK } else { LOOK };
+        leading.places() as f32 * PLACE + led * (1.0 + filtered * passed)
     }
 }
 

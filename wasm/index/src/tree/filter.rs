@@ -88,6 +88,11 @@ impl Filter {
         }
     }
 
+    /// Whether a filter by `gate` may prove an entry.
+    pub fn proves_for(gate: &Gate, schema: &Schema) -> bool {
+        matches!(gate.demand, Demand::Except(_)) || Filter::is_exact_for(gate, schema)
+    }
+
     /// The same filter, marked as one behind which nothing is left to be tested.
     pub fn proving(self) -> Self {
         Filter { probe: self.probe | PROVES, ..self }

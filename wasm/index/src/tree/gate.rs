@@ -98,6 +98,12 @@ impl Gate {
         }
     }
 
+    /// Whether every event that is led to an entry by this demand meets it.
+    pub fn is_met_where_it_leads(&self) -> bool {
+        // A bucket may reach beyond an interval.
+        matches!(self.demand, Demand::Points(_) | Demand::Defined)
+    }
+
     /// Whether an event in which the attribute has `key`, as its value or in its list, meets the demand.
     pub fn admits(&self, key: i64) -> bool {
         match &self.demand {

@@ -26,7 +26,7 @@ use analysis::Analysis;
 use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
-use node::Position;
+use node::{grown_by, Position};
 pub(crate) use node::{Branch, Node};
 
 use crate::chunks::Chunks;
@@ -438,7 +438,7 @@ impl Tree {
 
     /// Bytes that one more expression may take to enlarge the largest tables.
     pub fn growth(&self) -> usize {
-        let list = (1 + self.longest_list + self.longest_list / 4) * size_of::<Entry>();
+        let list = (self.longest_list + grown_by(self.longest_list)) * size_of::<Entry>();
         self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + self.level_growth
     }
 }

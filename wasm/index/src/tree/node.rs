@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// Adds an entry. Most leaf lists are short, and to double would leave a third of them empty.
+    /// Adds an entry. To double a list would leave a third of all lists empty.
     pub(super) fn push(&mut self, entry: Entry) {
         if self.is_empty() {
             self.held = Held::One(entry);
@@ -140,7 +140,7 @@ impl Node {
         }
         let (entries, _) = self.many();
         if entries.len() == entries.capacity() {
-            entries.reserve_exact(1 + entries.len() / 4);
+            entries.reserve_exact(grown_by(entries.len()));
         }
         entries.push(entry);
     }
@@ -185,6 +185,11 @@ impl Node {
             Held::One(_) => unreachable!("it was made a list"),
         }
     }
+}
+
+/// By how many entries a list of `len` grows at once.
+pub(super) fn grown_by(len: usize) -> usize {
+    1 + len / 16
 }
 
 impl Default for Directory {
