@@ -34,6 +34,12 @@ impl<T> Chunks<T> {
         self.len += 1;
     }
 
+    /// The element at `position` and those behind it in its chunk.
+    #[inline(always)]
+    pub fn from(&self, position: usize) -> &[T] {
+        &self.chunks[position / CHUNK][position % CHUNK..]
+    }
+
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.len = 0;

@@ -68,8 +68,14 @@ impl Ids {
     }
 
     /// The row that `slot` is of.
-    pub fn row(&self, slot: Slot) -> &Row {
+    fn row(&self, slot: Slot) -> &Row {
         &self.rows[slot as usize / ROW]
+    }
+
+    /// The rows of the slots from `first` on, a multiple of 1,024: those of 1,024 slots at the least, if there are so many.
+    #[inline(always)]
+    pub fn rows(&self, first: Slot) -> &[Row] {
+        self.rows.from(first as usize / ROW)
     }
 
     pub fn clear(&mut self) {

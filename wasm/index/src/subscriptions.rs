@@ -167,9 +167,10 @@ impl Subscriptions {
         self.ids.get(slot)
     }
 
-    /// The ids of the slots from `first` on, a multiple of 32.
-    pub fn ids(&self, first: Slot) -> &Row {
-        self.ids.row(first)
+    /// The ids of the slots from `first` on, a multiple of 1,024, and of 1,024 slots at the least, if there are so many.
+    #[inline(always)]
+    pub fn ids(&self, first: Slot) -> &[Row] {
+        self.ids.rows(first)
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {

@@ -15,7 +15,7 @@ const BITS: u32 = 32;
 /// A set of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotSet {
-    words: Vec<u64>,
+    words: Vec<[u64; BITS as usize]>,
     /// A bit for each word that has slots.
     summary: Vec<u64>,
     /// A bit for each word of the summary.
@@ -23,10 +23,31 @@ pub(crate) struct SlotSet {
     search: u32,
 }
 
+/// As many slots as a word of the summary stands for.
+pub(crate) const GROUP: u32 = BITS * BITS;
+
+/// Slots of a set that follow one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    /// The first of them.
+    pub first: Slot,
+    /// A bit for each word that is of this search and has slots.
+    summary: u32,
+    words: &'a [u64; BITS as usize],
+}
+
+impl<'a> Group<'a> {
+    /// Those of its words that have slots, ascending: the place of each, and its bits.
+    #[inline(always)]
+    pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
+        ones(u64::from(self.summary)).map(move |place| (place, self.words[place % BITS as usize] as u32))
+    }
+}
+
 impl SlotSet {
     /// Makes room for slots below `slots`.
     pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        grow(&mut self.words, slots.div_ceil(BITS as usize))?;
+        grow(&mut self.words, slots.div_ceil((BITS * BITS) as usize))?;
         grow(&mut self.summary, slots.div_ceil((BITS * BITS) as usize))?;
         grow(&mut self.top, slots.div_ceil((BITS * BITS * BITS) as usize))
     }
@@ -34,7 +55,7 @@ impl SlotSet {
     /// Empties the set for the next search.
     pub fn begin(&mut self) {
         if self.search == u32::MAX {
-            self.words.fill(0);
+            self.words.fill([0; BITS as usize]);
             self.summary.fill(0);
             self.top.fill(0);
             in_order();
@@ -61,7 +82,7 @@ impl SlotSet {
             set(&mut self.top[(place / BITS) as usize], self.search, 1 << (place % BITS));
         }
         set(summary, self.search, 1 << (word % BITS));
-        set(&mut self.words[word as usize], self.search, slots);
+        set(&mut self.words[place as usize][(word % BITS) as usize], self.search, slots);
     }
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
@@ -73,31 +94,21 @@ impl SlotSet {
 
     /// The slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
-        bits(self.words.get(word as usize).copied().unwrap_or(0), self.search)
+        let words = self.words.as_flattened();
+        bits(words.get(word as usize).copied().unwrap_or(0), self.search)
     }
 
-    /// Gives the words from `from` on that have slots, ascending: the slot of the first bit, and the bits. Ends at about
-    /// `limit` slots; answers the word to go on from, or none at the end.
-    pub fn words(&self, from: u32, limit: u32, mut each: impl FnMut(Slot, u32)) -> Option<u32> {
+    /// Gives the groups from `from` on that have slots, ascending, until these are `limit` or a few more; answers the group to
+    /// go on from, or none at the end.
+    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Group) -> usize) -> Option<u32> {
         let mut given = 0;
-        let mut at = (from / BITS) as usize;
-        let mut done_with = from % BITS;
-        loop {
+        let mut at = from as usize;
+        while given < limit {
             at = self.next(at)?;
-            let mut rest = self.summary[at] as u32 >> done_with << done_with;
-            while rest != 0 {
-                let word = at as u32 * BITS + rest.trailing_zeros();
-                if given >= limit {
-                    return Some(word);
-                }
-                let slots = bits(self.words[word as usize], self.search);
-                each(word * BITS, slots);
-                given += slots.count_ones();
-                rest &= rest - 1;
-            }
-            done_with = 0;
+            given += each(Group { first: at as u32 * GROUP, summary: self.summary[at] as u32, words: &self.words[at] });
             at += 1;
         }
+        Some(at as u32)
     }
 
     /// The first word of the summary from `from` on that has bits.
@@ -135,14 +146,19 @@ const PLACES: [[u8; 8]; 256] = {
 };
 
 /// Writes to `to` the ids of the slots of a row whose bits are one, and tells how many these are.
-#[inline]
+#[inline(always)]
 pub(crate) fn pick(bits: u32, row: &Row, to: &mut [u64]) -> usize {
-    match (row, to.first_chunk_mut()) {
-        (Row::From(first), Some(to)) if bits.count_ones() >= MANY => {
-            pick_many(bits, |place| first.wrapping_add(place as u64), to)
-        }
-        (Row::Listed(ids), Some(to)) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place % ROW], to),
-        _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = row.id(place)).count(),
+    match row {
+        Row::From(first) => pick_by(bits, |place| first.wrapping_add(place as u64), to),
+        Row::Listed(ids) => pick_by(bits, |place| ids[place % ROW], to),
+    }
+}
+
+#[inline(always)]
+fn pick_by(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64]) -> usize {
+    match to.first_chunk_mut() {
+        Some(to) if bits.count_ones() >= MANY => pick_many(bits, id, to),
+        _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = id(place)).count(),
     }
 }
 
@@ -189,14 +205,21 @@ mod tests {
         for search in [0, u32::MAX - 1, u32::MAX] {
             set.search = search;
             set.begin();
-            assert_eq!(set.words(0, 10, |first, _| panic!("{first}")), None);
+            assert_eq!(set.groups(0, 10, |group| panic!("{group:?}")), None);
             slots.iter().rev().chain(&slots).for_each(|&slot| set.insert(slot));
             for limit in [1, 3, 1000] {
                 let mut given = Vec::new();
-                let mut word = Some(0);
-                while let Some(from) = word {
-                    word =
-                        set.words(from, limit, |first, bits| given.extend(ones(bits.into()).map(|i| first + i as u32)));
+                let mut next = Some(0);
+                while let Some(from) = next {
+                    let mut count = 0;
+                    next = set.groups(from, limit, |group| {
+                        let before = given.len();
+                        let words = group.words().map(|(place, bits)| (group.first + place as u32 * BITS, bits));
+                        given.extend(words.flat_map(|(first, bits)| ones(bits.into()).map(move |i| first + i as u32)));
+                        count += given.len() - before;
+                        given.len() - before
+                    });
+                    assert!(next.is_none() || count >= limit);
                 }
                 assert_eq!(given, slots);
             }

@@ -115,8 +115,9 @@ struct Progress {
     /// Where in `ids` the answer starts.
     start: u32,
     form: Form,
-    /// The word of the matches to collect next, and the words of the answer so far.
+    /// The word of the dense expressions to take in next, or the group of the matches to collect next.
     word: u32,
+    /// The words of the answer so far.
     ids: u32,
     /// An id that matches and is too large for a bitmap.
     too_large: Option<u64>,
@@ -717,12 +718,17 @@ impl Search {
         let subscriptions = index.subscriptions();
         let list = &mut self.ids[progress.start as usize..];
         let mut ids = progress.ids as usize;
-        let words = self.matches.words(progress.word, STEP, |first, bits| {
-            ids += pick(bits, subscriptions.ids(first), &mut list[ids..]);
+        let rest = self.matches.groups(progress.word, STEP as usize, |group| {
+            let rows = subscriptions.ids(group.first);
+            let before = ids;
+            for (place, bits) in group.words() {
+                ids += pick(bits, &rows[place], &mut list[ids..]);
+            }
+            ids - before
         });
         progress.ids = ids as u32;
-        match words {
-            Some(word) => progress.word = word,
+        match rest {
+            Some(group) => progress.word = group,
             None if subscriptions.is_ascending() => progress.phase = progress.after_matches(),
             None => {
                 self.sort.start(progress.ids as usize);
@@ -741,12 +747,19 @@ impl Search {
             len: progress.ids as usize,
             too_large: progress.too_large,
         };
-        let rest =
-            self.matches.words(progress.word, STEP, |first, bits| bitmap.insert_row(subscriptions.ids(first), bits));
+        let rest = self.matches.groups(progress.word, STEP as usize, |group| {
+            let rows = subscriptions.ids(group.first);
+            let mut given = 0;
+            for (place, bits) in group.words() {
+                bitmap.insert_row(&rows[place], bits);
+                given += bits.count_ones() as usize;
+            }
+            given
+        });
         progress.ids = bitmap.len as u32;
         progress.too_large = bitmap.too_large;
         match rest {
-            Some(word) => progress.word = word,
+            Some(group) => progress.word = group,
             None => progress.phase = Phase::Done,
         }
     }
