@@ -24,7 +24,7 @@ pub(crate) struct SlotSet {
 }
 
 /// As many slots as a word of the summary stands for.
-pub(crate) const GROUP: u32 = BITS * BITS;
+const GROUP: u32 = BITS * BITS;
 
 /// Slots of a set that follow one another.
 #[derive(Clone, Copy, Debug)]
