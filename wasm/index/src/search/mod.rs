@@ -826,8 +826,7 @@ fn run_all(
                 progress.position = position;
                 break;
             }
-            Outcome::Done(true) => matches.insert(program[0]),
-            Outcome::Done(false) => {}
+            Outcome::Done(holds) => matches.insert_if(holds, program[0]),
         }
         progress.position = 0;
         run += 1;
