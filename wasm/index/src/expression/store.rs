@@ -10,16 +10,14 @@ pub(crate) fn place(id: ProgramId) -> (u32, u32) {
 
 /// Words of a chunk. A longer program has a chunk of its own.
 const CHUNK: usize = 1 << 15;
-/// Programs take a multiple of so many words, so that given back places fit others.
-const GRAIN: usize = 2;
 
-/// A store of programs. A place that is given back is used again for a program of the same size.
+/// A store of programs. A place that is given back is used again for a program of the same length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     chunks: Vec<Vec<u32>>,
     /// The chunk that new programs are put into.
     open: usize,
-    /// For each size, in grains, the places of that size that were given back.
+    /// For each length the places of programs of that length that were given back.
     free: Vec<Vec<ProgramId>>,
     free_chunks: Vec<usize>,
 }
@@ -37,51 +35,49 @@ impl Programs {
     }
 
     pub fn insert(&mut self, program: &[u32]) -> ProgramId {
-        let size = size(program.len());
-        if size > CHUNK {
+        let len = program.len();
+        if len > CHUNK {
             return self.insert_alone(program);
         }
-        if let Some(id) = self.free.get_mut(size / GRAIN).and_then(Vec::pop) {
+        if let Some(id) = self.free.get_mut(len).and_then(Vec::pop) {
             let (chunk, word) = place(id);
-            self.chunks[chunk as usize][word as usize..][..program.len()].copy_from_slice(program);
+            self.chunks[chunk as usize][word as usize..][..len].copy_from_slice(program);
             return id;
         }
-        if !self.has_room(size) {
+        if !self.has_room(len) {
             self.open = self.new_chunk(Vec::with_capacity(CHUNK));
         }
         let chunk = &mut self.chunks[self.open];
         let word = chunk.len();
         chunk.extend_from_slice(program);
-        chunk.resize(word + size, 0);
         (self.open as u32) << 16 | word as u32
     }
 
     /// Gives back the place at `id` of a program of `len` words.
     pub fn remove(&mut self, id: ProgramId, len: usize) {
-        let size = size(len);
-        if size > CHUNK {
+        if len > CHUNK {
             let chunk = (id >> 16) as usize;
             self.chunks[chunk] = Vec::new();
             self.free_chunks.push(chunk);
             return;
         }
-        if self.free.len() <= size / GRAIN {
-            self.free.resize_with(size / GRAIN + 1, Vec::new);
+        if self.free.len() <= len {
+            self.free.resize_with(len + 1, Vec::new);
         }
-        self.free[size / GRAIN].push(id);
+        self.free[len].push(id);
     }
 
     /// Bytes that inserting a program of up to so many `words` may take beyond its own.
     pub fn growth(&self, words: usize) -> usize {
-        if self.has_room(size(words)) {
+        if self.has_room(words) {
             return 0;
         }
         crate::predicates::growth(&self.chunks, 1) + CHUNK * size_of::<u32>()
     }
 
-    /// Whether a program of this size goes into the open chunk.
-    fn has_room(&self, size: usize) -> bool {
-        self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + size <= chunk.capacity())
+    /// Whether a program of so many words goes into the open chunk.
+    fn has_room(&self, words: usize) -> bool {
+        self.chunks.get(self.open).is_some_and(|chunk| chunk.len() + words <= chunk.capacity())
     }
 
     fn insert_alone(&mut self, program: &[u32]) -> ProgramId {
@@ -100,10 +96,6 @@ impl Programs {
             }
         }
     }
-}
-
-fn size(len: usize) -> usize {
-    len.next_multiple_of(GRAIN)
 }
 
 #[cfg(test)]

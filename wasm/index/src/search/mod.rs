@@ -615,7 +615,6 @@ impl Search {
 
     fn push_node(&mut self, node: NodeId, progress: &mut Progress) {
         self.nodes[progress.nodes as usize] = node;
-        self.found_at[node as usize] = progress.nodes;
         progress.nodes += 1;
     }
 
