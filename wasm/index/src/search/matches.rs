@@ -15,48 +15,51 @@ const BITS: u32 = 32;
 /// A set of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotSet {
-    words: Vec<[u64; BITS as usize]>,
-    /// A bit for each word that has slots.
-    summary: Vec<u64>,
-    /// A bit for each word of the summary.
+    groups: Vec<Group>,
+    /// A bit for each group that has slots.
     top: Vec<u64>,
     search: u32,
 }
 
-/// As many slots as a word of the summary stands for.
+/// Slots of a group.
 const GROUP: u32 = BITS * BITS;
 
-/// Slots of a set that follow one another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Group<'a> {
-    /// The first of them.
-    pub first: Slot,
-    /// A bit for each word that is of this search and has slots.
-    summary: u32,
-    words: &'a [u64; BITS as usize],
+/// Slots that follow one another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// A bit for each word that has slots.
+    summary: u64,
+    words: [u64; BITS as usize],
 }
 
-impl<'a> Group<'a> {
-    /// Those of its words that have slots, ascending: the place of each, and its bits.
+/// The slots of a group, of the present search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots<'a> {
+    /// The first slot of the group.
+    pub first: Slot,
+    group: &'a Group,
+}
+
+impl<'a> Slots<'a> {
+    /// The words that have slots, ascending: the place of each, and its bits.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
-        ones(u64::from(self.summary)).map(move |place| (place, self.words[place % BITS as usize] as u32))
+        let Group { summary, words } = self.group;
+        ones(u64::from(*summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
     }
 }
 
 impl SlotSet {
     /// Makes room for slots below `slots`.
     pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        grow(&mut self.words, slots.div_ceil((BITS * BITS) as usize))?;
-        grow(&mut self.summary, slots.div_ceil((BITS * BITS) as usize))?;
-        grow(&mut self.top, slots.div_ceil((BITS * BITS * BITS) as usize))
+        grow(&mut self.groups, slots.div_ceil(GROUP as usize))?;
+        grow(&mut self.top, slots.div_ceil((GROUP * BITS) as usize))
     }
 
     /// Empties the set for the next search.
     pub fn begin(&mut self) {
         if self.search == u32::MAX {
-            self.words.fill([0; BITS as usize]);
-            self.summary.fill(0);
+            self.groups.fill(Group::default());
             self.top.fill(0);
             in_order();
             self.search = 0;
@@ -81,9 +84,10 @@ impl SlotSet {
     pub fn insert_word(&mut self, word: u32, slots: u32) {
         let place = word / BITS;
         let some = u32::from(slots != 0);
+        let group = &mut self.groups[place as usize];
+        set(&mut group.words[(word % BITS) as usize], self.search, slots);
+        set(&mut group.summary, self.search, some << (word % BITS));
         set(&mut self.top[(place / BITS) as usize], self.search, some << (place % BITS));
-        set(&mut self.summary[place as usize], self.search, some << (word % BITS));
-        set(&mut self.words[place as usize][(word % BITS) as usize], self.search, slots);
     }
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
@@ -95,24 +99,24 @@ impl SlotSet {
 
     /// The slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
-        let words = self.words.as_flattened();
-        bits(words.get(word as usize).copied().unwrap_or(0), self.search)
+        let group = self.groups.get((word / BITS) as usize);
+        group.map_or(0, |group| bits(group.words[(word % BITS) as usize], self.search))
     }
 
-    /// Gives the groups from `from` on that have slots, ascending, until these are `limit` or a few more; answers the group to
-    /// go on from, or none at the end.
-    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Group) -> usize) -> Option<u32> {
+    /// Gives the groups from `from` on that have slots, ascending, until `each` counted `limit` of these or a few more;
+    /// answers the group to go on from, or none at the end.
+    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {
         let mut given = 0;
         let mut at = from as usize;
         while given < limit {
             at = self.next(at)?;
-            given += each(Group { first: at as u32 * GROUP, summary: self.summary[at] as u32, words: &self.words[at] });
+            given += each(Slots { first: at as u32 * GROUP, group: &self.groups[at] });
             at += 1;
         }
         Some(at as u32)
     }
 
-    /// The first word of the summary from `from` on that has bits.
+    /// The first group from `from` on that has slots.
     fn next(&self, from: usize) -> Option<usize> {
         let mut place = from / BITS as usize;
         let done_with = from as u32 % BITS;
