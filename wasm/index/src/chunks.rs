@@ -91,6 +91,8 @@ mod tests {
         chunks[CHUNK] = 5;
         assert_eq!((chunks.len(), chunks[0], chunks[CHUNK], chunks[3 * CHUNK]), (3 * CHUNK + 7, 0, 5, 3 * CHUNK));
         assert_eq!(chunks.iter().count(), chunks.len());
+        assert_eq!(chunks.from(2 * CHUNK + 1), (2 * CHUNK + 1..3 * CHUNK).collect::<Vec<_>>());
+        assert_eq!(chunks.from(3 * CHUNK).len(), 7);
         assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
     }
 }

@@ -116,6 +116,11 @@ mod tests {
         assert_eq!(ids.len(), expected.len());
         assert!((0..).zip(&expected).all(|(slot, &id)| ids.get(slot) == id));
         assert!(ids.rows.iter().any(|row| matches!(row, Row::From(_))));
+        for first in (0..5000).step_by(1024) {
+            let told = ids.rows(first as Slot).iter().flat_map(|row| (0..ROW).map(|place| row.id(place)));
+            let most = (expected.len() - first).min(1024);
+            assert!(told.take(most).eq(expected[first..][..most].iter().copied()));
+        }
         ids.clear();
         ids.push(1);
         assert_eq!((ids.len(), ids.get(0)), (1, 1));
