@@ -73,7 +73,7 @@ impl Statistics {
             }
             if statistics.optional && !statistics.learned {
                 let asked = (statistics.asked as f32 + ASKED * UNSEEN) / (self.expressions as f32 + UNSEEN);
-                statistics.defined = asked / (asked + ASKED);
+                statistics.defined = defined_where(asked);
             }
         }
     }
@@ -114,6 +114,11 @@ impl Statistics {
     }
 }
 
+/// The share of events that are taken to define an attribute for which this share of expressions ask.
+fn defined_where(asked: f32) -> f32 {
+    asked / (asked + ASKED)
+}
+
 /// The greater of two numbers. `f32::max` is a call in the sandbox, as it also has to do with what is no number.
 pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
     if a > b {
@@ -142,7 +147,7 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
     };
     let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
     AttributeStatistics {
-        defined: if attribute.optional { 0.5 } else { 1.0 },
+        defined: if attribute.optional { defined_where(ASKED) } else { 1.0 },
         learned: false,
         asked: 0,
         asked_last: 0,
