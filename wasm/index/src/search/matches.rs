@@ -180,18 +180,13 @@ fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize
     picked
 }
 
-/// The bits of `word` that are of this search.
+/// The bits of `word` that are of this search. Which bits another search had decides about no branch.
 fn bits(word: u64, search: u32) -> u32 {
-    if is_of_another(word, search) {
-        0
-    } else {
+    if (word >> BITS) as u32 == search {
         word as u32
+    } else {
+        0
     }
-}
-
-/// Whether `word` is of another search. That alone may decide about a branch, and not which bits the other had.
-fn is_of_another(word: u64, search: u32) -> bool {
-    (word >> BITS) as u32 != search
 }
 
 fn set(word: &mut u64, search: u32, more: u32) {
