@@ -67,10 +67,11 @@ impl Statistics {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {
             let statistics = &mut self.attributes[attribute as usize];
-            if statistics.asked_last != self.expressions {
-                statistics.asked_last = self.expressions;
-                statistics.asked += 1;
+            if statistics.asked_last == self.expressions {
+                continue;
             }
+            statistics.asked_last = self.expressions;
+            statistics.asked += 1;
             if statistics.optional && !statistics.learned {
                 let asked = (statistics.asked as f32 + ASKED * UNSEEN) / (self.expressions as f32 + UNSEEN);
                 statistics.defined = defined_where(asked);

@@ -61,7 +61,7 @@ pub(crate) fn bit(key: i64) -> u64 {
 /// Puts the probes of `event` into `probes`: one for none, then one for each attribute.
 pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
     probes.clear();
-    probes.push(Probe::default());
+    probes.push(Probe::new(0, 0));
     let values = event.values.iter().zip(schema.attributes());
     probes.extend(values.map(|(&value, attribute)| match value {
         Value::Undefined => Probe::new(0, UNDEFINED),

@@ -189,7 +189,7 @@ impl Analysis {
         let is_known = |gate: &Gate| {
             let leads = std::ptr::eq(gate, leading);
             let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
-            gate.is_exact && (leads && gate.is_met_where_it_leads() || filters && Filter::proves_for(gate, schema))
+            gate.is_exact && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, schema))
         };
         let passed = if self.is_proven(index, is_known) { MARK } else { LOOK };
         leading.places() as f32 * PLACE + led * (1.0 + filtered * passed)

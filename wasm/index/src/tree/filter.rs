@@ -88,11 +88,6 @@ impl Filter {
         }
     }
 
-    /// Whether a filter by `gate` may prove an entry.
-    pub fn proves_for(gate: &Gate, schema: &Schema) -> bool {
-        matches!(gate.demand, Demand::Except(_)) || Filter::is_exact_for(gate, schema)
-    }
-
     /// The same filter, marked as one behind which nothing is left to be tested.
     pub fn proving(self) -> Self {
         Filter { probe: self.probe | PROVES, ..self }
@@ -168,9 +163,8 @@ pub(crate) fn choose(
     let mut chosen = None;
     for (index, gate) in analysis.context(literal) {
         let share = match gate.demand {
-            // A value that led here is met; an interval is met only in part of its buckets.
-            Demand::Points(_) | Demand::Defined if led_here(gate.attribute) => continue,
-            Demand::Interval(..) | Demand::Except(_) if led_here(gate.attribute) => PARTLY,
+            _ if led_here(gate.attribute) && gate.is_met_where_it_leads() => continue,
+            _ if led_here(gate.attribute) => PARTLY,
             // What nearly every event passes may still be all that is left to be proven.
             Demand::Except(_) => lesser(PARTLY, library.statistics.defined(gate.attribute)),
             _ => share(gate, &library.schema, &library.statistics),
