@@ -146,6 +146,7 @@ struct Progress {
 enum Phase {
     #[default]
     Walk,
+    Scan,
     Verify,
     Dense,
     Ungated,
@@ -161,8 +162,8 @@ enum Phase {
 impl Phase {
     /// Whether one step can do both: the next one writes over nothing that this one read, and would read again.
     fn leads_on_to(self, next: Phase) -> bool {
-        use Phase::{Collect, Ungated, Verify, Walk};
-        matches!((self, next), (Walk, Verify) | (Verify, Ungated) | (Ungated, Collect))
+        use Phase::{Collect, Scan, Ungated, Verify, Walk};
+        matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Ungated) | (Ungated, Collect))
     }
 }
 
@@ -469,6 +470,7 @@ impl Search {
             let phase = progress.phase;
             match phase {
                 Phase::Walk => self.walk(index, &mut progress),
+                Phase::Scan => self.scan(index, &mut progress),
                 Phase::Verify => self.verify(index, &mut progress),
                 Phase::Dense => match dense {
                     Dense::Open => self.decide_dense(index, &mut progress),
@@ -491,21 +493,35 @@ impl Search {
         progress.phase == Phase::Done
     }
 
-    /// Visits nodes until there are none left, or until the candidates are too many to take in another leaf list.
+    /// Finds the nodes that the event leads to.
     #[inline(never)]
     fn walk(&mut self, index: &Index, progress: &mut Progress) {
+        let mut work = 0;
+        while progress.node < progress.nodes && work < STEP {
+            let branches = index.tree().node(self.nodes[progress.node as usize]).branches();
+            if (progress.level as usize) < branches.len() {
+                work += self.follow(index.tree(), branches, progress);
+            } else {
+                progress.node += 1;
+                progress.level = 0;
+                work += 1;
+            }
+        }
+        if progress.node == progress.nodes {
+            self.touch_entries(index, progress);
+            progress.node = 0;
+            progress.phase = Phase::Scan;
+        }
+    }
+
+    /// Passes the leaf lists of the nodes found until there are none left, or until the candidates are too many to take in
+    /// another list.
+    #[inline(never)]
+    fn scan(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
         let mut proven = 0;
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
-            let branches = node.branches();
-            if (progress.level as usize) < branches.len() {
-                work += self.follow(index.tree(), branches, progress);
-                if progress.node == 0 && progress.level as usize == branches.len() {
-                    self.touch_nodes(index, progress);
-                }
-                continue;
-            }
             let entries = &node.entries()[progress.entry as usize..];
             let taken = entries.len().min(STEP as usize - progress.candidates as usize - proven);
             let programs = &mut self.candidates[progress.candidates as usize..];
@@ -513,13 +529,12 @@ impl Search {
             proven += passed.proven;
             progress.candidates += passed.to_run as u32;
             progress.visited += taken as u64;
-            progress.entry += taken as u32;
             work += taken as u32 + 1;
-            if progress.entry as usize == node.entries().len() {
+            if taken == entries.len() {
                 progress.node += 1;
-                progress.level = 0;
                 progress.entry = 0;
-            } else if progress.candidates as usize + proven == STEP as usize {
+            } else {
+                progress.entry += taken as u32;
                 break;
             }
         }
@@ -544,14 +559,12 @@ impl Search {
         }
     }
 
-    /// Reads a word of each node below the root, and of each one's entries, for the reason given at
-    /// [`Search::touch_candidates`].
+    /// Reads a word of the entries of each of the first nodes found, for the reason given at [`Search::touch_candidates`].
     #[inline(never)]
-    fn touch_nodes(&self, index: &Index, progress: &Progress) {
-        let found = &self.nodes[..progress.nodes as usize];
-        let lengths = found.iter().fold(0, |sum, &node| sum ^ index.tree().node(node).entries().len());
+    fn touch_entries(&self, index: &Index, progress: &Progress) {
+        let found = &self.nodes[..progress.nodes.min(STEP) as usize];
         let entries = found.iter().filter_map(|&node| index.tree().node(node).entries().first());
-        black_box(entries.fold(lengths as u32, |sum, entry| sum ^ entry.subject));
+        black_box(entries.fold(0, |sum, entry| sum ^ entry.subject));
     }
 
     /// Adds the nodes that the event leads to under the next of the `branches` whose attribute it defines, and tells how
@@ -633,7 +646,7 @@ impl Search {
         progress.candidate = 0;
         progress.candidates = 0;
         progress.phase = if progress.node < progress.nodes {
-            Phase::Walk
+            Phase::Scan
         } else if (progress.dense as usize) < index.dense().parts() {
             Phase::Dense
         } else {
