@@ -58,22 +58,22 @@ pub(crate) fn bit(key: i64) -> u64 {
     1 << ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
-/// Puts the probes of `event` into `probes`: one for none, then one for each attribute.
-pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut Vec<Probe>) {
-    probes.clear();
-    probes.push(Probe::new(0, 0));
+/// Puts the probes of `event` into `probes`: the first of these is of none, then comes one for each attribute.
+pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
     let values = event.values.iter().zip(schema.attributes());
-    probes.extend(values.map(|(&value, attribute)| match value {
-        Value::Undefined => Probe::new(0, UNDEFINED),
-        Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
-        Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
-        Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
-        Value::Caps(_) => list(std::iter::empty()),
-        scalar => match key::of_value(scalar) {
-            Some(key) => Probe::new(bit(key), Scale::of(attribute.ty).probe(key)),
-            None => unreachable!("{scalar:?} has a key"),
-        },
-    }));
+    for (probe, (&value, attribute)) in probes[place(0)..].iter_mut().zip(values) {
+        *probe = match value {
+            Value::Undefined => Probe::new(0, UNDEFINED),
+            Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
+            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
+            Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
+            Value::Caps(_) => list(std::iter::empty()),
+            scalar => match key::of_value(scalar) {
+                Some(key) => Probe::new(bit(key), Scale::of(attribute.ty).probe(key)),
+                None => unreachable!("{scalar:?} has a key"),
+            },
+        };
+    }
 }
 
 fn list(keys: impl Iterator<Item = i64>) -> Probe {

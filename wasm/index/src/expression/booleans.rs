@@ -6,7 +6,8 @@
 //! decide nothing, each test is an operation as in any other program.
 
 use super::order::{Target, Test};
-use super::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, JUMP_SHIFT, ON, START};
+use super::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, JUMP_SHIFT, ON, PROBES, START};
+use super::words::Words;
 use crate::event::probe::{self, Probe};
 use crate::interner::StringId;
 use crate::predicate::{self, Predicate};
@@ -113,22 +114,20 @@ pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
     [Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }]
 }
 
-/// Runs a packed `program` to its end: a step may take so many tests more than `budget` has left.
+/// Takes the tests of the packed form whose head is the word at `head`. Answers the value, and how many tests that took.
 #[inline(never)]
-pub(crate) fn run(program: &[u32], budget: &mut u32, probes: &[Probe]) -> bool {
-    let [head, words @ ..] = &program[START as usize..] else { unreachable!("a program has an operation") };
-    let end = FIRST + (head >> JUMP_SHIFT) as usize;
+pub(crate) fn run(words: impl Words, head: usize, probes: &[Probe; PROBES]) -> (bool, usize) {
+    let end = FIRST + (words.word(head) >> JUMP_SHIFT) as usize;
     let mut at = FIRST;
     let mut taken = 0;
     while (FIRST..end).contains(&at) {
         let test = at - FIRST;
-        let Boolean { literal, target } = packed(words[test / 2])[test % 2];
+        let Boolean { literal, target } = packed(words.word(head + 1 + test / 2))[test % 2];
         let is_true = probes[probe::place(literal as AttributeId / 2)].value() == 1;
         at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
         taken += 1;
     }
-    *budget = budget.saturating_sub(taken);
-    at == ACCEPT
+    (at == ACCEPT, taken)
 }
 
 #[cfg(test)]

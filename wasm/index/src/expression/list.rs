@@ -2,6 +2,7 @@
 //!
 //! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
 
+use super::words::{Words, AHEAD};
 use crate::event::key::Scale;
 
 /// Marks the head of a list that has two constants to a word.
@@ -9,14 +10,14 @@ const NARROW: u32 = 1 << 31;
 /// Longer lists are not copied into programs.
 const MAX: usize = 256;
 /// Lists of no more words than this are compared whole.
-const SHORT: usize = 8;
+const SHORT: usize = AHEAD;
 
 /// A list in a program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List<'a> {
-    words: &'a [u32],
-    /// Its words and whatever stands behind them.
-    ahead: &'a [u32],
+pub(crate) struct List<W> {
+    words: W,
+    /// The place of its first word.
+    start: usize,
     len: usize,
     is_narrow: bool,
 }
@@ -88,41 +89,37 @@ fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> 
     (0..SHORT).fold(false, |found, place| found | (is_it(words[place]) & (place < count)))
 }
 
-impl<'a> List<'a> {
-    /// The list whose head is the first of `operands`.
-    pub fn read(operands: &'a [u32]) -> Self {
-        let head = operands[0];
-        let words = &operands[1..words(head)];
-        List { words, ahead: &operands[1..], len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
+impl<W: Words> List<W> {
+    /// The list whose head is the word `at`.
+    #[inline(always)]
+    pub fn at(words: W, at: usize) -> Self {
+        let head = words.word(at);
+        List { words, start: at + 1, len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
     }
 
     pub fn len(self) -> usize {
         self.len
     }
 
-    pub fn iter(self) -> impl Iterator<Item = i32> + 'a {
+    pub fn iter(self) -> impl Iterator<Item = i32> {
         (0..self.len).map(move |position| self.get(position))
     }
 
     fn get(self, position: usize) -> i32 {
         if self.is_narrow {
-            (self.words[position / 2] >> (16 * (position % 2)) & 0xffff) as i32
+            (self.words.word(self.start + position / 2) >> (16 * (position % 2)) & 0xffff) as i32
         } else {
-            self.words[position] as i32
+            self.words.word(self.start + position) as i32
         }
     }
 
     #[inline(always)]
     pub fn contains(self, value: i32) -> bool {
-        let count = self.words.len();
+        let count = if self.is_narrow { self.len.div_ceil(2) } else { self.len };
         if count > SHORT {
             return self.finds(value);
         }
-        match self.ahead.first_chunk() {
-            Some(words) => is_among(value as u32, words, count, self.is_narrow),
-            // The last program of a chunk may end with less behind it.
-            None => (0..self.len).any(|position| self.get(position) == value),
-        }
+        is_among(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
     }
 
     /// By halving what is left, without a branch on what is found there.
@@ -151,7 +148,7 @@ mod tests {
                 assert!(push(constants.iter().copied(), &mut written));
                 assert_eq!(words(written[1]), written.len() - 1);
                 written.extend(std::iter::repeat_n(5, behind));
-                let list = List::read(&written[1..]);
+                let list = List::at(&written[..], 1);
                 assert_eq!(list.iter().map(i64::from).collect::<Vec<_>>(), constants);
                 for value in constants.iter().flat_map(|&constant| [constant - 1, constant, constant + 1]) {
                     assert_eq!(list.contains(value as i32), constants.contains(&value), "{value} in {constants:?}");

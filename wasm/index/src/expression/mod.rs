@@ -7,6 +7,7 @@ pub(crate) mod order;
 pub(crate) mod program;
 pub(crate) mod source;
 pub(crate) mod store;
+pub(crate) mod words;
 
 use crate::interner::StringId;
 use crate::predicate::{self, Borrowed, Predicate};

@@ -18,6 +18,8 @@
 
 use super::list::{self, List};
 use super::order::{Target, Test};
+use super::store::Code;
+use super::words::Words;
 use super::{booleans, source, Expression, PredicateIndex, Step};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
@@ -245,7 +247,9 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
         }
         let operation = code.get(at..).filter(|rest| !rest.is_empty())?;
         let position = at as u32;
-        at += 1 + length(operation[0] & CODE, &operation[1..]) + behind;
+        // A `true`, a `false` or a null may be the last word.
+        let operand = operation.get(1).copied().unwrap_or(0);
+        at += 1 + length(operation[0] & CODE, operand) + behind;
         Some((position, operation))
     })
 }
@@ -336,7 +340,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
     let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
     let ty = schema.attribute(attribute).ty;
     let constants = || {
-        let list = List::read(&words[1..]);
+        let list = List::at(words, 1);
         match ty {
             Type::String | Type::StringList => Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect()),
             _ => Constants::Integers(list.iter().map(i64::from).collect()),
@@ -349,7 +353,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
         code::NULL => Test::Null,
         code::NOT_NULL => Test::NotNull,
         relation if relation < code::IN => {
-            Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(&words[1..])))
+            Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(words, 1)))
         }
         relation => match (ty, RELATIONS[(relation - code::SCALAR) as usize]) {
             (Type::String, Relation::Equal) => Test::StringEqual(StringId(words[1])),
@@ -420,50 +424,78 @@ pub(crate) enum Outcome {
     Stopped(u32),
 }
 
+/// How many probes operations may ask, and the first one, which is of none.
+pub(crate) const PROBES: usize = probe::place(ATTRIBUTE) + 1;
+
 /// What programs ask.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub event: &'a Event,
-    pub probes: &'a [Probe],
+    /// As many as operations have room for, so that none need be looked for.
+    pub probes: &'a [Probe; PROBES],
     pub library: &'a Library,
 }
 
-/// Runs `program` from `position` for as many of its words as `budget` has left, skipped ones included. Jumps are always
-/// ahead, so no operation comes twice: one look at the position is enough for the budget and for the program's end.
-pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked, memo: &mut Memo) -> Outcome {
+/// Runs `program` to its end, or if it is alone from `position` for as many of its words as `budget` has left, skipped ones
+/// included. Tells as well over how many words it came.
+#[inline(always)]
+pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
+    match program {
+        Code::InChunk(chunk, start) => follow(chunk, start, START as usize, None, asked, memo),
+        Code::Alone(words) => run_alone(words, position.max(START), budget, asked, memo),
+    }
+}
+
+#[inline(never)]
+fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
+    let end = program.len().min((position + budget) as usize);
+    follow(program, 0, position as usize, Some(end), asked, memo)
+}
+
+/// Takes the tests of the program that starts at the place `start` of `words`, from `position` on, and tells over how many
+/// words it came. Where there is an `end`, no operation is run that stands there or behind: jumps are always ahead, so one
+/// look at the position is enough for the budget and for the program's end.
+#[inline(always)]
+fn follow(
+    words: impl Words,
+    start: usize,
+    position: usize,
+    end: Option<usize>,
+    asked: Asked,
+    memo: &mut Memo,
+) -> (Outcome, u32) {
     let Asked { event, probes, library } = asked;
-    let mut at = position as usize;
-    let end = program.len().min(at + *budget as usize);
+    let mut at = start + position;
     let outcome = loop {
-        if at >= end {
-            break Outcome::Stopped(at as u32);
+        if end.is_some_and(|end| at >= start + end) {
+            break Outcome::Stopped((at - start) as u32);
         }
         // Behind an operation are at the least the expression's steps.
-        let (word, operand) = (program[at], program[at + 1]);
+        let (word, operand) = (words.word(at), words.word(at + 1));
         let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+        let probe = probes[probe::place(attribute)];
         let (holds, next) = match word & CODE {
             // Ahead of all others, as most are of these kinds.
-            scalar if scalar >= code::SCALAR => {
-                (holds(scalar, ordering(probes[probe::place(attribute)], operand as i32)), at + 2)
-            }
-            flag if flag >= code::TRUE => (holds(flag, ordering(probes[probe::place(attribute)], 1)), at + 1),
+            scalar if scalar >= code::SCALAR => (holds(scalar, ordering(probe, operand as i32)), at + 2),
+            flag if flag >= code::TRUE => (holds(flag, ordering(probe, 1)), at + 1),
             membership if membership >= code::IN => {
-                let operands = &program[at + 1..];
-                let holds = is_in(membership, probes[probe::place(attribute)], List::read(operands));
-                (holds, at + 1 + constants(membership, operands))
+                (is_in(membership, probe, List::at(words, at + 1)), at + 1 + list::words(operand))
             }
             code::REJECT => break Outcome::Done(false),
             code::ACCEPT => break Outcome::Done(true),
             code::GO => {
-                at = operand as usize;
+                at = start + operand as usize;
                 continue;
             }
             code::SHARED => (memo.holds(library, operand, event), at + 2),
-            code::PACKED => break Outcome::Done(booleans::run(program, budget, probes)),
+            code::PACKED => {
+                let (holds, tests) = booleans::run(words, at, probes);
+                at += tests;
+                break Outcome::Done(holds);
+            }
             comparison => {
-                let operands = &program[at + 1..];
-                let holds = compare(comparison, event.values[attribute as usize], operands, event);
-                (holds, at + 1 + constants(comparison, operands))
+                let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
+                (holds, at + 1 + constants(comparison, operand))
             }
         };
         if holds != (word & ON != 0) {
@@ -476,8 +508,7 @@ pub(crate) fn run(program: &[u32], position: u32, budget: &mut u32, asked: Asked
         }
         at += ahead as usize;
     };
-    *budget = budget.saturating_sub(at as u32 - position + 1);
-    outcome
+    (outcome, (at - (start + position)) as u32 + 1)
 }
 
 /// How a value stands to a constant, by its probe.
@@ -505,7 +536,7 @@ fn holds(operation: u32, ordering: u32) -> bool {
 
 /// Whether [`code::IN`] or [`code::NOT_IN`] holds.
 #[inline]
-fn is_in(operation: u32, probe: Probe, list: List) -> bool {
+fn is_in(operation: u32, probe: Probe, list: List<impl Words>) -> bool {
     // None of the constants stands for what is undefined.
     let is_listed = list.contains(probe.value());
     (is_listed == (operation == code::IN)) & probe.is_defined()
@@ -516,49 +547,48 @@ fn is_in(operation: u32, probe: Probe, list: List) -> bool {
 pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     let Asked { event, probes, library } = asked;
     let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let probe = probes[probe::place(attribute)];
     match words[0] & CODE {
-        scalar if scalar >= code::SCALAR => holds(scalar, ordering(probes[probe::place(attribute)], words[1] as i32)),
-        flag if flag >= code::TRUE => holds(flag, ordering(probes[probe::place(attribute)], 1)),
-        membership if membership >= code::IN => {
-            is_in(membership, probes[probe::place(attribute)], List::read(&words[1..]))
-        }
+        scalar if scalar >= code::SCALAR => holds(scalar, ordering(probe, words[1] as i32)),
+        flag if flag >= code::TRUE => holds(flag, ordering(probe, 1)),
+        membership if membership >= code::IN => is_in(membership, probe, List::at(words, 1)),
         code::SHARED => memo.holds(library, words[1], event),
-        comparison => compare(comparison, event.values[attribute as usize], &words[1..], event),
+        comparison => compare(comparison, event.values[attribute as usize], words, 1, event),
     }
 }
 
-/// How many words of `operands` an operation takes.
-fn length(operation: u32, operands: &[u32]) -> usize {
+/// How many words an operation takes whose first operand is `operand`.
+fn length(operation: u32, operand: u32) -> usize {
     match operation {
         code::SCALAR.. | code::SHARED => 1,
         code::TRUE..code::SCALAR => 0,
-        comparison => constants(comparison, operands),
+        comparison => constants(comparison, operand),
     }
 }
 
 /// The same of an operation that is about a list or a float.
-fn constants(comparison: u32, operands: &[u32]) -> usize {
+fn constants(comparison: u32, operand: u32) -> usize {
     match comparison {
         code::FLOAT..code::IN => 2,
-        _ => list::words(operands[0]),
+        _ => list::words(operand),
     }
 }
 
-/// A part of [`run`]'s loop, where a call would cost as much as the comparison.
+/// A part of a run's loop, where a call would cost as much as the comparison. Its operands are the words `at` and behind.
 #[inline(always)]
-fn compare(comparison: u32, value: Value, operands: &[u32], event: &Event) -> bool {
-    let list = || List::read(operands);
+fn compare(comparison: u32, value: Value, words: impl Words, at: usize, event: &Event) -> bool {
+    let list = || List::at(words, at);
     match comparison {
         code::ONE_OF_INTEGERS => among_integers(value, list(), event) == Some(true),
         code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
         code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
         code::NONE_OF_STRINGS => among_strings(value, list(), event) == Some(false),
-        relation => compare_float(relation - code::FLOAT, value, float(operands)),
+        relation => compare_float(relation - code::FLOAT, value, float(words, at)),
     }
 }
 
-fn float(operands: &[u32]) -> f64 {
-    f64::from_bits(u64::from(operands[0]) | u64::from(operands[1]) << 32)
+fn float(words: impl Words, at: usize) -> f64 {
+    f64::from_bits(u64::from(words.word(at)) | u64::from(words.word(at + 1)) << 32)
 }
 
 /// By [`ORDERINGS`] as well, since which relation it is would often be guessed wrong.
@@ -574,7 +604,7 @@ fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
 }
 
 /// Whether one of a list of integers is among `list`; nothing where the value is undefined.
-fn among_integers(value: Value, list: List, event: &Event) -> Option<bool> {
+fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Integers(span) = value else { return None };
     let values = span.of(&event.integers);
     Some(if values.len() <= list.len() {
@@ -585,7 +615,7 @@ fn among_integers(value: Value, list: List, event: &Event) -> Option<bool> {
 }
 
 /// Whether one of a list of strings is among `list`; nothing where the value is undefined.
-fn among_strings(value: Value, list: List, event: &Event) -> Option<bool> {
+fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Strings(span) = value else { return None };
     Some(span.of(&event.strings).iter().any(|text| list.contains(text.id.0 as i32)))
 }

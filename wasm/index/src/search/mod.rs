@@ -285,7 +285,7 @@ impl Search {
         let nodes = index.tree().capacity();
         let slots = index.subscriptions().capacity();
         let attributes = index.schema().len();
-        grow(&mut self.probes, attributes + 1)?;
+        grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
         self.seen.reserve(attributes)?;
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
@@ -637,7 +637,7 @@ impl Search {
             self.touch_candidates(index, progress);
         }
         let Search { event, probes, candidates, memo, matches, .. } = self;
-        let asked = Asked { event, probes, library: index.library() };
+        let asked = Asked { event, probes: first_of(probes), library: index.library() };
         let candidates = &candidates[progress.candidate as usize..progress.candidates as usize];
         progress.candidate += run_all(candidates, asked, memo, matches, progress);
         if progress.candidate < progress.candidates {
@@ -660,21 +660,16 @@ impl Search {
     fn touch_candidates(&self, index: &Index, progress: &Progress) {
         let programs = &index.library().programs;
         let candidates = &self.candidates[..progress.candidates as usize];
-        let touch = |&program: &ProgramId| {
-            let words = programs.get(program);
-            let lines = [0, 16, 32].map(|word| words.get(word).copied().unwrap_or(0));
-            lines[0] ^ lines[1] ^ lines[2]
-        };
         // Four at a time, so that the loop costs little beside what it does.
         let (fours, rest) = candidates.as_chunks::<4>();
-        let touched = fours.iter().fold(0, |sum, four| sum ^ four.iter().map(touch).fold(0, |sum, word| sum ^ word));
-        black_box(rest.iter().map(touch).fold(touched, |sum, word| sum ^ word));
+        let touched = fours.iter().fold(0, |sum, four| sum ^ programs.touch(four));
+        black_box(rest.iter().fold(touched, |sum, &program| sum ^ programs.touch(&[program])));
     }
 
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
         let ungated = index.tree().ungated();
         let Search { event, probes, memo, matches, .. } = self;
-        let asked = Asked { event, probes, library: index.library() };
+        let asked = Asked { event, probes: first_of(probes), library: index.library() };
         let run = run_all(&ungated[progress.ungated as usize..], asked, memo, matches, progress);
         progress.ungated += run;
         progress.visited += u64::from(run);
@@ -821,6 +816,12 @@ fn push_found(
     lookups
 }
 
+/// The first of `probes`: those that programs ask.
+fn first_of(probes: &[Probe]) -> &[Probe; program::PROBES] {
+    let Some(first) = probes.first_chunk() else { unreachable!("a search has room for as many") };
+    first
+}
+
 /// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is
 /// noted. Tells how many came to their ends.
 ///
@@ -836,13 +837,18 @@ fn run_all(
     let mut budget = STEP * WORDS;
     let mut run = 0;
     for &id in programs {
-        let program = asked.library.programs.get(id);
-        match program::run(program, progress.position.max(program::START), &mut budget, asked, memo) {
+        if budget == 0 {
+            break;
+        }
+        let program = asked.library.programs.code(id);
+        let (outcome, words) = program::run(program, progress.position, budget, asked, memo);
+        budget = budget.saturating_sub(words);
+        match outcome {
             Outcome::Stopped(position) => {
                 progress.position = position;
                 break;
             }
-            Outcome::Done(holds) => matches.insert_if(holds, program[0]),
+            Outcome::Done(holds) => matches.insert_if(holds, program.first()),
         }
         progress.position = 0;
         run += 1;
