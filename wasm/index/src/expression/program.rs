@@ -6,9 +6,9 @@
 //! (16 bits); jumps are always ahead. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later
 //! is its position.
 //!
-//! A comparison with one constant, or membership in a short list, has its constants in the program itself and is made
-//! there: that is quicker than to ask whether another expression made it already. Everything else refers to the table of
-//! predicates, is evaluated at most once an event and remembered.
+//! A comparison with one constant, or with a list of them that is not very long, has its constants in the program itself
+//! and is made there: that is quicker than to ask whether another expression made it already. Everything else refers to
+//! the table of predicates, is evaluated at most once an event and remembered.
 //!
 //! A program over booleans alone mostly has a form of its own ([`booleans`]).
 //!
@@ -45,6 +45,8 @@ const REJECT: u32 = 0xfffe;
 const SHORT: usize = 0xfff0;
 /// How many words stand behind each test of a longer one.
 const LONG: usize = 2;
+/// Of how many constants a list may be asked to have all in a program itself: each of them is sought in it.
+const ALL: usize = 8;
 
 /// What an operation asks.
 pub(super) mod code {
@@ -56,23 +58,25 @@ pub(super) mod code {
     pub const SHARED: u32 = 3;
     /// All tests of a program over [`booleans`](super::booleans).
     pub const PACKED: u32 = 4;
-    /// Whether a list of integers has one of a [`List`](super::List), or none.
+    /// Whether a list of integers has one of a [`List`](super::List), none, or all.
     pub const ONE_OF_INTEGERS: u32 = 5;
     pub const NONE_OF_INTEGERS: u32 = 6;
+    pub const ALL_OF_INTEGERS: u32 = 7;
     /// The same of strings, by their numbers.
-    pub const ONE_OF_STRINGS: u32 = 7;
-    pub const NONE_OF_STRINGS: u32 = 8;
+    pub const ONE_OF_STRINGS: u32 = 8;
+    pub const NONE_OF_STRINGS: u32 = 9;
+    pub const ALL_OF_STRINGS: u32 = 10;
     /// Six relations to a float, in two words.
-    pub const FLOAT: u32 = 9;
+    pub const FLOAT: u32 = 11;
     /// From here on what a probe answers: that an integer, or a string's number, is in a list, that it is not,
-    pub const IN: u32 = 15;
-    pub const NOT_IN: u32 = 16;
+    pub const IN: u32 = 17;
+    pub const NOT_IN: u32 = 18;
     /// and, as [`ORDERINGS`](super::ORDERINGS) has it, that a boolean is true, that a value is undefined, that it is not,
-    pub const TRUE: u32 = 17;
-    pub const NULL: u32 = 18;
-    pub const NOT_NULL: u32 = 19;
+    pub const TRUE: u32 = 19;
+    pub const NULL: u32 = 20;
+    pub const NOT_NULL: u32 = 21;
     /// and six relations to an integer of 32 bits. A string's number is one, of which two are asked.
-    pub const SCALAR: u32 = 20;
+    pub const SCALAR: u32 = 22;
 }
 
 const RELATIONS: [Relation; 6] = [
@@ -349,6 +353,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
     let test = match words[0] & CODE {
         code::ONE_OF_INTEGERS | code::ONE_OF_STRINGS | code::IN => Test::OneOf(constants()),
         code::NONE_OF_INTEGERS | code::NONE_OF_STRINGS | code::NOT_IN => Test::NoneOf(constants()),
+        code::ALL_OF_INTEGERS | code::ALL_OF_STRINGS => Test::AllOf(constants()),
         code::TRUE => Test::True,
         code::NULL => Test::Null,
         code::NOT_NULL => Test::NotNull,
@@ -385,6 +390,7 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
         }
         Test::OneOf(constants) => list(constants, ty, words)?,
         Test::NoneOf(constants) => list(constants, ty, words)? + 1,
+        Test::AllOf(constants) if predicate.test.constants() <= ALL => list(constants, ty, words)? + 2,
         _ => return None,
     })
 }
@@ -402,8 +408,8 @@ fn number(relation: Relation) -> u32 {
     RELATIONS.iter().position(|known| *known == relation).map_or(0, |number| number as u32)
 }
 
-/// Appends a list of constants that an attribute of type `ty` may have, and answers the code that asks whether it has one;
-/// the next code asks whether it has none.
+/// Appends a list of constants that an attribute of type `ty` may have, and answers the code that asks whether it has one.
+/// The next code asks whether it has none, and of types that are lists the one after it whether it has all.
 fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
     let fits = match constants {
         Constants::Integers(integers) => list::push(integers.iter().copied(), words),
@@ -583,6 +589,8 @@ fn compare(comparison: u32, value: Value, words: impl Words, at: usize, event: &
         code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
         code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
         code::NONE_OF_STRINGS => among_strings(value, list(), event) == Some(false),
+        code::ALL_OF_INTEGERS => has_all_integers(value, list(), event),
+        code::ALL_OF_STRINGS => has_all_strings(value, list(), event),
         relation => compare_float(relation - code::FLOAT, value, float(words, at)),
     }
 }
@@ -620,6 +628,20 @@ fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<
     Some(span.of(&event.strings).iter().any(|text| list.contains(text.id.0 as i32)))
 }
 
+/// Whether `value` is a list of integers that has all of `list`.
+fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool {
+    let Value::Integers(span) = value else { return false };
+    let values = span.of(&event.integers);
+    list.iter().all(|constant| values.binary_search(&i64::from(constant)).is_ok())
+}
+
+/// Whether `value` is a list of strings that has all of `list`.
+fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
+    let Value::Strings(span) = value else { return false };
+    let values = span.of(&event.strings);
+    list.iter().all(|constant| values.iter().any(|text| text.id.0 == constant as u32))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -653,6 +675,7 @@ mod tests {
             "s = 'x' and s <> 'y' and s in ('z', 'y', 'x') and s not in ('x')",
             "s in ('twice', 'x', 'twice') or t none of ('again', 'again')",
             "l one of (3, 1, 70000) or l none of () or l all of (1, 2) or t one of ('x') or t all of ('q', 'r')",
+            "l all of () and t all of () and not l all of (7) and l all of (1, 2, 3, 4, 5, 6, 7, 8, 9, 5000000000)",
             "a in (1, 5000000000) or a is null or s is not null or l is empty or contains(s, 'x')",
             // What decides nothing is kept all the same, in programs of either kind of jumps.
             "a = 1 and (true or s = 'only here') or not (false and l one of (4, 5)) and b",
