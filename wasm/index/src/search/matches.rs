@@ -1,5 +1,4 @@
-//! The set of slots that match: one bit each, one bit for each 32 of these, and one for each 32 of those, so that a sparse
-//! set is read quickly.
+//! The set of slots that match: one bit each, and one bit for each 32 of these, so that a sparse set is read quickly.
 //!
 //! A word has 32 bits and the number of the search that they are of, and counts as empty in any other. So a set is
 //! emptied at no cost, whatever an earlier search left in it, and setting a bit twice is the same as once.
@@ -12,24 +11,19 @@ use crate::subscriptions::Slot;
 
 const BITS: u32 = 32;
 
-/// A set of slots.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SlotSet {
-    groups: Vec<Group>,
-    /// A bit for each group that has slots.
-    top: Vec<u64>,
-    search: u32,
-}
-
 /// Slots of a group.
 const GROUP: u32 = BITS * BITS;
 
-/// Slots that follow one another.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    /// A bit for each word that has slots.
-    summary: u64,
-    words: [u64; BITS as usize],
+/// So many groups are looked at at once for such as have slots.
+const BLOCK: usize = 16;
+
+/// A set of slots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlotSet {
+    groups: Vec<[u64; BITS as usize]>,
+    /// For each group a bit for each of its words that has slots; whole blocks of them.
+    summaries: Vec<u64>,
+    search: u32,
 }
 
 /// The slots of a group, of the present search.
@@ -37,30 +31,32 @@ struct Group {
 pub(crate) struct Slots<'a> {
     /// The first slot of the group.
     pub first: Slot,
-    group: &'a Group,
+    summary: u64,
+    words: &'a [u64; BITS as usize],
 }
 
 impl<'a> Slots<'a> {
     /// The words that have slots, ascending: the place of each, and its bits.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
-        let Group { summary, words } = self.group;
-        ones(u64::from(*summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
+        let Slots { summary, words, .. } = self;
+        ones(u64::from(summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
     }
 }
 
 impl SlotSet {
     /// Makes room for slots below `slots`.
     pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        grow(&mut self.groups, slots.div_ceil(GROUP as usize))?;
-        grow(&mut self.top, slots.div_ceil((GROUP * BITS) as usize))
+        let groups = slots.div_ceil(GROUP as usize);
+        grow(&mut self.groups, groups)?;
+        grow(&mut self.summaries, groups.next_multiple_of(BLOCK))
     }
 
     /// Empties the set for the next search.
     pub fn begin(&mut self) {
         if self.search == u32::MAX {
-            self.groups.fill(Group::default());
-            self.top.fill(0);
+            self.groups.as_flattened_mut().fill(0);
+            self.summaries.fill(0);
             in_order();
             self.search = 0;
         }
@@ -82,12 +78,9 @@ impl SlotSet {
     /// Inserts the slots of a whole word, if there are any.
     #[inline(always)]
     pub fn insert_word(&mut self, word: u32, slots: u32) {
-        let place = word / BITS;
-        let some = u32::from(slots != 0);
-        let group = &mut self.groups[place as usize];
-        set(&mut group.words[(word % BITS) as usize], self.search, slots);
-        set(&mut group.summary, self.search, some << (word % BITS));
-        set(&mut self.top[(place / BITS) as usize], self.search, some << (place % BITS));
+        let group = (word / BITS) as usize;
+        set(&mut self.groups[group][(word % BITS) as usize], self.search, slots);
+        set(&mut self.summaries[group], self.search, u32::from(slots != 0) << (word % BITS));
     }
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
@@ -100,34 +93,37 @@ impl SlotSet {
     /// The slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
-        group.map_or(0, |group| bits(group.words[(word % BITS) as usize], self.search))
+        group.map_or(0, |words| bits(words[(word % BITS) as usize], self.search))
     }
 
     /// Gives the groups from `from` on that have slots, ascending, until `each` counted `limit` of these or a few more;
     /// answers the group to go on from, or none at the end.
+    #[inline(always)]
     pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {
+        let (blocks, _) = self.summaries.as_chunks::<BLOCK>();
         let mut given = 0;
-        let mut at = from as usize;
-        while given < limit {
-            at = self.next(at)?;
-            given += each(Slots { first: at as u32 * GROUP, group: &self.groups[at] });
-            at += 1;
+        let mut done_with = from as usize % BLOCK;
+        for (number, block) in blocks.iter().enumerate().skip(from as usize / BLOCK) {
+            for place in ones(self.occupied(block) >> done_with << done_with) {
+                let group = number * BLOCK + place;
+                if given >= limit {
+                    return Some(group as u32);
+                }
+                let (summary, words) = (block[place % BLOCK], &self.groups[group]);
+                given += each(Slots { first: group as u32 * GROUP, summary, words });
+            }
+            done_with = 0;
         }
-        Some(at as u32)
+        None
     }
 
-    /// The first group from `from` on that has slots.
-    fn next(&self, from: usize) -> Option<usize> {
-        let mut place = from / BITS as usize;
-        let done_with = from as u32 % BITS;
-        // What is not of this search has bits above the lower half, and is passed over in the same way whatever it has there.
-        let own = |place: usize| self.top.get(place).map(|word| word ^ u64::from(self.search) << BITS);
-        let mut word = own(place)? >> done_with << done_with;
-        while word.wrapping_sub(1) >= u64::from(u32::MAX) {
-            place += 1;
-            word = own(place)?;
-        }
-        Some(place * BITS as usize + word.trailing_zeros() as usize)
+    /// A bit for each group of a block that has slots.
+    #[inline(always)]
+    fn occupied(&self, block: &[u64; BLOCK]) -> u64 {
+        let own = u64::from(self.search) << BITS;
+        // What is of another search has bits above the lower half, and is passed over in the same way whatever it has there.
+        let has_slots = |summary: u64| (summary ^ own).wrapping_sub(1) < u64::from(u32::MAX);
+        (0..).zip(block).fold(0, |found, (place, &summary)| found | u64::from(has_slots(summary)) << place)
     }
 }
 
