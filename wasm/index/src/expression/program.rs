@@ -16,10 +16,12 @@
 //! ([`Written`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
 //! that is run. Behind these are the expression's steps ([`source`]).
 
+use std::ops::ControlFlow;
+
 use super::list::{self, List};
 use super::order::{Target, Test};
 use super::store::Code;
-use super::words::Words;
+use super::words::{Chunk, Words};
 use super::{booleans, source, Expression, PredicateIndex, Step};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
@@ -447,74 +449,88 @@ pub(crate) struct Asked<'a> {
 #[inline(always)]
 pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     match program {
-        Code::InChunk(chunk, start) => follow(chunk, start, START as usize, None, asked, memo),
+        Code::InChunk(chunk, start) => run_whole(chunk, start, asked, memo),
         Code::Alone(words) => run_alone(words, position.max(START), budget, asked, memo),
     }
 }
 
+#[inline(always)]
+fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
+    let mut at = start + START as usize;
+    // Two in a turn of the loop, as a turn looks at the fuel.
+    let (holds, end) = loop {
+        match take(chunk, start, at, asked, memo) {
+            ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break(done) => break done,
+        }
+        match take(chunk, start, at, asked, memo) {
+            ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break(done) => break done,
+        }
+    };
+    (Outcome::Done(holds), (end - start) as u32)
+}
+
+/// Jumps are always ahead, so no operation comes twice: one look at the position is enough for the budget and for the
+/// program's end.
 #[inline(never)]
 fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let end = program.len().min((position + budget) as usize);
-    follow(program, 0, position as usize, Some(end), asked, memo)
+    let mut at = position as usize;
+    let outcome = loop {
+        if at >= end {
+            break Outcome::Stopped(at as u32);
+        }
+        match take(program, 0, at, asked, memo) {
+            ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break((holds, _)) => break Outcome::Done(holds),
+        }
+    };
+    (outcome, at as u32 - position + 1)
 }
 
-/// Takes the tests of the program that starts at the place `start` of `words`, from `position` on, and tells over how many
-/// words it came. Where there is an `end`, no operation is run that stands there or behind: jumps are always ahead, so one
-/// look at the position is enough for the budget and for the program's end.
+/// Takes the operation `at` of the program that starts at the place `start`: answers where the next one is or, at the
+/// program's end, its value and where that end is.
 #[inline(always)]
-fn follow(
+fn take(
     words: impl Words,
     start: usize,
-    position: usize,
-    end: Option<usize>,
+    at: usize,
     asked: Asked,
     memo: &mut Memo,
-) -> (Outcome, u32) {
+) -> ControlFlow<(bool, usize), usize> {
     let Asked { event, probes, library } = asked;
-    let mut at = start + position;
-    let outcome = loop {
-        if end.is_some_and(|end| at >= start + end) {
-            break Outcome::Stopped((at - start) as u32);
+    // Behind an operation are at the least the expression's steps.
+    let (word, operand) = (words.word(at), words.word(at + 1));
+    let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let probe = probes[probe::place(attribute)];
+    let (holds, next) = match word & CODE {
+        // Ahead of all others, as most are of these kinds.
+        scalar if scalar >= code::SCALAR => (holds(scalar, ordering(probe, operand as i32)), at + 2),
+        flag if flag >= code::TRUE => (holds(flag, ordering(probe, 1)), at + 1),
+        membership if membership >= code::IN => {
+            (is_in(membership, probe, List::at(words, at + 1)), at + 1 + list::words(operand))
         }
-        // Behind an operation are at the least the expression's steps.
-        let (word, operand) = (words.word(at), words.word(at + 1));
-        let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-        let probe = probes[probe::place(attribute)];
-        let (holds, next) = match word & CODE {
-            // Ahead of all others, as most are of these kinds.
-            scalar if scalar >= code::SCALAR => (holds(scalar, ordering(probe, operand as i32)), at + 2),
-            flag if flag >= code::TRUE => (holds(flag, ordering(probe, 1)), at + 1),
-            membership if membership >= code::IN => {
-                (is_in(membership, probe, List::at(words, at + 1)), at + 1 + list::words(operand))
-            }
-            code::REJECT => break Outcome::Done(false),
-            code::ACCEPT => break Outcome::Done(true),
-            code::GO => {
-                at = start + operand as usize;
-                continue;
-            }
-            code::SHARED => (memo.holds(library, operand, event), at + 2),
-            code::PACKED => {
-                let (holds, tests) = booleans::run(words, at, probes);
-                at += tests;
-                break Outcome::Done(holds);
-            }
-            comparison => {
-                let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
-                (holds, at + 1 + constants(comparison, operand))
-            }
-        };
-        if holds != (word & ON != 0) {
-            at = next;
-            continue;
+        code::REJECT => return ControlFlow::Break((false, at)),
+        code::ACCEPT => return ControlFlow::Break((true, at)),
+        code::GO => return ControlFlow::Continue(start + operand as usize),
+        code::SHARED => (memo.holds(library, operand, event), at + 2),
+        code::PACKED => {
+            let (holds, tests) = booleans::run(words, at, probes);
+            return ControlFlow::Break((holds, at + tests));
         }
-        let ahead = word >> JUMP_SHIFT;
-        if ahead >= REJECT {
-            break Outcome::Done(ahead == ACCEPT);
+        comparison => {
+            let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
+            (holds, at + 1 + constants(comparison, operand))
         }
-        at += ahead as usize;
     };
-    (outcome, (at - (start + position)) as u32 + 1)
+    if holds != (word & ON != 0) {
+        return ControlFlow::Continue(next);
+    }
+    match word >> JUMP_SHIFT {
+        end if end >= REJECT => ControlFlow::Break((end == ACCEPT, at)),
+        ahead => ControlFlow::Continue(at + ahead as usize),
+    }
 }
 
 /// How a value stands to a constant, by its probe.
