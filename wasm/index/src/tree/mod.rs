@@ -48,9 +48,9 @@ pub(crate) type LevelId = u32;
 pub(crate) const ROOT: NodeId = 0;
 
 /// How many entries a leaf list holds before it is worth a look at splitting it.
-const LEAF_CAPACITY: usize = 64;
+const LEAF_CAPACITY: usize = 32;
 /// What looking up one more attribute costs an event, in entries passed.
-const LOOKUP_COST: f32 = 10.0;
+const LOOKUP_COST: f32 = 12.0;
 /// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
 const WORTH_WAITING: f32 = 0.25;
 

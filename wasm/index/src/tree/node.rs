@@ -257,6 +257,6 @@ mod tests {
                 node.split_later();
             }
         }
-        assert_eq!(tried, [65, 131, 263, 527]);
+        assert_eq!(tried, [33, 67, 135, 271, 543]);
     }
 }
