@@ -4,8 +4,7 @@
 use super::words::{Chunk, Words, AHEAD, PLACES};
 use crate::predicates::growth;
 
-/// Where a program is: the chunk in the upper half, the word in the lower. Of one that is alone its
-/// number, and [`ALONE`].
+/// Where a program is: the chunk in the upper half, the word in the lower. Of one that is alone its number, and [`ALONE`].
 pub(crate) type ProgramId = u32;
 
 /// Marks a program that is alone. The bit is free: 4 GiB have no room for so many chunks.
