@@ -13,7 +13,7 @@ pub(crate) type Chunk = [u32; PLACES + AHEAD];
 
 /// Words that a program is among.
 pub(crate) trait Words: Copy {
-    /// The word at a place, where there is one.
+    /// The word at a place; behind the last one, any.
     fn word(self, at: usize) -> u32;
 
     /// The words from a place on; behind the last one, any.
@@ -36,11 +36,11 @@ impl Words for &Chunk {
 impl Words for &[u32] {
     #[inline(always)]
     fn word(self, at: usize) -> u32 {
-        self[at]
+        self.get(at).copied().unwrap_or(0)
     }
 
     #[inline(always)]
     fn ahead(self, at: usize) -> [u32; AHEAD] {
-        std::array::from_fn(|word| self.get(at + word).copied().unwrap_or(0))
+        std::array::from_fn(|word| self.word(at + word))
     }
 }
