@@ -53,6 +53,6 @@ impl Library {
 
     /// The slot of the subscription whose program this is.
     pub fn slot(&self, program: ProgramId) -> Slot {
-        self.programs.get(program)[0]
+        self.programs.code(program).first()
     }
 }

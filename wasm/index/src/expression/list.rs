@@ -58,8 +58,17 @@ fn narrow(start: usize, words: &mut Vec<u32>) {
 
 /// How many words the list with this head takes, its head included.
 pub(crate) fn words(head: u32) -> usize {
-    let len = (head & !NARROW) as usize;
-    1 + if head & NARROW != 0 { len.div_ceil(2) } else { len }
+    1 + packed((head & !NARROW) as usize, head & NARROW != 0)
+}
+
+/// How many words so many constants take.
+#[inline(always)]
+fn packed(len: usize, is_narrow: bool) -> usize {
+    if is_narrow {
+        len.div_ceil(2)
+    } else {
+        len
+    }
 }
 
 /// Whether `value` is one of the first `count` words, or half of one of them where these are narrow. All are compared,
@@ -115,7 +124,7 @@ impl<W: Words> List<W> {
 
     #[inline(always)]
     pub fn contains(self, value: i32) -> bool {
-        let count = if self.is_narrow { self.len.div_ceil(2) } else { self.len };
+        let count = packed(self.len, self.is_narrow);
         if count > SHORT {
             return self.finds(value);
         }

@@ -56,8 +56,10 @@ impl Code<'_> {
 impl Programs {
     /// The program at `id`, and whatever follows it in its chunk.
     pub fn get(&self, id: ProgramId) -> &[u32] {
-        let (chunk, word) = place(id);
-        &self.chunk(chunk)[word as usize..]
+        match self.code(id) {
+            Code::InChunk(chunk, start) => &chunk[start..],
+            Code::Alone(words) => words,
+        }
     }
 
     /// The words of a chunk.
