@@ -548,14 +548,20 @@ impl Search {
     #[inline(never)]
     fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
         let Search { proven: slots, candidates, matches, .. } = self;
-        for &slot in &slots[..proven] {
+        // Those in doubt first move to the front: where each is looked up in its turn, what follows waits for it.
+        let mut doubted = 0;
+        for at in 0..proven {
+            let slot = slots[at];
             if slot & IN_DOUBT == 0 {
                 matches.insert(slot);
             } else {
-                let subscription = index.subscriptions().get(slot & !IN_DOUBT);
-                candidates[progress.candidates as usize] = subscription.program;
-                progress.candidates += 1;
+                slots[doubted] = slot;
+                doubted += 1;
             }
+        }
+        for &slot in &slots[..doubted] {
+            candidates[progress.candidates as usize] = index.subscriptions().get(slot & !IN_DOUBT).program;
+            progress.candidates += 1;
         }
     }
 
