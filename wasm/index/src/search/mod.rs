@@ -645,7 +645,7 @@ impl Search {
     /// Evaluates candidates, then goes on to whatever comes next.
     fn verify(&mut self, index: &Index, progress: &mut Progress) {
         if progress.candidate == 0 && progress.position == 0 {
-            self.touch_candidates(index, progress);
+            touch(&self.candidates[..progress.candidates as usize], index);
         }
         let Search { event, probes, candidates, memo, matches, .. } = self;
         let asked = Asked { event, probes: first_of(probes), library: index.library() };
@@ -665,23 +665,16 @@ impl Search {
         };
     }
 
-    /// Reads a word of each candidate's program. They lie anywhere in memory, and reads that do not wait for one
-    /// another are fetched many at a time; the runs that follow, full of branches, would wait for each.
-    #[inline(never)]
-    fn touch_candidates(&self, index: &Index, progress: &Progress) {
-        let programs = &index.library().programs;
-        let candidates = &self.candidates[..progress.candidates as usize];
-        // Four at a time, so that the loop costs little beside what it does.
-        let (fours, rest) = candidates.as_chunks::<4>();
-        let touched = fours.iter().fold(0, |sum, four| sum ^ programs.touch(four));
-        black_box(rest.iter().fold(touched, |sum, &program| sum ^ programs.touch(&[program])));
-    }
-
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
         let ungated = index.tree().ungated();
         let Search { event, probes, memo, matches, .. } = self;
         let asked = Asked { event, probes: first_of(probes), library: index.library() };
-        let run = run_all(&ungated[progress.ungated as usize..], asked, memo, matches, progress);
+        let rest = &ungated[progress.ungated as usize..];
+        let part = &rest[..rest.len().min(STEP as usize / 8)];
+        if progress.position == 0 {
+            touch(part, index);
+        }
+        let run = run_all(part, asked, memo, matches, progress);
         progress.ungated += run;
         progress.visited += u64::from(run);
         if progress.ungated as usize == ungated.len() {
@@ -825,6 +818,17 @@ fn push_found(
         progress.nodes += u32::from(!known);
     }
     lookups
+}
+
+/// Reads a word of each of the first lines of memory that `programs` take. They lie anywhere in memory, and reads that do
+/// not wait for one another are fetched many at a time; the runs that follow, full of branches, would wait for each.
+#[inline(never)]
+fn touch(programs: &[ProgramId], index: &Index) {
+    // Four at a time, so that the loop costs little beside what it does.
+    let (fours, rest) = programs.as_chunks::<4>();
+    let store = &index.library().programs;
+    let touched = fours.iter().fold(0, |sum, four| sum ^ store.touch(four));
+    black_box(rest.iter().fold(touched, |sum, &program| sum ^ store.touch(&[program])));
 }
 
 /// The first of `probes`: those that programs ask.
