@@ -60,6 +60,9 @@ const STEP: u32 = 1024;
 /// About how many words of its program a test takes.
 const WORDS: u32 = 2;
 
+/// So many ungated programs are read ahead: about as many as a step runs.
+const AHEAD: usize = STEP as usize / 8;
+
 /// A step that has come upon no more than so many entries goes on with the next phase: a search that meets few expressions
 /// is one step.
 const LITTLE: u64 = STEP as u64 / 4;
@@ -566,7 +569,7 @@ impl Search {
     }
 
     /// Reads a word of each of the first lines of memory that the leaf lists of the nodes found take, for the reason given at
-    /// [`Search::touch_candidates`]. Where a list is longer, the processor reads on by itself.
+    /// [`touch`]. Where a list is longer, the processor reads on by itself.
     #[inline(never)]
     fn touch_entries(&self, index: &Index, progress: &Progress) {
         let touch = |&node: &NodeId| {
@@ -670,7 +673,7 @@ impl Search {
         let Search { event, probes, memo, matches, .. } = self;
         let asked = Asked { event, probes: first_of(probes), library: index.library() };
         let rest = &ungated[progress.ungated as usize..];
-        let part = &rest[..rest.len().min(STEP as usize / 8)];
+        let part = &rest[..rest.len().min(AHEAD)];
         if progress.position == 0 {
             touch(part, index);
         }
