@@ -455,7 +455,8 @@ pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo:
 #[inline(always)]
 fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let mut at = start + START as usize;
-    // Many programs end at once, so the first one is no turn of the loop: a turn looks at the fuel. So two are in one.
+    // A turn of the loop looks at the fuel. So the first operation, with which many programs end, is run outside of it, and
+    // two are run in a turn.
     match take(chunk, start, at, asked, memo) {
         ControlFlow::Continue(next) => at = next,
         ControlFlow::Break((holds, end)) => return (Outcome::Done(holds), (end - start) as u32),
