@@ -43,8 +43,8 @@ defmodule BeTree.ClusterTest do
       Enum.each(shards, &publish/1)
 
       assert Cluster.search(cluster, %{age: 200}) == {:ok, Enum.to_list(2..200) ++ [301]}
-      assert {:ok, [2, 301], %BeTree.Stats{evaluated: evaluated}} = Cluster.search(cluster, %{age: 2}, stats: true)
-      assert evaluated >= 2
+      assert {:ok, [2, 301], %BeTree.Stats{visited: visited}} = Cluster.search(cluster, %{age: 2}, stats: true)
+      assert visited >= 2
       assert Cluster.search(cluster, %{age: 200}, ids: [1, 2, 77, 400]) == {:ok, [2, 77]}
 
       for {name, node} = shard <- shards do

@@ -40,7 +40,8 @@ impl Picture<'_> {
         let mut nodes = vec![ROOT];
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
-            let slots = node.entries().iter().map(|entry| entry.slot(self.index.library()));
+            let entries = node.entries().iter().filter(|entry| !entry.is_joined());
+            let slots = entries.map(|entry| entry.slot(self.index.library()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
             for &Branch { attribute, level } in node.branches() {

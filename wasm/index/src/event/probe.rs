@@ -8,7 +8,7 @@ use crate::schema::{AttributeId, Schema};
 /// What is known of an event's value without a look at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// A mask of 64 bits, its lower half first: a bit for each value, or for each element of a list; none where it is
+    /// A mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list; none where it is
     /// undefined. The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`]. All ones, or zero where it is
     /// undefined.
     words: [u32; 4],
@@ -53,13 +53,16 @@ pub(crate) const fn place(attribute: AttributeId) -> usize {
     attribute as usize + 1
 }
 
-/// The bit of a value: the upper bits of a multiplicative hash, since neighbouring values are common.
-pub(crate) fn bit(key: i64) -> u64 {
-    1 << ((key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+/// The bits of a value, one in each half: by the upper bits of a multiplicative hash, since neighbouring values are common.
+/// A mask has a value only if it has both of them.
+pub(crate) fn bits(key: i64) -> u64 {
+    let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
 }
 
 /// Puts the probes of `event` into `probes`: the first of these is of none, then comes one for each attribute.
 pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
+    probes[0] = Probe::new(0, 0);
     let values = event.values.iter().zip(schema.attributes());
     for (probe, (&value, attribute)) in probes[place(0)..].iter_mut().zip(values) {
         *probe = match value {
@@ -69,7 +72,7 @@ pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
             Value::Caps(_) => list(std::iter::empty()),
             scalar => match key::of_value(scalar) {
-                Some(key) => Probe::new(bit(key), Scale::of(attribute.ty).probe(key)),
+                Some(key) => Probe::new(bits(key), Scale::of(attribute.ty).probe(key)),
                 None => unreachable!("{scalar:?} has a key"),
             },
         };
@@ -77,5 +80,5 @@ pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
 }
 
 fn list(keys: impl Iterator<Item = i64>) -> Probe {
-    Probe::new(keys.fold(0, |bits, key| bits | bit(key)), 0)
+    Probe::new(keys.fold(0, |mask, key| mask | bits(key)), 0)
 }

@@ -51,7 +51,7 @@ use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
-use crate::tree::scan::{scan, IN_DOUBT};
+use crate::tree::scan::{fitting, scan, IN_DOUBT};
 use crate::tree::{Branch, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
@@ -526,7 +526,7 @@ impl Search {
         while progress.node < progress.nodes && work < STEP {
             let node = index.tree().node(self.nodes[progress.node as usize]);
             let entries = &node.entries()[progress.entry as usize..];
-            let taken = entries.len().min(STEP as usize - progress.candidates as usize - proven);
+            let taken = fitting(entries, STEP as usize - progress.candidates as usize - proven);
             let programs = &mut self.candidates[progress.candidates as usize..];
             let passed = scan(&entries[..taken], &self.probes, &mut self.proven[proven..], programs);
             proven += passed.proven;

@@ -1,6 +1,6 @@
 //! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
 
-use super::filter::Filter;
+use super::filter::{self, Filter};
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::interner::StringId;
@@ -25,11 +25,20 @@ const WORTHWHILE_BOOLEAN: f32 = 4.0;
 /// What an entry costs that no event comes upon, for the memory that it takes.
 const PLACE: f32 = 0.02;
 
-/// An entry has 16 bits to note its literal. Larger expressions are looked at by every search.
-const MAX_NODES: usize = 1 << 16;
+/// An entry has so much room to note its literal. Larger expressions are looked at by every search.
+const MAX_NODES: usize = filter::NOTES as usize;
 
 /// The length of a conjunction that may be proven by the way to an entry and its filter.
 const PROVEN: usize = 8;
+
+/// What is not known of an expression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Missing<'a> {
+    Nothing,
+    /// That the event meets this gate, which is exact.
+    One(&'a Gate),
+    More,
+}
 
 /// A normal form and its gates.
 #[derive(Clone, Debug)]
@@ -84,14 +93,14 @@ impl Analysis {
         Analysis { normal, gates }
     }
 
-    /// The gate of the literal at `index`.
+    /// The gate of the literal at `index`, by which to be led.
     pub fn gate(&self, index: NodeIndex) -> Option<&Gate> {
-        self.gates[index as usize].as_ref()
+        self.gates[index as usize].as_ref().filter(|gate| !gate.is_lax)
     }
 
-    /// The gates of all literals that have one.
+    /// The gates of all literals that have one, by which to be led.
     pub fn gates(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.iter().flatten()
+        self.gates.iter().flatten().filter(|gate| !gate.is_lax)
     }
 
     /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
@@ -99,19 +108,30 @@ impl Analysis {
         self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.gate(index)?)))
     }
 
-    /// Whether the expression is true wherever the literal at `index` is known to hold, and others that `is_known` tells.
-    pub fn is_proven(&self, index: NodeIndex, is_known: impl Fn(&Gate) -> bool) -> bool {
-        let holds = |index: NodeIndex| self.gate(index).is_some_and(&is_known);
+    /// What is to be known besides what `is_known` tells, for the expression to be true by the literal at `index`.
+    pub fn missing(&self, index: NodeIndex, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
+        let gate = |index: NodeIndex| self.gates[index as usize].as_ref();
+        let is_missing = |index: &NodeIndex| !gate(*index).is_some_and(&is_known);
+        let mut missing = Some(index).filter(is_missing);
         let mut below = index;
-        let mut is_proven = holds(index);
-        while let (true, Some(above)) = (is_proven, self.normal.parent(below)) {
-            // A long conjunction is not known to hold by one way and one filter, and not worth the look.
-            is_proven = self.normal.node(above) == NormalNode::Or
-                || (self.normal.children(above).nth(PROVEN).is_none()
-                    && self.normal.children(above).all(|child| child == below || holds(child)));
+        while let Some(above) = self.normal.parent(below) {
+            if self.normal.node(above) == NormalNode::And {
+                // A long conjunction is not known to hold by one way and two filters, and not worth the look.
+                if self.normal.children(above).nth(PROVEN).is_some() {
+                    return Missing::More;
+                }
+                for child in self.normal.children(above).filter(|child| *child != below).filter(is_missing) {
+                    if missing.replace(child).is_some() {
+                        return Missing::More;
+                    }
+                }
+            }
             below = above;
         }
-        is_proven
+        match missing {
+            None => Missing::Nothing,
+            Some(index) => gate(index).filter(|gate| gate.is_exact).map_or(Missing::More, Missing::One),
+        }
     }
 
     /// The literals that the expression waits for: whatever event makes it true makes one of them true.
@@ -142,8 +162,8 @@ impl Analysis {
     /// What it costs to wait for each part of the expression.
     fn costs(&self, Library { statistics, schema, .. }: &Library) -> Vec<f32> {
         // What has no gate cannot be waited for.
-        let share = |gate: &Option<Gate>| gate.as_ref().map_or(f32::INFINITY, |gate| gate.selectivity(statistics));
-        let shares: Vec<f32> = self.gates.iter().map(share).collect();
+        let share = |index| self.gate(index).map_or(f32::INFINITY, |gate| gate.selectivity(statistics));
+        let shares: Vec<f32> = (0..self.gates.len() as NodeIndex).map(share).collect();
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
             costs[self.normal.root() as usize] = self.cost(self.normal.root(), &shares, schema);
@@ -191,8 +211,12 @@ impl Analysis {
             let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
             gate.is_exact && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, schema))
         };
-        let passed = if self.is_proven(index, is_known) { MARK } else { LOOK };
-        leading.places() as f32 * PLACE + led * (1.0 + filtered * passed)
+        let (entries, passed) = match self.missing(index, is_known) {
+            Missing::Nothing => (1.0, MARK),
+            Missing::One(gate) if filter::is_worth_joining(gate, filtered, schema) => (2.0, MARK),
+            Missing::One(_) | Missing::More => (1.0, LOOK),
+        };
+        entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
     }
 }
 
@@ -200,7 +224,7 @@ impl Analysis {
 fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = NodeIndex>) {
     let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
         .filter_map(|index| match &gates[index as usize] {
-            Some(Gate { attribute, demand: Demand::Interval(..), .. }) => Some((*attribute, index)),
+            Some(Gate { attribute, demand: Demand::Interval(..), is_lax: false, .. }) => Some((*attribute, index)),
             _ => None,
         })
         .collect();

@@ -1,16 +1,18 @@
 //! Filters: one more demand of an expression, in the 12 bytes that an entry has for it.
 //!
-//! A filter is a range of probes, for demands that are one value or an interval, or a mask of 64 bits, for demands that
-//! are several values or that lists are to meet: each value has its bit, and an event's value, or the values of its
-//! list, must share a bit with the mask. Both let pass whatever meets the demand, and are tested without a branch.
+//! A filter is a range of probes, for demands that are one value, an interval or any value but one, or a mask of 64 bits, for
+//! demands that are several values or that lists are to meet: each value has a bit in either half, and an event's value, or
+//! the values of its list, must share one with each half of the mask. Both let pass whatever meets the demand, and are
+//! tested without a branch. Nothing passes whose attribute is undefined, but where the
+//! filter is marked as lax.
 //!
 //! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
-//! some: then its mask is of these, and an event that shares a bit with it leaves the entry in doubt.
+//! some: then its mask is of these, and an event that shares bits with it leaves the entry in doubt.
 
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
 use crate::event::key::Scale;
-use crate::event::probe::{bit, Probe};
+use crate::event::probe::{self, Probe, UNDEFINED};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
@@ -20,15 +22,24 @@ use crate::statistics::{greater, lesser, Statistics};
 pub(super) const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested: but for exceptions, what passes it is true.
 pub(super) const PROVES: u32 = 1 << 30;
+/// Marks a filter that is passed together with the one of the entry behind it.
+pub(super) const JOINED: u32 = 1 << 29;
+/// Marks a filter that is passed as well where the attribute is undefined.
+pub(super) const LAX: u32 = 1 << 28;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
-/// Where the position of a probe ends and a note of 16 bits begins.
+/// Where the position of a probe ends and a note begins.
 const NOTE_SHIFT: u32 = 14;
+/// Notes are below.
+pub(super) const NOTES: u32 = LAX >> NOTE_SHIFT;
 /// The positions of probes. Attributes beyond are not filtered by.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
 /// The share of events that pass a demand which holds nearly none back.
 const PARTLY: f32 = 0.99;
+/// The share of events that pass a filter from which on another one may be joined to it: of what few pass, few programs are
+/// run, and every event that comes upon the entry would have to pass the other one as well.
+const MANY: f32 = 0.125;
 
 /// A demand on the probe of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +73,37 @@ impl Filter {
             Demand::Points(keys) if keys.len() > 1 || is_list(ty) => mask(probe, keys),
             Demand::Points(keys) => range(probe, ty, keys.first().copied().unwrap_or(0), keys.first().copied()),
             Demand::Interval(low, high) => range(probe, ty, *low, Some(*high)),
+            Demand::Except(keys) if is_one_probe(keys, ty) => all_but(probe, keys[0]),
             // A list that is defined may be empty, and then has no bit; its range is of the probe that lists have.
             Demand::Defined | Demand::Except(_) => range(probe, ty, i64::MIN, Some(i64::MAX)),
         }
     }
 
-    /// The filter that proves its entry for every value that has not the bit of one of `keys`.
-    pub fn except(attribute: AttributeId, keys: &[i64]) -> Self {
-        mask(attribute + 1, keys)
+    /// A filter of what `gate` demands, for an entry that is [proven](Filter::proving) by it: of exceptions a mask.
+    pub fn proof(gate: &Gate, schema: &Schema) -> Self {
+        let filter = match &gate.demand {
+            Demand::Except(keys) if !is_one_probe(keys, schema.attribute(gate.attribute).ty) => {
+                mask(gate.attribute + 1, keys)
+            }
+            _ => Filter::of(gate, schema),
+        };
+        if gate.is_lax {
+            filter.lax()
+        } else {
+            filter
+        }
+    }
+
+    /// The same filter, but that it is passed where the attribute is undefined. A range that ends with the least value, or
+    /// with the greatest, is one value longer: the probe of what is undefined lies beyond both.
+    fn lax(self) -> Self {
+        let Filter { probe, low, span } = Filter { probe: self.probe | LAX, ..self };
+        let last = low.wrapping_add(span);
+        match probe & MASK {
+            0 if low == UNDEFINED as u32 + 1 => Filter { probe, low: low - 1, span: span + 1 },
+            0 if last == i32::MAX as u32 => Filter { probe, low, span: span + 1 },
+            _ => Filter { probe, low, span },
+        }
     }
 
     /// Whether a filter of `gate` is passed by nothing else than what meets the demand.
@@ -81,7 +115,7 @@ impl Filter {
             _ if gate.attribute >= PROBE => false,
             Demand::Defined | Demand::Except(_) => true,
             _ if scale != Scale::Clamp || is_list(ty) => false,
-            Demand::Points(keys) => matches!(keys[..], [key] if fits(key)),
+            Demand::Points(keys) => is_one_probe(keys, ty),
             Demand::Interval(low, high) => {
                 low <= high && (*low == i64::MIN || fits(*low)) && (*high == i64::MAX || fits(*high))
             }
@@ -93,14 +127,25 @@ impl Filter {
         Filter { probe: self.probe | PROVES, ..self }
     }
 
-    /// The same filter with a note of 16 bits, which it makes no use of.
+    /// The same filter, marked as one that is passed together with the one of the entry behind it.
+    pub fn joined(self) -> Self {
+        Filter { probe: self.probe | JOINED, ..self }
+    }
+
+    /// Whether it is marked so.
+    #[inline]
+    pub fn is_joined(self) -> bool {
+        self.probe & JOINED != 0
+    }
+
+    /// The same filter with a note, which it makes no use of.
     pub fn noting(self, note: u32) -> Self {
         Filter { probe: self.probe | note << NOTE_SHIFT, ..self }
     }
 
     /// What is noted.
     pub fn noted(self) -> u32 {
-        self.probe >> NOTE_SHIFT & 0xffff
+        self.probe >> NOTE_SHIFT & (NOTES - 1)
     }
 
     /// The attribute by which it is; none where every event passes it.
@@ -133,12 +178,13 @@ impl Filter {
         let probe = self.probe(probes);
         let in_range = (probe.value() as u32).wrapping_sub(self.low) <= self.span;
         let [mask_low, mask_high] = probe.mask();
-        let in_mask = (mask_low & self.low) | (mask_high & self.span) != 0;
+        let in_mask = (mask_low & self.low != 0) & (mask_high & self.span != 0);
         // Bits, not choices: which kind a filter is of is not to be guessed.
         let is_mask = self.probe & MASK != 0;
-        let is_except = self.probe >= EXCEPT;
+        let is_except = self.probe & EXCEPT == EXCEPT;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
-        Tested { passes: meets | (is_except & probe.is_defined()), is_in_doubt: meets & is_except }
+        let may_pass = probe.is_defined() | (self.probe & LAX != 0);
+        Tested { passes: (meets | is_except) & may_pass, is_in_doubt: meets & is_except }
     }
 }
 
@@ -178,15 +224,21 @@ pub(crate) fn choose(
 }
 
 /// The share of events that a filter of `gate` is expected to let pass.
-fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
+pub(super) fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
     let exact = gate.selectivity(statistics);
     match &gate.demand {
         Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {
-            let bits = bits(keys).count_ones() as f32 / 64.0;
-            greater(exact, bits * statistics.defined(gate.attribute))
+            let bits = bits(keys);
+            let halves = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
+            greater(exact, halves[0] * halves[1] * statistics.defined(gate.attribute))
         }
         _ => exact,
     }
+}
+
+/// Whether a filter of `missing`, which is all that is not known, is to be joined to one that lets this share of events pass.
+pub(super) fn is_worth_joining(missing: &Gate, passed: f32, schema: &Schema) -> bool {
+    passed > MANY && Filter::is_exact_for(missing, schema)
 }
 
 fn mask(probe: u32, keys: &[i64]) -> Filter {
@@ -202,19 +254,28 @@ fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
     Filter { probe, low: low as u32, span: high.wrapping_sub(low) as u32 }
 }
 
+/// Whether `keys` are one that values of type `ty` have if, and only if, they have its probe.
+fn is_one_probe(keys: &[i64], ty: Type) -> bool {
+    !is_list(ty) && matches!(keys, [key] if Scale::of(ty).is_exact_at(*key))
+}
+
+/// A range from above `key` round to below it: it has the probe of what is undefined as well, which passes no filter.
+fn all_but(probe: u32, key: i64) -> Filter {
+    Filter { probe, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }
+}
+
 fn bits(keys: &[i64]) -> u64 {
-    keys.iter().fold(0, |bits, &key| bits | bit(key))
+    keys.iter().fold(0, |mask, &key| mask | probe::bits(key))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::probe::UNDEFINED;
 
     fn probe(values: &[i64]) -> [Probe; 2] {
-        let mask = values.iter().fold(0, |mask, &value| mask | bit(value));
+        let mask = bits(values);
         let value = if values.is_empty() { UNDEFINED } else { Scale::Clamp.probe(values[0]) };
-        [Probe::default(), Probe::new(mask, value)]
+        [Probe::new(0, 0), Probe::new(mask, value)]
     }
 
     #[test]
@@ -234,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_exception_proves_whatever_it_does_not_doubt() {
-        let filter = Filter::except(0, &[3, 7]).noting(0xffff).proving();
+        let filter = mask(1, &[3, 7]).noting(NOTES - 1).proving();
         assert!(filter.proves());
         let mut doubted = 0;
         for value in -1000..1000 {

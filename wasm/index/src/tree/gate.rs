@@ -59,24 +59,24 @@ pub(crate) struct Gate {
     pub demand: Demand,
     /// Whether the literal holds for every event that meets the demand.
     pub is_exact: bool,
+    /// Whether the literal holds as well where the attribute is undefined. Such a gate leads nowhere: it may only be what is
+    /// asked of an event last.
+    pub is_lax: bool,
 }
 
 impl Gate {
-    /// The gate of `literal`, whose predicate is `predicate`; none where it can hold of an undefined attribute.
+    /// The gate of `literal`, whose predicate is `predicate`.
     pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<Gate> {
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
-        let demand = if !literal.negated {
-            positive(&predicate.test)?
-        } else if let Test::Null = predicate.test {
-            Demand::Defined
-        } else if declared.optional {
-            return None;
-        } else {
-            negative(&predicate.test)?
+        let is_lax = literal.negated && declared.optional && predicate.test != Test::Null;
+        let demand = match literal.negated {
+            false => positive(&predicate.test)?,
+            true if is_lax => exception(&predicate.test)?,
+            true => negative(&predicate.test)?,
         };
-        let is_exact = is_exact(literal.negated, &predicate.test);
-        let gate = Gate { attribute, demand, is_exact };
+        let is_exact = is_exact(literal.negated, &predicate.test) || matches!(demand, Demand::Except(_));
+        let gate = Gate { attribute, demand, is_exact, is_lax };
         // Every event passes such a gate, so it is none.
         (declared.optional || gate.demand != Demand::Defined).then_some(gate)
     }
@@ -118,6 +118,7 @@ impl Gate {
     /// Whether an event that meets this demand meets `other` as well.
     pub fn implies(&self, other: &Gate) -> bool {
         self.attribute == other.attribute
+            && (!self.is_lax || other.is_lax)
             && match (&self.demand, &other.demand) {
                 (_, Demand::Defined) => true,
                 (Demand::Points(keys), _) => keys.iter().all(|&key| other.admits(key)),
@@ -174,6 +175,7 @@ fn positive(test: &Test<StringId>) -> Option<Demand> {
 /// The demand of a negated test of a required attribute, which always has a value. None where every value may do.
 fn negative(test: &Test<StringId>) -> Option<Demand> {
     match test {
+        Test::Null => Some(Demand::Defined),
         Test::True => Some(Demand::Points(Keys::One(0))),
         Test::Integer(relation, constant) => Some(integers(complement(*relation), *constant)),
         Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
@@ -181,6 +183,18 @@ fn negative(test: &Test<StringId>) -> Option<Demand> {
         Test::NoneOf(constants) => Some(Demand::Points(keys(constants))),
         _ => None,
     }
+}
+
+/// The demand of a negated test on values that are there: any but some, or all on one side.
+fn exception(test: &Test<StringId>) -> Option<Demand> {
+    Some(match test {
+        Test::True => Demand::Except(Keys::One(1)),
+        Test::Integer(Relation::NotEqual, _) => return None,
+        Test::Integer(relation, constant) => integers(complement(*relation), *constant),
+        Test::StringEqual(id) => Demand::Except(Keys::One(i64::from(id.0))),
+        Test::OneOf(constants) => Demand::Except(keys(constants)),
+        _ => return None,
+    })
 }
 
 /// Whether the demand of a test, or of its negation, is met by nothing else than what makes it true.

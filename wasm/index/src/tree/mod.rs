@@ -4,7 +4,8 @@
 //! level (c-directory) leads in one step from a value to the nodes below it: by hash for single values, by bucket for
 //! intervals. An expression has an entry under each value that one of its access literals can hold for; that such a set
 //! of literals is hit by every event that makes the expression true is what no match is lost by (see [`analysis`]).
-//! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression.
+//! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression. Where
+//! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it.
 //!
 //! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
 //! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
@@ -22,7 +23,7 @@ mod validate;
 
 use hashbrown::HashSet;
 
-use analysis::Analysis;
+use analysis::{Analysis, Missing};
 use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
@@ -79,6 +80,15 @@ pub(crate) struct Tree {
     level_growth: usize,
 }
 
+/// What an expression is filtered by where it waits.
+struct Filters {
+    /// What the entry in front of its own demands, if it has one.
+    front: Option<Filter>,
+    own: Filter,
+    /// Whether every event that is led there and passes makes the expression true.
+    prove: bool,
+}
+
 impl Default for Tree {
     fn default() -> Self {
         let mut nodes = Chunks::default();
@@ -97,14 +107,9 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// The entry of a subscription that waits for `literal`: of its slot where it `is_proven` by the filter and the way
-    /// to it, of its program where that is to be run.
-    fn new(slot: Slot, program: ProgramId, literal: NodeIndex, filter: Filter, is_proven: bool) -> Self {
-        let filter = filter.noting(literal);
-        match is_proven {
-            true => Entry { subject: slot, filter: filter.proving() },
-            false => Entry { subject: program, filter },
-        }
+    /// Whether it is in front of another entry of the same subscription, and what passes has to pass both.
+    pub fn is_joined(self) -> bool {
+        self.filter.is_joined()
     }
 
     /// Its words, in the order in which they lie in memory.
@@ -350,30 +355,42 @@ impl Tree {
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        let (filter, is_proven) = self.filter(node, literal, analysis, library);
+        let Filters { front, own, prove } = self.filters(node, literal, analysis, library);
         let node = &mut self.nodes[node as usize];
-        node.push(Entry::new(slot, subscriptions.get(slot).program, literal, filter, is_proven));
+        for filter in front.map(Filter::joined).into_iter().chain([own]) {
+            let filter = filter.noting(literal);
+            node.push(match prove {
+                true => Entry { subject: slot, filter: filter.proving() },
+                false => Entry { subject: subscriptions.get(slot).program, filter },
+            });
+            self.entries += 1;
+        }
         self.longest_list = self.longest_list.max(node.entries().len());
-        self.entries += 1;
     }
 
-    /// The filter of an entry in `node` that waits for `literal`, and whether whatever passes it makes the expression true.
-    fn filter(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> (Filter, bool) {
+    /// What an expression is filtered by that waits in `node` for `literal`.
+    fn filters(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> Filters {
+        let Library { schema, statistics, .. } = library;
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
         let chosen = filter::choose(literal, analysis, led_here, library);
         let gate = chosen.and_then(|chosen| analysis.gate(chosen));
-        let filtered = gate.filter(|gate| Filter::is_exact_for(gate, &library.schema));
+        let filtered = gate.filter(|gate| Filter::is_exact_for(gate, schema));
         let is_known = |gate: &Gate| {
             gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
         };
-        let is_proven = analysis.is_proven(literal, is_known);
-        let filter = match gate {
-            Some(Gate { attribute, demand: Demand::Except(keys), .. }) if is_proven => Filter::except(*attribute, keys),
-            Some(Gate { attribute, demand: Demand::Except(_), .. }) if led_here(*attribute) => Filter::NONE,
-            Some(gate) => Filter::of(gate, &library.schema),
-            None => Filter::NONE,
-        };
-        (filter, is_proven)
+        let proof = filtered.map(|gate| Filter::proof(gate, schema));
+        let passed = filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
+        match analysis.missing(literal, is_known) {
+            Missing::Nothing => Filters { front: None, own: proof.unwrap_or(Filter::NONE), prove: true },
+            Missing::One(missing) if filter::is_worth_joining(missing, passed, schema) => {
+                Filters { front: proof, own: Filter::proof(missing, schema), prove: true }
+            }
+            Missing::One(_) | Missing::More => {
+                let is_useless = |gate: &&Gate| matches!(gate.demand, Demand::Except(_)) && led_here(gate.attribute);
+                let own = gate.filter(|gate| !is_useless(gate)).map_or(Filter::NONE, |gate| Filter::of(gate, schema));
+                Filters { front: None, own, prove: false }
+            }
+        }
     }
 
     /// Whether every event that is led to `node` meets `gate`.

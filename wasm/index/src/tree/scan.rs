@@ -12,6 +12,9 @@ use crate::subscriptions::Slot;
 /// a subscription takes more than four bytes.
 pub(crate) const IN_DOUBT: Slot = 1 << 31;
 
+#[cfg(target_arch = "wasm32")]
+use vectors::Fronts;
+
 /// How many entries passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
@@ -27,21 +30,22 @@ pub(crate) struct Passed {
 #[inline(always)]
 pub(crate) fn scan(entries: &[Entry], probes: &[Probe], slots: &mut [Slot], programs: &mut [ProgramId]) -> Passed {
     let mut passed = Passed::default();
+    let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
     for four in fours {
-        let [proven, to_run] = vectors::test(four, probes);
+        let [proven, to_run] = vectors::test(four, probes, &mut fronts);
         slots[passed.proven..][..4].copy_from_slice(&proven.subjects);
         programs[passed.to_run..][..4].copy_from_slice(&to_run.subjects);
         passed.proven += proven.count;
         passed.to_run += to_run.count;
     }
-    one_by_one(rest, probes, slots, programs, passed)
+    one_by_one(rest, probes, slots, programs, fronts.last(), passed)
 }
 
 /// The same without vectors.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn scan(entries: &[Entry], probes: &[Probe], slots: &mut [Slot], programs: &mut [ProgramId]) -> Passed {
-    one_by_one(entries, probes, slots, programs, Passed::default())
+    one_by_one(entries, probes, slots, programs, Front::default(), Passed::default())
 }
 
 #[inline(always)]
@@ -50,17 +54,40 @@ fn one_by_one(
     probes: &[Probe],
     slots: &mut [Slot],
     programs: &mut [ProgramId],
+    mut front: Front,
     mut passed: Passed,
 ) -> Passed {
     for entry in entries {
         let tested = entry.filter.test(probes);
-        let proves = entry.filter.proves();
-        slots[passed.proven] = entry.subject | if tested.is_in_doubt { IN_DOUBT } else { 0 };
+        let (proves, is_joined) = (entry.filter.proves(), entry.is_joined());
+        let passes = tested.passes & !front.holds_back & !is_joined;
+        let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
+        slots[passed.proven] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
         programs[passed.to_run] = entry.subject;
-        passed.proven += usize::from(tested.passes & proves);
-        passed.to_run += usize::from(tested.passes & !proves);
+        passed.proven += usize::from(passes & proves);
+        passed.to_run += usize::from(passes & !proves);
+        front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
     }
     passed
+}
+
+/// What an entry means for the one behind it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Front {
+    holds_back: bool,
+    is_in_doubt: bool,
+}
+
+/// How many of `entries` to pass where there is room for `room` of them: of two that are joined, both or none.
+#[inline]
+pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
+    if entries.len() <= room {
+        return entries.len();
+    }
+    match entries[..room].last() {
+        Some(last) if last.is_joined() => room - 1,
+        _ => room,
+    }
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -68,7 +95,7 @@ mod vectors {
     use core::arch::wasm32::*;
 
     use super::super::filter;
-    use super::{Entry, Probe, IN_DOUBT};
+    use super::{Entry, Front, Probe, IN_DOUBT};
     use crate::simd::load_words;
 
     /// Some of four subjects.
@@ -78,23 +105,51 @@ mod vectors {
         pub count: usize,
     }
 
-    /// Those of four entries that pass and prove themselves, and those that pass and do not.
+    /// What each of four entries means for the one behind it: all ones stand for true.
+    #[derive(Clone, Copy)]
+    pub struct Fronts {
+        hold_back: v128,
+        are_in_doubt: v128,
+    }
+
+    impl Default for Fronts {
+        fn default() -> Self {
+            Fronts { hold_back: u32x4_splat(0), are_in_doubt: u32x4_splat(0) }
+        }
+    }
+
+    impl Fronts {
+        /// What the last one means.
+        pub fn last(self) -> Front {
+            let is = |lanes| u32x4_extract_lane::<3>(lanes) != 0;
+            Front { holds_back: is(self.hold_back), is_in_doubt: is(self.are_in_doubt) }
+        }
+    }
+
+    /// Those of four entries that pass and prove themselves, and those that pass and do not. `fronts` is about the four
+    /// entries in front of these, and then about these.
     #[inline(always)]
-    pub fn test(entries: &[Entry; 4], probes: &[Probe]) -> [Picked; 2] {
+    pub fn test(entries: &[Entry; 4], probes: &[Probe], fronts: &mut Fronts) -> [Picked; 2] {
         let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
         let probed = entries.each_ref().map(|entry| load_words(entry.filter.probe(probes).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
         // As for a single filter, but that all ones stand for true.
         let in_range = u32x4_le(u32x4_sub(value, low), span);
-        let shared = v128_or(v128_and(mask_low, low), v128_and(mask_high, span));
-        let in_mask = u32x4_ne(shared, u32x4_splat(0));
+        let shares = |half, mask| u32x4_ne(v128_and(half, mask), u32x4_splat(0));
+        let in_mask = v128_and(shares(mask_low, low), shares(mask_high, span));
         let is_mask = is_marked(marks, filter::MASK);
         let proves = is_marked(marks, filter::PROVES);
         let is_except = v128_and(is_mask, proves);
         let meets = v128_bitselect(in_mask, in_range, is_mask);
-        let passes = v128_or(meets, v128_and(is_except, defined));
-        let in_doubt = v128_and(v128_and(meets, is_except), u32x4_splat(IN_DOUBT));
-        let slots = v128_or(subjects, in_doubt);
+        let may_pass = v128_or(defined, is_marked(marks, filter::LAX));
+        let passes = v128_and(v128_or(meets, is_except), may_pass);
+        let in_doubt = v128_and(meets, is_except);
+        let is_joined = is_marked(marks, filter::JOINED);
+        let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
+        let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
+        let in_doubt = v128_or(in_doubt, behind(fronts.are_in_doubt, these.are_in_doubt));
+        *fronts = these;
+        let slots = v128_or(subjects, v128_and(in_doubt, u32x4_splat(IN_DOUBT)));
         [pick(slots, v128_and(passes, proves)), pick(subjects, v128_andnot(passes, proves))]
     }
 
@@ -116,6 +171,12 @@ mod vectors {
             u32x4_shuffle::<0, 1, 4, 5>(ab_back, cd_back),
             u32x4_shuffle::<2, 3, 6, 7>(ab_back, cd_back),
         ]
+    }
+
+    /// For each of the four `lanes` what stands in the lane before it.
+    #[inline(always)]
+    fn behind(before: v128, lanes: v128) -> v128 {
+        u32x4_shuffle::<3, 4, 5, 6>(before, lanes)
     }
 
     /// All ones where a word has the bit `mark`.

@@ -71,7 +71,8 @@ impl Tree {
         }
         let list = self.take_list(node);
         let mut children = Vec::new();
-        for (entry, (slot, literal, analysis)) in list.into_iter().zip(entries) {
+        let of_each = list.chunk_by(|entry, _| entry.is_joined());
+        for (held, (slot, literal, analysis)) in of_each.zip(entries) {
             match self.choose(node, literal, &analysis, library, 0.0) {
                 Some((level, gate)) => {
                     children.clear();
@@ -80,7 +81,7 @@ impl Tree {
                         self.place(child, slot, literal, &analysis, library, subscriptions);
                     }
                 }
-                None => self.keep(node, entry),
+                None => held.iter().for_each(|&entry| self.keep(node, entry)),
             }
         }
         self.drop_empty_levels(node);
@@ -88,7 +89,7 @@ impl Tree {
     }
 
     fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
-        let entries = self.nodes[node as usize].entries().iter();
+        let entries = self.nodes[node as usize].entries().iter().filter(|entry| !entry.is_joined());
         // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
         // fetched many at a time. Then where the programs end.
         let held: Vec<(Slot, NodeIndex)> = entries.map(|entry| (entry.slot(library), entry.literal())).collect();

@@ -18,7 +18,13 @@ impl Tree {
             reached += 1;
             let held = self.node(node);
             entries += held.entries().len();
-            for entry in held.entries() {
+            for (place, entry) in held.entries().iter().enumerate() {
+                let behind = held.entries().get(place + 1);
+                if entry.is_joined()
+                    && !behind.is_some_and(|behind| behind.subject == entry.subject && !behind.is_joined())
+                {
+                    return Err(format!("entry {place} of node {node} is joined to none of its subscription"));
+                }
                 self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
             }
             for &Branch { attribute, level } in held.branches() {

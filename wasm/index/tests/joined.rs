@@ -1,0 +1,115 @@
+//! Expressions of which one or two demands are left where they wait, met by what is undefined as well: these are filters, and
+//! few of their programs are run.
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+
+/// What an event says besides `a = 1`, and what an expression does.
+#[derive(Clone, Copy)]
+struct Event {
+    i: Option<i64>,
+    b: Option<bool>,
+    s: Option<i64>,
+}
+
+impl Event {
+    fn json(&self) -> String {
+        let i = self.i.map_or("null".to_owned(), |i| i.to_string());
+        let b = self.b.map_or("null".to_owned(), |b| b.to_string());
+        let s = self.s.map_or("null".to_owned(), |s| format!("\"v{s}\""));
+        format!(r#"{{"a": 1, "i": {i}, "b": {b}, "s": {s}}}"#)
+    }
+}
+
+/// Integers where a probe of 32 bits is exact, and where it is not.
+const INTEGERS: [i64; 13] = [
+    i64::MIN,
+    i32::MIN as i64,
+    i32::MIN as i64 + 1,
+    i32::MIN as i64 + 2,
+    -7,
+    0,
+    1,
+    41,
+    100,
+    i32::MAX as i64 - 1,
+    i32::MAX as i64,
+    i32::MAX as i64 + 1,
+    i64::MAX,
+];
+
+type Relation = fn(&i64, &i64) -> bool;
+
+/// An expression by its number: its text, and whether it holds.
+fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
+    let constant = INTEGERS[id % INTEGERS.len()];
+    let relations: [(&str, Relation); 5] =
+        [("=", i64::eq), ("<", i64::lt), ("<=", i64::le), (">", i64::gt), (">=", i64::ge)];
+    let (sign, relation) = relations[id % relations.len()];
+    let s = (id % 11) as i64;
+    let first = format!("not (i {sign} {constant})");
+    let text = match id % 4 {
+        0 => format!("{first} and a = 1"),
+        1 => format!("{first} and s <> 'v{s}' and a = 1"),
+        2 => format!("a = 1 and s not in ('v{s}', 'v{}') and not b", s + 1),
+        _ => format!("a = 1 and i <> {constant} and not (s in ('v{s}', 'v{}'))", s + 1),
+    };
+    let holds = move |event: Event| {
+        let first = !event.i.is_some_and(|i| relation(&i, &constant));
+        let not_b = event.b != Some(true);
+        let is_among = |last: i64| event.s.is_some_and(|value| (s..=last).contains(&value));
+        match id % 4 {
+            0 => first,
+            1 => first && event.s.is_some() && !is_among(s),
+            2 => event.s.is_some() && !is_among(s + 1) && not_b,
+            _ => event.i.is_some_and(|i| i != constant) && !is_among(s + 1),
+        }
+    };
+    (text, holds)
+}
+
+#[test]
+fn what_one_or_two_demands_are_left_of_is_proven_by_filters() {
+    let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
+    let attributes = vec![
+        attribute("a", Type::Integer, false),
+        attribute("i", Type::Integer, true),
+        attribute("b", Type::Boolean, true),
+        attribute("s", Type::String, true),
+    ];
+    let mut index = Index::new(Schema::new(attributes).unwrap());
+    // More than a step passes, so that lists are left and taken up again, between joined entries if that were possible.
+    let expressions: Vec<_> = (0..5000).map(expression).collect();
+    for (id, (text, _)) in (0..).zip(&expressions) {
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+    index.validate().unwrap();
+    assert!(index.info().entries > expressions.len());
+    let mut deleted = vec![false; expressions.len()];
+    let mut search = Search::default();
+    for round in 0..2 {
+        search.reserve(&index).unwrap();
+        let (mut matched, mut evaluated) = (0, 0);
+        let integers = INTEGERS.iter().flat_map(|&i| [Some(i), i.checked_add(1), None]);
+        for (nth, i) in integers.enumerate() {
+            for b in [None, Some(false), Some(true)] {
+                let event = Event { i, b, s: (nth % 6 > 0).then_some(nth as i64 % 14) };
+                search.open(&index, Format::Json, event.json().as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+                let found = search.run(&index);
+                let holds = |id: &u64| !deleted[*id as usize] && expressions[*id as usize].1(event);
+                let expected: Vec<u64> = (0..expressions.len() as u64).filter(holds).collect();
+                assert_eq!(found.ids(), expected, "{} in round {round}", event.json());
+                matched += found.ids().len() as u64;
+                evaluated += found.evaluated();
+            }
+        }
+        assert!(2 * evaluated < matched, "{evaluated} expressions were evaluated for {matched} that match");
+        for id in (0..expressions.len()).filter(|id| id % 7 < 3 && round == 0) {
+            index.delete(id as u64).unwrap();
+            deleted[id] = true;
+        }
+        index.validate().unwrap();
+    }
+}
