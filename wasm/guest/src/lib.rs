@@ -3,6 +3,8 @@
 //! It is one instance of one index. Whoever calls it calls one export at a time.
 
 mod answer;
+#[cfg(target_arch = "wasm32")]
+mod heap;
 mod memory;
 mod request;
 mod stack;

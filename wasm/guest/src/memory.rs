@@ -45,7 +45,7 @@ pub(crate) fn of_all_else() {
 #[cfg(target_arch = "wasm32")]
 mod chunks {
     use core::arch::wasm32::{memory_grow, memory_size, unreachable};
-    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::alloc::{GlobalAlloc, Layout};
     use std::cell::Cell;
     use std::mem::size_of;
     use std::ptr::null_mut;
@@ -53,8 +53,8 @@ mod chunks {
     use be_tree_index::index::PROBE;
 
     use super::in_order;
+    use crate::heap::{HEAP, PAGE};
 
-    const PAGE: usize = 64 * 1024;
     /// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
     const FIRST: usize = 32 * 1024;
 
@@ -230,7 +230,7 @@ mod chunks {
                 return self.take(layout);
             }
             // SAFETY: the caller's promise.
-            unsafe { System.alloc(layout) }
+            unsafe { HEAP.alloc(layout) }
         }
 
         #[inline]
@@ -244,7 +244,7 @@ mod chunks {
                 return block;
             }
             // SAFETY: the caller's promise.
-            unsafe { System.alloc_zeroed(layout) }
+            unsafe { HEAP.alloc_zeroed(layout) }
         }
 
         #[inline]
@@ -256,7 +256,7 @@ mod chunks {
                     if layout.align() < PROBE {
                         pointer.write_bytes(0, layout.size());
                     }
-                    System.dealloc(pointer, layout)
+                    HEAP.dealloc(pointer, layout)
                 }
             }
         }
@@ -269,7 +269,7 @@ mod chunks {
                 // shorter block stays where it is.
                 (false, false) if size <= layout.size() => unsafe {
                     pointer.add(size).write_bytes(0, layout.size() - size);
-                    return System.realloc(pointer, layout, size);
+                    return HEAP.realloc(pointer, layout, size);
                 },
                 // Not by the heap's own means, which leave the former block as it was.
                 (false, false) => {}

@@ -1,0 +1,105 @@
+//! The heap: the allocator of the standard library, over memory that grows by large pages where it is large.
+//!
+//! Most of what a search of a large index reads is not in the processor's caches, and takes longer still where the processor
+//! has to find out first where the page is. A host may hold memory by pages of 2 MiB, but only where all of such a page was
+//! there when the first byte of it was written.
+
+use core::arch::wasm32::{memory_grow, memory_size};
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+
+use dlmalloc::{Allocator, Dlmalloc};
+
+/// A page of wasm.
+pub(crate) const PAGE: usize = 64 * 1024;
+/// A large page of the host, in pages of wasm.
+const LARGE: usize = 2 * 1024 * 1024 / PAGE;
+/// Memory of so many pages is large: what is not needed yet at its end is a sixteenth of it or less.
+const MANY: usize = 16 * LARGE;
+
+/// The heap.
+pub(crate) static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Growth)));
+
+pub(crate) struct Heap(UnsafeCell<Dlmalloc<Growth>>);
+
+// SAFETY: the module is compiled for wasm32 without threads.
+unsafe impl Sync for Heap {}
+
+// SAFETY: it is the allocator that it stands before. That is borrowed for one call of its own at a time: it calls nothing but
+// `Growth`, and a trap within it leaves it to nobody (`memory`).
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: see above.
+        unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: see above.
+        unsafe { (*self.0.get()).calloc(layout.size(), layout.align()) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: see above; the pointer is the caller's promise.
+        unsafe { (*self.0.get()).free(pointer, layout.size(), layout.align()) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: see above; the pointer is the caller's promise.
+        unsafe { (*self.0.get()).realloc(pointer, layout.size(), layout.align(), size) }
+    }
+}
+
+/// Memory for the heap.
+struct Growth;
+
+// SAFETY: what it gives is fresh memory that nobody else has, at least as much as is asked for, and never taken back.
+unsafe impl Allocator for Growth {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let (before, needed) = (memory_size(0), size.div_ceil(PAGE));
+        let up_to = if before < MANY { before + needed } else { (before + needed).next_multiple_of(LARGE) };
+        let grown = grow(up_to - before).or_else(|| grow(needed));
+        grown.map_or((null_mut(), 0, 0), |(start, size)| (start as *mut u8, size, 0))
+    }
+
+    fn remap(&self, _pointer: *mut u8, _before: usize, _after: usize, _can_move: bool) -> *mut u8 {
+        null_mut()
+    }
+
+    fn free_part(&self, _pointer: *mut u8, _before: usize, _after: usize) -> bool {
+        false
+    }
+
+    fn free(&self, _pointer: *mut u8, _size: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
+    }
+}
+
+/// Enlarges memory, and answers where the new part begins and how many bytes it has.
+fn grow(pages: usize) -> Option<(usize, usize)> {
+    let start = match memory_grow(0, pages) {
+        usize::MAX => return None,
+        page => page * PAGE,
+    };
+    // The last byte of all that can be addressed is left out, as an end behind it would be 0.
+    Some((start, (pages * PAGE).min(usize::MAX - start) & !(ALIGNMENT - 1)))
+}
+
+/// The alignment of blocks on the heap.
+const ALIGNMENT: usize = 16;
