@@ -10,6 +10,7 @@ use be_tree_index::search::Search;
 #[derive(Clone, Copy)]
 struct Event {
     i: Option<i64>,
+    f: Option<f64>,
     b: Option<bool>,
     s: Option<i64>,
 }
@@ -17,9 +18,10 @@ struct Event {
 impl Event {
     fn json(&self) -> String {
         let i = self.i.map_or("null".to_owned(), |i| i.to_string());
+        let f = self.f.map_or("null".to_owned(), |f| format!("{f:e}"));
         let b = self.b.map_or("null".to_owned(), |b| b.to_string());
         let s = self.s.map_or("null".to_owned(), |s| format!("\"v{s}\""));
-        format!(r#"{{"a": 1, "i": {i}, "b": {b}, "s": {s}}}"#)
+        format!(r#"{{"a": 1, "i": {i}, "f": {f}, "b": {b}, "s": {s}}}"#)
     }
 }
 
@@ -40,30 +42,45 @@ const INTEGERS: [i64; 13] = [
     i64::MAX,
 ];
 
+/// Floats of which some have the same upper half.
+const FLOATS: [f64; 7] = [-2.5, 0.0, f64::MIN_POSITIVE, 0.25, 0.25 + f64::EPSILON, 0.3, 1e300];
+
 type Relation = fn(&i64, &i64) -> bool;
+
+/// An integer that orders positive and negative floats as they are ordered.
+fn order(float: f64) -> i64 {
+    let bits = (float + 0.0).to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
 
 /// An expression by its number: its text, and whether it holds.
 fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
     let constant = INTEGERS[id % INTEGERS.len()];
     let relations: [(&str, Relation); 5] =
         [("=", i64::eq), ("<", i64::lt), ("<=", i64::le), (">", i64::gt), (">=", i64::ge)];
-    let (sign, relation) = relations[id % relations.len()];
+    let (sign, relation) = relations[id / 5 % relations.len()];
+    // Without equality, which of floats is none of their order.
+    let (float_sign, float_relation) = relations[1 + id / 5 % 4];
     let s = (id % 11) as i64;
     let first = format!("not (i {sign} {constant})");
-    let text = match id % 4 {
+    let float = FLOATS[id % FLOATS.len()];
+    let text = match id % 5 {
         0 => format!("{first} and a = 1"),
         1 => format!("{first} and s <> 'v{s}' and a = 1"),
         2 => format!("a = 1 and s not in ('v{s}', 'v{}') and not b", s + 1),
+        3 => format!("a = 1 and f {float_sign} {float:?} and not b"),
         _ => format!("a = 1 and i <> {constant} and not (s in ('v{s}', 'v{}'))", s + 1),
     };
     let holds = move |event: Event| {
         let first = !event.i.is_some_and(|i| relation(&i, &constant));
         let not_b = event.b != Some(true);
         let is_among = |last: i64| event.s.is_some_and(|value| (s..=last).contains(&value));
-        match id % 4 {
+        match id % 5 {
             0 => first,
             1 => first && event.s.is_some() && !is_among(s),
             2 => event.s.is_some() && !is_among(s + 1) && not_b,
+            // The integers that order floats as they are.
+            3 => event.f.is_some_and(|f| float_relation(&order(f), &order(float))) && not_b,
             _ => event.i.is_some_and(|i| i != constant) && !is_among(s + 1),
         }
     };
@@ -76,6 +93,7 @@ fn what_one_or_two_demands_are_left_of_is_proven_by_filters() {
     let attributes = vec![
         attribute("a", Type::Integer, false),
         attribute("i", Type::Integer, true),
+        attribute("f", Type::Float, true),
         attribute("b", Type::Boolean, true),
         attribute("s", Type::String, true),
     ];
@@ -95,7 +113,8 @@ fn what_one_or_two_demands_are_left_of_is_proven_by_filters() {
         let integers = INTEGERS.iter().flat_map(|&i| [Some(i), i.checked_add(1), None]);
         for (nth, i) in integers.enumerate() {
             for b in [None, Some(false), Some(true)] {
-                let event = Event { i, b, s: (nth % 6 > 0).then_some(nth as i64 % 14) };
+                let f = FLOATS.get(nth % 8).map(|f| [f.next_down(), *f, f.next_up()][nth % 3]);
+                let event = Event { i, f, b, s: (nth % 6 > 0).then_some(nth as i64 % 14) };
                 search.open(&index, Format::Json, event.json().as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
                 let found = search.run(&index);
                 let holds = |id: &u64| !deleted[*id as usize] && expressions[*id as usize].1(event);

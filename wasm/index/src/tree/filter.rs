@@ -26,12 +26,14 @@ pub(super) const PROVES: u32 = 1 << 30;
 pub(super) const JOINED: u32 = 1 << 29;
 /// Marks a filter that is passed as well where the attribute is undefined.
 pub(super) const LAX: u32 = 1 << 28;
+/// Marks a range whose first and last probe do not tell: an event with one of them leaves the entry in doubt.
+pub(super) const BLURRED: u32 = 1 << 27;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note begins.
 const NOTE_SHIFT: u32 = 14;
 /// Notes are below.
-pub(super) const NOTES: u32 = LAX >> NOTE_SHIFT;
+pub(super) const NOTES: u32 = BLURRED >> NOTE_SHIFT;
 /// The positions of probes. Attributes beyond are not filtered by.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
@@ -87,6 +89,9 @@ impl Filter {
             }
             _ => Filter::of(gate, schema),
         };
+        let is_range = matches!(gate.demand, Demand::Interval(..));
+        let blurred = if is_range && is_blurred(schema.attribute(gate.attribute).ty) { BLURRED } else { 0 };
+        let filter = Filter { probe: filter.probe | blurred, ..filter };
         if gate.is_lax {
             filter.lax()
         } else {
@@ -106,15 +111,14 @@ impl Filter {
         }
     }
 
-    /// Whether a filter of `gate` is passed by nothing else than what meets the demand.
+    /// Whether what passes a filter of `gate` meets the demand, or leaves the entry in doubt.
     pub fn is_exact_for(gate: &Gate, schema: &Schema) -> bool {
         let ty = schema.attribute(gate.attribute).ty;
-        let scale = Scale::of(ty);
-        let fits = |key: i64| scale.is_exact_at(key);
+        let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
         match &gate.demand {
             _ if gate.attribute >= PROBE => false,
             Demand::Defined | Demand::Except(_) => true,
-            _ if scale != Scale::Clamp || is_list(ty) => false,
+            _ if is_list(ty) => false,
             Demand::Points(keys) => is_one_probe(keys, ty),
             Demand::Interval(low, high) => {
                 low <= high && (*low == i64::MIN || fits(*low)) && (*high == i64::MAX || fits(*high))
@@ -176,7 +180,9 @@ impl Filter {
     #[inline]
     pub fn test(self, probes: &[Probe]) -> Tested {
         let probe = self.probe(probes);
-        let in_range = (probe.value() as u32).wrapping_sub(self.low) <= self.span;
+        let above = (probe.value() as u32).wrapping_sub(self.low);
+        let in_range = above <= self.span;
+        let at_end = (above == 0) | (above == self.span);
         let [mask_low, mask_high] = probe.mask();
         let in_mask = (mask_low & self.low != 0) & (mask_high & self.span != 0);
         // Bits, not choices: which kind a filter is of is not to be guessed.
@@ -184,7 +190,8 @@ impl Filter {
         let is_except = self.probe & EXCEPT == EXCEPT;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
         let may_pass = probe.is_defined() | (self.probe & LAX != 0);
-        Tested { passes: (meets | is_except) & may_pass, is_in_doubt: meets & is_except }
+        let is_blurred = self.probe & BLURRED != 0;
+        Tested { passes: (meets | is_except) & may_pass, is_in_doubt: (meets & is_except) | (at_end & is_blurred) }
     }
 }
 
@@ -252,6 +259,11 @@ fn range(probe: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
     // What no value meets (the least above the greatest) would wrap to a wide range; one probe is as good as none.
     let high = high.map_or(low, |high| scale.probe(high)).max(low);
     Filter { probe, low: low as u32, span: high.wrapping_sub(low) as u32 }
+}
+
+/// Whether values of type `ty` that differ may have one probe.
+fn is_blurred(ty: Type) -> bool {
+    Scale::of(ty) != Scale::Clamp
 }
 
 /// Whether `keys` are one that values of type `ty` have if, and only if, they have its probe.

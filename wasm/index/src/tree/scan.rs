@@ -134,7 +134,9 @@ mod vectors {
         let probed = entries.each_ref().map(|entry| load_words(entry.filter.probe(probes).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
         // As for a single filter, but that all ones stand for true.
-        let in_range = u32x4_le(u32x4_sub(value, low), span);
+        let above = u32x4_sub(value, low);
+        let in_range = u32x4_le(above, span);
+        let at_end = v128_or(u32x4_eq(above, u32x4_splat(0)), u32x4_eq(above, span));
         let shares = |half, mask| u32x4_ne(v128_and(half, mask), u32x4_splat(0));
         let in_mask = v128_and(shares(mask_low, low), shares(mask_high, span));
         let is_mask = is_marked(marks, filter::MASK);
@@ -143,7 +145,7 @@ mod vectors {
         let meets = v128_bitselect(in_mask, in_range, is_mask);
         let may_pass = v128_or(defined, is_marked(marks, filter::LAX));
         let passes = v128_and(v128_or(meets, is_except), may_pass);
-        let in_doubt = v128_and(meets, is_except);
+        let in_doubt = v128_or(v128_and(meets, is_except), v128_and(at_end, is_marked(marks, filter::BLURRED)));
         let is_joined = is_marked(marks, filter::JOINED);
         let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
         let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
