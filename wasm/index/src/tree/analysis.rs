@@ -28,14 +28,14 @@ const PLACE: f32 = 0.02;
 /// An entry has so much room to note its literal. Larger expressions are looked at by every search.
 const MAX_NODES: usize = filter::NOTES as usize;
 
-/// The length of a conjunction that may be proven by the way to an entry and its filter.
+/// The length of a conjunction that may be proven by the way to an entry and its filters.
 const PROVEN: usize = 8;
 
 /// What is not known of an expression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing<'a> {
     Nothing,
-    /// That the event meets this gate, which is exact.
+    /// That the event meets this gate. It is exact.
     One(&'a Gate),
     More,
 }

@@ -3,11 +3,11 @@
 //! A filter is a range of probes, for demands that are one value, an interval or any value but one, or a mask of 64 bits, for
 //! demands that are several values or that lists are to meet: each value has a bit in either half, and an event's value, or
 //! the values of its list, must share one with each half of the mask. Both let pass whatever meets the demand, and are
-//! tested without a branch. Nothing passes whose attribute is undefined, but where the
-//! filter is marked as lax.
+//! tested without a branch. Nothing passes whose attribute is undefined, but where the filter is marked as lax.
 //!
 //! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
-//! some: then its mask is of these, and an event that shares bits with it leaves the entry in doubt.
+//! some: then its mask is of these, and an event that shares bits with it leaves the entry in doubt. So does one whose value
+//! has the probe of an end of a range of floats, of which a probe has the upper half.
 
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
@@ -20,13 +20,13 @@ use crate::statistics::{greater, lesser, Statistics};
 
 /// Marks a filter that is a mask.
 pub(super) const MASK: u32 = 1 << 31;
-/// Marks a filter behind which nothing is left to be tested: but for exceptions, what passes it is true.
+/// Marks a filter behind which nothing is left to be tested: what passes it, and is not in doubt, is true.
 pub(super) const PROVES: u32 = 1 << 30;
-/// Marks a filter that is passed together with the one of the entry behind it.
+/// Marks a filter whose entry is in front of another one of the same subscription: what passes has to pass both.
 pub(super) const JOINED: u32 = 1 << 29;
 /// Marks a filter that is passed as well where the attribute is undefined.
 pub(super) const LAX: u32 = 1 << 28;
-/// Marks a range whose first and last probe do not tell: an event with one of them leaves the entry in doubt.
+/// Marks a range whose first and last probe do not tell.
 pub(super) const BLURRED: u32 = 1 << 27;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
@@ -81,7 +81,7 @@ impl Filter {
         }
     }
 
-    /// A filter of what `gate` demands, for an entry that is [proven](Filter::proving) by it: of exceptions a mask.
+    /// A filter of what `gate` demands, for which it [is exact](Filter::is_exact_for), to prove an entry.
     pub fn proof(gate: &Gate, schema: &Schema) -> Self {
         let filter = match &gate.demand {
             Demand::Except(keys) if !is_one_probe(keys, schema.attribute(gate.attribute).ty) => {
@@ -131,7 +131,7 @@ impl Filter {
         Filter { probe: self.probe | PROVES, ..self }
     }
 
-    /// The same filter, marked as one that is passed together with the one of the entry behind it.
+    /// The same filter, marked as that of an entry in front of another one.
     pub fn joined(self) -> Self {
         Filter { probe: self.probe | JOINED, ..self }
     }
@@ -200,7 +200,8 @@ impl Filter {
 pub(crate) struct Tested {
     /// Whether the event may meet the demand.
     pub passes: bool,
-    /// Whether it is not known to, though the filter [proves](Filter::proves): a value has the bit of one that is excepted.
+    /// Whether it is not known to, though the filter [proves](Filter::proves): a value has the bits of one that is excepted, or
+    /// the probe of an end.
     pub is_in_doubt: bool,
 }
 
@@ -243,7 +244,8 @@ pub(super) fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f3
     }
 }
 
-/// Whether a filter of `missing`, which is all that is not known, is to be joined to one that lets this share of events pass.
+/// Whether a filter of `missing`, all that is not known of an expression, is to be joined to one that lets this share of events
+/// pass.
 pub(super) fn is_worth_joining(missing: &Gate, passed: f32, schema: &Schema) -> bool {
     passed > MANY && Filter::is_exact_for(missing, schema)
 }

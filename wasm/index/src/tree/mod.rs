@@ -55,11 +55,11 @@ const LOOKUP_COST: f32 = 12.0;
 /// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
 const WORTH_WAITING: f32 = 0.25;
 
-/// An expression in a leaf list, and what an event must meet besides what led here.
+/// An expression in a leaf list, and what an event must meet besides what led here: in one entry, or in two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Its program; of an expression that is true of every event that comes here and passes the filter, its slot.
+    /// Its program; of an expression that is true of every event that comes here and passes the filters, its slot.
     pub subject: u32,
     pub filter: Filter,
 }

@@ -3,17 +3,17 @@
 //! No branch depends on the event: what passes is foreseen for none of the thousands of entries that a search comes upon.
 //! In the sandbox four of them are tested at once, by vectors.
 
+#[cfg(target_arch = "wasm32")]
+use vectors::Fronts;
+
 use super::Entry;
 use crate::event::probe::Probe;
 use crate::expression::store::ProgramId;
 use crate::subscriptions::Slot;
 
-/// Marks the slot of an entry that is proven but for exceptions, of which the event may have one. The bit is free: of 4 GiB
-/// a subscription takes more than four bytes.
+/// Marks the slot of an entry that proves itself, but leaves this event in doubt: its program is to be run. The bit is free:
+/// of 4 GiB a subscription takes more than four bytes.
 pub(crate) const IN_DOUBT: Slot = 1 << 31;
-
-#[cfg(target_arch = "wasm32")]
-use vectors::Fronts;
 
 /// How many entries passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
