@@ -26,8 +26,8 @@ pub(crate) struct Heap(UnsafeCell<Dlmalloc<Growth>>);
 // SAFETY: the module is compiled for wasm32 without threads.
 unsafe impl Sync for Heap {}
 
-// SAFETY: it is the allocator that it stands before. That is borrowed for one call of its own at a time: it calls nothing but
-// `Growth`, and a trap within it leaves it to nobody (`memory`).
+// SAFETY: it is the allocator that it stands before. That is borrowed for one call of its own at a time, as it calls nothing
+// but `Growth`. What may be cut off in the middle, a search, does not come here (`memory`).
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
