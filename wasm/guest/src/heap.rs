@@ -18,6 +18,9 @@ const LARGE: usize = 2 * 1024 * 1024 / PAGE;
 /// Memory of so many pages is large: what is not needed yet at its end is a sixteenth of it or less.
 const MANY: usize = 16 * LARGE;
 
+/// The alignment of blocks on the heap.
+const ALIGNMENT: usize = 16;
+
 /// The heap.
 pub(crate) static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Growth)));
 
@@ -97,9 +100,6 @@ fn grow(pages: usize) -> Option<(usize, usize)> {
         usize::MAX => return None,
         page => page * PAGE,
     };
-    // The last byte of all that can be addressed is left out, as an end behind it would be 0.
+    // Of all that can be addressed the last block is left out, as an end behind it would be 0.
     Some((start, (pages * PAGE).min(usize::MAX - start) & !(ALIGNMENT - 1)))
 }
-
-/// The alignment of blocks on the heap.
-const ALIGNMENT: usize = 16;

@@ -1,6 +1,8 @@
 //! Expressions of which one or two demands are left where they wait, met by what is undefined as well: these are filters, and
 //! few of their programs are run.
 
+use std::cmp::Ordering;
+
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
@@ -45,19 +47,18 @@ const INTEGERS: [i64; 13] = [
 /// Floats of which some have the same upper half.
 const FLOATS: [f64; 7] = [-2.5, 0.0, f64::MIN_POSITIVE, 0.25, 0.25 + f64::EPSILON, 0.3, 1e300];
 
-type Relation = fn(&i64, &i64) -> bool;
-
-/// An integer that orders positive and negative floats as they are ordered.
-fn order(float: f64) -> i64 {
-    let bits = (float + 0.0).to_bits() as i64;
-    bits ^ ((bits >> 63) as u64 >> 1) as i64
-}
+type Relation = fn(Ordering) -> bool;
 
 /// An expression by its number: its text, and whether it holds.
 fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
     let constant = INTEGERS[id % INTEGERS.len()];
-    let relations: [(&str, Relation); 5] =
-        [("=", i64::eq), ("<", i64::lt), ("<=", i64::le), (">", i64::gt), (">=", i64::ge)];
+    let relations: [(&str, Relation); 5] = [
+        ("=", Ordering::is_eq),
+        ("<", Ordering::is_lt),
+        ("<=", Ordering::is_le),
+        (">", Ordering::is_gt),
+        (">=", Ordering::is_ge),
+    ];
     let (sign, relation) = relations[id / 5 % relations.len()];
     // Without equality, which of floats is none of their order.
     let (float_sign, float_relation) = relations[1 + id / 5 % 4];
@@ -72,15 +73,14 @@ fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
         _ => format!("a = 1 and i <> {constant} and not (s in ('v{s}', 'v{}'))", s + 1),
     };
     let holds = move |event: Event| {
-        let first = !event.i.is_some_and(|i| relation(&i, &constant));
+        let first = !event.i.is_some_and(|i| relation(i.cmp(&constant)));
         let not_b = event.b != Some(true);
         let is_among = |last: i64| event.s.is_some_and(|value| (s..=last).contains(&value));
         match id % 5 {
             0 => first,
             1 => first && event.s.is_some() && !is_among(s),
             2 => event.s.is_some() && !is_among(s + 1) && not_b,
-            // The integers that order floats as they are.
-            3 => event.f.is_some_and(|f| float_relation(&order(f), &order(float))) && not_b,
+            3 => event.f.is_some_and(|f| float_relation(f.total_cmp(&float))) && not_b,
             _ => event.i.is_some_and(|i| i != constant) && !is_among(s + 1),
         }
     };

@@ -83,15 +83,12 @@ impl Filter {
 
     /// A filter of what `gate` demands, for which it [is exact](Filter::is_exact_for), to prove an entry.
     pub fn proof(gate: &Gate, schema: &Schema) -> Self {
+        let ty = schema.attribute(gate.attribute).ty;
         let filter = match &gate.demand {
-            Demand::Except(keys) if !is_one_probe(keys, schema.attribute(gate.attribute).ty) => {
-                mask(gate.attribute + 1, keys)
-            }
+            Demand::Except(keys) if !is_one_probe(keys, ty) => mask(gate.attribute + 1, keys),
+            Demand::Interval(..) if is_blurred(ty) => Filter::of(gate, schema).marked(BLURRED),
             _ => Filter::of(gate, schema),
         };
-        let is_range = matches!(gate.demand, Demand::Interval(..));
-        let blurred = if is_range && is_blurred(schema.attribute(gate.attribute).ty) { BLURRED } else { 0 };
-        let filter = Filter { probe: filter.probe | blurred, ..filter };
         if gate.is_lax {
             filter.lax()
         } else {
@@ -99,10 +96,14 @@ impl Filter {
         }
     }
 
+    fn marked(self, mark: u32) -> Self {
+        Filter { probe: self.probe | mark, ..self }
+    }
+
     /// The same filter, but that it is passed where the attribute is undefined. A range that ends with the least value, or
     /// with the greatest, is one value longer: the probe of what is undefined lies beyond both.
     fn lax(self) -> Self {
-        let Filter { probe, low, span } = Filter { probe: self.probe | LAX, ..self };
+        let Filter { probe, low, span } = self.marked(LAX);
         let last = low.wrapping_add(span);
         match probe & MASK {
             0 if low == UNDEFINED as u32 + 1 => Filter { probe, low: low - 1, span: span + 1 },
@@ -128,12 +129,12 @@ impl Filter {
 
     /// The same filter, marked as one behind which nothing is left to be tested.
     pub fn proving(self) -> Self {
-        Filter { probe: self.probe | PROVES, ..self }
+        self.marked(PROVES)
     }
 
     /// The same filter, marked as that of an entry in front of another one.
     pub fn joined(self) -> Self {
-        Filter { probe: self.probe | JOINED, ..self }
+        self.marked(JOINED)
     }
 
     /// Whether it is marked so.
@@ -144,7 +145,7 @@ impl Filter {
 
     /// The same filter with a note, which it makes no use of.
     pub fn noting(self, note: u32) -> Self {
-        Filter { probe: self.probe | note << NOTE_SHIFT, ..self }
+        self.marked(note << NOTE_SHIFT)
     }
 
     /// What is noted.

@@ -75,7 +75,7 @@ impl Gate {
             true if is_lax => exception(&predicate.test)?,
             true => negative(&predicate.test)?,
         };
-        let is_exact = is_exact(literal.negated, &predicate.test) || matches!(demand, Demand::Except(_));
+        let is_exact = is_exact(literal.negated, &predicate.test);
         let gate = Gate { attribute, demand, is_exact, is_lax };
         // Every event passes such a gate, so it is none.
         (declared.optional || gate.demand != Demand::Defined).then_some(gate)
@@ -200,7 +200,7 @@ fn exception(test: &Test<StringId>) -> Option<Demand> {
 /// Whether the demand of a test, or of its negation, is met by nothing else than what makes it true.
 fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
     match test {
-        Test::True => true,
+        Test::True | Test::StringEqual(_) | Test::OneOf(_) => true,
         Test::Integer(relation, constant) => {
             let relation = if negated { complement(*relation) } else { *relation };
             match relation {
@@ -211,7 +211,7 @@ fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
             }
         }
         Test::Float(relation, _) => !matches!(relation, Relation::Equal | Relation::NotEqual),
-        Test::StringEqual(_) | Test::OneOf(_) | Test::NotNull => !negated,
+        Test::NotNull => !negated,
         Test::AllOf(constants) => !negated && keys(constants).len() == 1,
         Test::StringNotEqual(_) | Test::NoneOf(_) => true,
         Test::Null => negated,

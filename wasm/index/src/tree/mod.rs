@@ -378,12 +378,12 @@ impl Tree {
         let is_known = |gate: &Gate| {
             gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
         };
-        let proof = filtered.map(|gate| Filter::proof(gate, schema));
-        let passed = filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
+        let proof = || filtered.map(|gate| Filter::proof(gate, schema));
+        let passed = || filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
         match analysis.missing(literal, is_known) {
-            Missing::Nothing => Filters { front: None, own: proof.unwrap_or(Filter::NONE), prove: true },
-            Missing::One(missing) if filter::is_worth_joining(missing, passed, schema) => {
-                Filters { front: proof, own: Filter::proof(missing, schema), prove: true }
+            Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
+            Missing::One(missing) if filter::is_worth_joining(missing, passed(), schema) => {
+                Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }
             }
             Missing::One(_) | Missing::More => {
                 let is_useless = |gate: &&Gate| matches!(gate.demand, Demand::Except(_)) && led_here(gate.attribute);
