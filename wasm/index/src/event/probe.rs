@@ -45,6 +45,29 @@ impl Probe {
     }
 }
 
+/// The probes of an event, by place.
+pub(crate) trait Table {
+    fn at(&self, place: usize) -> &Probe;
+}
+
+/// Places of a table that has room for the probes of most schemas: a power of two, so that to cut a place down to these takes
+/// one instruction, and no branch asks whether there is a probe.
+pub(crate) const FEW: usize = 1024;
+
+impl Table for [Probe; FEW] {
+    #[inline(always)]
+    fn at(&self, place: usize) -> &Probe {
+        &self[place % FEW]
+    }
+}
+
+impl Table for [Probe] {
+    #[inline(always)]
+    fn at(&self, place: usize) -> &Probe {
+        &self[place]
+    }
+}
+
 /// The probe of an undefined value: no value has it.
 pub(crate) const UNDEFINED: i32 = i32::MIN;
 

@@ -43,7 +43,7 @@ use spill::Spill;
 
 use crate::dense::{ones, Bits, PART};
 use crate::error::{Error, Kind};
-use crate::event::probe::{self, Probe};
+use crate::event::probe::{self, Probe, Table};
 use crate::event::{decode, key, prepared, Event, Format, Value};
 use crate::expression::program::{self, Asked, Outcome};
 use crate::expression::store::ProgramId;
@@ -51,7 +51,7 @@ use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
-use crate::tree::scan::{fitting, scan, IN_DOUBT};
+use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
 use crate::tree::{Branch, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
@@ -293,8 +293,8 @@ impl Search {
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
-        grow(self.candidates.kept(), STEP as usize + PART)?;
-        grow(&mut self.proven, STEP as usize)?;
+        grow(self.candidates.kept(), size_of::<List>() / size_of::<ProgramId>() + PART)?;
+        grow(&mut self.proven, size_of::<List>() / size_of::<Slot>())?;
         grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
@@ -521,26 +521,13 @@ impl Search {
     /// another list.
     #[inline(never)]
     fn scan(&mut self, index: &Index, progress: &mut Progress) {
-        let mut work = 0;
-        let mut proven = 0;
-        while progress.node < progress.nodes && work < STEP {
-            let node = index.tree().node(self.nodes[progress.node as usize]);
-            let entries = &node.entries()[progress.entry as usize..];
-            let taken = fitting(entries, STEP as usize - progress.candidates as usize - proven);
-            let programs = &mut self.candidates[progress.candidates as usize..];
-            let passed = scan(&entries[..taken], &self.probes, &mut self.proven[proven..], programs);
-            proven += passed.proven;
-            progress.candidates += passed.to_run as u32;
-            progress.visited += taken as u64;
-            work += taken as u32 + 1;
-            if taken == entries.len() {
-                progress.node += 1;
-                progress.entry = 0;
-            } else {
-                progress.entry += taken as u32;
-                break;
-            }
-        }
+        let Search { nodes, probes, proven, candidates, .. } = self;
+        let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
+        let proven = if index.schema().len() < probe::FEW {
+            pass_lists(index.tree(), nodes, first_chunk::<_, { probe::FEW }>(probes), slots, programs, progress)
+        } else {
+            pass_lists(index.tree(), nodes, &probes[..], slots, programs, progress)
+        };
         self.mark(proven, index, progress);
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
             progress.phase = Phase::Verify;
@@ -651,7 +638,7 @@ impl Search {
             touch(&self.candidates[..progress.candidates as usize], index);
         }
         let Search { event, probes, candidates, memo, matches, .. } = self;
-        let asked = Asked { event, probes: first_of(probes), library: index.library() };
+        let asked = Asked { event, probes: first_chunk(probes), library: index.library() };
         let candidates = &candidates[progress.candidate as usize..progress.candidates as usize];
         progress.candidate += run_all(candidates, asked, memo, matches, progress);
         if progress.candidate < progress.candidates {
@@ -671,7 +658,7 @@ impl Search {
     fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
         let ungated = index.tree().ungated();
         let Search { event, probes, memo, matches, .. } = self;
-        let asked = Asked { event, probes: first_of(probes), library: index.library() };
+        let asked = Asked { event, probes: first_chunk(probes), library: index.library() };
         let rest = &ungated[progress.ungated as usize..];
         let part = &rest[..rest.len().min(AHEAD)];
         if progress.position == 0 {
@@ -834,10 +821,48 @@ fn touch(programs: &[ProgramId], index: &Index) {
     black_box(rest.iter().fold(touched, |sum, &program| sum ^ store.touch(&[program])));
 }
 
-/// The first of `probes`: those that programs ask.
-fn first_of(probes: &[Probe]) -> &[Probe; program::PROBES] {
-    let Some(first) = probes.first_chunk() else { unreachable!("a search has room for as many") };
+/// The part of a table that [`Search::reserve`] always makes room for.
+fn first_chunk<T, const N: usize>(table: &[T]) -> &[T; N] {
+    let Some(first) = table.first_chunk() else { unreachable!("a search has room for as many") };
     first
+}
+
+/// The same, to be written to.
+fn first_chunk_mut<T, const N: usize>(table: &mut [T]) -> &mut [T; N] {
+    let Some(first) = table.first_chunk_mut() else { unreachable!("a search has room for as many") };
+    first
+}
+
+/// Passes the leaf lists of `nodes` from where `progress` is, about a step's work: lists the slots of what proves itself, and
+/// tells how many these are; lists the programs of the other entries that passed behind the candidates.
+#[inline(always)]
+fn pass_lists(
+    tree: &Tree,
+    nodes: &[NodeId],
+    probes: &(impl Table + ?Sized),
+    slots: &mut List,
+    programs: &mut List,
+    progress: &mut Progress,
+) -> usize {
+    let mut work = 0;
+    let mut passed = Passed { proven: 0, to_run: progress.candidates as usize };
+    while progress.node < progress.nodes && work < STEP {
+        let node = tree.node(nodes[progress.node as usize]);
+        let entries = &node.entries()[progress.entry as usize..];
+        let taken = fitting(entries, PLACES - 1 - passed.proven - passed.to_run);
+        passed = scan(&entries[..taken], probes, slots, programs, passed);
+        progress.visited += taken as u64;
+        work += taken as u32 + 1;
+        if taken == entries.len() {
+            progress.node += 1;
+            progress.entry = 0;
+        } else {
+            progress.entry += taken as u32;
+            break;
+        }
+    }
+    progress.candidates = passed.to_run as u32;
+    passed.proven
 }
 
 /// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is

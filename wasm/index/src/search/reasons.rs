@@ -111,7 +111,7 @@ impl Search {
         let mut explainer = Explainer {
             reasons,
             subscriptions: index.subscriptions(),
-            asked: Asked { event, probes: super::first_of(probes), library: index.library() },
+            asked: Asked { event, probes: super::first_chunk(probes), library: index.library() },
             attributes: index.schema().len(),
             jumps,
             memo,

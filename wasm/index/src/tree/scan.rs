@@ -4,66 +4,100 @@
 //! In the sandbox four of them are tested at once, by vectors.
 
 #[cfg(target_arch = "wasm32")]
-use vectors::Fronts;
+use vectors::{Fronts, Picked};
 
 use super::Entry;
-use crate::event::probe::Probe;
-use crate::expression::store::ProgramId;
+use crate::event::probe::Table;
 use crate::subscriptions::Slot;
 
 /// Marks the slot of an entry that proves itself, but leaves this event in doubt: its program is to be run. The bit is free:
 /// of 4 GiB a subscription takes more than four bytes.
 pub(crate) const IN_DOUBT: Slot = 1 << 31;
 
+/// Fewer subjects than this are listed: a power of two, so that to cut a place down to these takes one instruction, and no
+/// branch asks whether there is room.
+pub(crate) const PLACES: usize = 1024;
+/// So many are written at once, of which what is too much is written over by the next.
+const AT_ONCE: usize = 4;
+
+/// What to list subjects in.
+pub(crate) type List = [u32; PLACES + AT_ONCE];
+
 /// How many entries passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// Those whose slots were noted.
+    /// Those whose slots are listed.
     pub proven: usize,
-    /// Those whose programs were noted.
+    /// Those whose programs are listed.
     pub to_run: usize,
 }
 
-/// Notes what the event with these probes is not kept from: the slots of the entries that prove themselves, and the programs
-/// of the others. Both lists have room for all of the entries: each is written, and written over where it did not pass.
+/// Lists what the event with these probes is not kept from, behind what `passed` before: the slots of the entries that prove
+/// themselves, and the programs of the others.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
-pub(crate) fn scan(entries: &[Entry], probes: &[Probe], slots: &mut [Slot], programs: &mut [ProgramId]) -> Passed {
-    let mut passed = Passed::default();
+pub(crate) fn scan(
+    entries: &[Entry],
+    probes: &(impl Table + ?Sized),
+    slots: &mut List,
+    programs: &mut List,
+    mut passed: Passed,
+) -> Passed {
+    let Some(last) = entries.last_chunk() else {
+        return one_by_one(entries, probes, slots, programs, passed);
+    };
+    let mut list = |[proven, to_run]: [Picked; 2]| {
+        passed.proven = write(proven, slots, passed.proven);
+        passed.to_run = write(to_run, programs, passed.to_run);
+    };
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
     for four in fours {
-        let [proven, to_run] = vectors::test(four, probes, &mut fronts);
-        slots[passed.proven..][..4].copy_from_slice(&proven.subjects);
-        programs[passed.to_run..][..4].copy_from_slice(&to_run.subjects);
-        passed.proven += proven.count;
-        passed.to_run += to_run.count;
+        list(vectors::test(four, probes, &mut fronts, !0));
     }
-    one_by_one(rest, probes, slots, programs, fronts.last(), passed)
+    // What is left, none to three, as the end of the last four: a loop over these would end where it cannot be foreseen. The
+    // first of the four never counts, so it does not matter what is in front of it.
+    list(vectors::test(last, probes, &mut fronts, 0b1111_0000 >> rest.len()));
+    passed
 }
 
 /// The same without vectors.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn scan(entries: &[Entry], probes: &[Probe], slots: &mut [Slot], programs: &mut [ProgramId]) -> Passed {
-    one_by_one(entries, probes, slots, programs, Front::default(), Passed::default())
+pub(crate) fn scan(
+    entries: &[Entry],
+    probes: &(impl Table + ?Sized),
+    slots: &mut List,
+    programs: &mut List,
+    passed: Passed,
+) -> Passed {
+    one_by_one(entries, probes, slots, programs, passed)
+}
+
+/// Writes what was picked to the place `at` of a list, and tells the place behind it.
+#[cfg(target_arch = "wasm32")]
+#[inline(always)]
+fn write(picked: Picked, list: &mut List, at: usize) -> usize {
+    list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.subjects);
+    at + picked.count
 }
 
 #[inline(always)]
 fn one_by_one(
     entries: &[Entry],
-    probes: &[Probe],
-    slots: &mut [Slot],
-    programs: &mut [ProgramId],
-    mut front: Front,
+    probes: &(impl Table + ?Sized),
+    slots: &mut List,
+    programs: &mut List,
     mut passed: Passed,
 ) -> Passed {
+    let mut front = Front::default();
     for entry in entries {
+        debug_assert!(passed.proven.max(passed.to_run) < PLACES, "as many as fit are passed");
         let tested = entry.filter.test(probes);
         let (proves, is_joined) = (entry.filter.proves(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
         let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
-        slots[passed.proven] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
-        programs[passed.to_run] = entry.subject;
+        slots[passed.proven % PLACES] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
+        programs[passed.to_run % PLACES] = entry.subject;
         passed.proven += usize::from(passes & proves);
         passed.to_run += usize::from(passes & !proves);
         front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
@@ -95,7 +129,7 @@ mod vectors {
     use core::arch::wasm32::*;
 
     use super::super::filter;
-    use super::{Entry, Front, Probe, IN_DOUBT};
+    use super::{Entry, Table, IN_DOUBT};
     use crate::simd::load_words;
 
     /// Some of four subjects.
@@ -105,7 +139,7 @@ mod vectors {
         pub count: usize,
     }
 
-    /// What each of four entries means for the one behind it: all ones stand for true.
+    /// What each of four entries means for the one behind it. Of each lane the topmost bit tells.
     #[derive(Clone, Copy)]
     pub struct Fronts {
         hold_back: v128,
@@ -118,41 +152,35 @@ mod vectors {
         }
     }
 
-    impl Fronts {
-        /// What the last one means.
-        pub fn last(self) -> Front {
-            let is = |lanes| u32x4_extract_lane::<3>(lanes) != 0;
-            Front { holds_back: is(self.hold_back), is_in_doubt: is(self.are_in_doubt) }
-        }
-    }
-
-    /// Those of four entries that pass and prove themselves, and those that pass and do not. `fronts` is about the four
-    /// entries in front of these, and then about these.
+    /// Those of four entries that pass and prove themselves, and those that pass and do not, as far as they are `counted`, a bit
+    /// each. `fronts` is about the four entries in front of these, and then about these.
     #[inline(always)]
-    pub fn test(entries: &[Entry; 4], probes: &[Probe], fronts: &mut Fronts) -> [Picked; 2] {
+    pub fn test(entries: &[Entry; 4], probes: &(impl Table + ?Sized), fronts: &mut Fronts, counted: u8) -> [Picked; 2] {
         let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
         let probed = entries.each_ref().map(|entry| load_words(entry.filter.probe(probes).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
-        // As for a single filter, but that all ones stand for true.
+        // As for a single filter, but that the topmost bit of a lane stands for true, whatever the others are: a mark need
+        // only be moved there.
+        let marked = |mark: u32| u32x4_shl(marks, mark.leading_zeros());
+        let none = u32x4_splat(0);
         let above = u32x4_sub(value, low);
         let in_range = u32x4_le(above, span);
-        let at_end = v128_or(u32x4_eq(above, u32x4_splat(0)), u32x4_eq(above, span));
-        let shares = |half, mask| u32x4_ne(v128_and(half, mask), u32x4_splat(0));
-        let in_mask = v128_and(shares(mask_low, low), shares(mask_high, span));
-        let is_mask = is_marked(marks, filter::MASK);
-        let proves = is_marked(marks, filter::PROVES);
+        let at_end = v128_or(u32x4_eq(above, none), u32x4_eq(above, span));
+        let shares_none = |half, mask| u32x4_eq(v128_and(half, mask), none);
+        let beside_mask = v128_or(shares_none(mask_low, low), shares_none(mask_high, span));
+        let (is_mask, proves) = (marked(filter::MASK), marked(filter::PROVES));
         let is_except = v128_and(is_mask, proves);
-        let meets = v128_bitselect(in_mask, in_range, is_mask);
-        let may_pass = v128_or(defined, is_marked(marks, filter::LAX));
+        let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
+        let may_pass = v128_or(defined, marked(filter::LAX));
         let passes = v128_and(v128_or(meets, is_except), may_pass);
-        let in_doubt = v128_or(v128_and(meets, is_except), v128_and(at_end, is_marked(marks, filter::BLURRED)));
-        let is_joined = is_marked(marks, filter::JOINED);
+        let in_doubt = v128_or(v128_and(meets, is_except), v128_and(at_end, marked(filter::BLURRED)));
+        let is_joined = marked(filter::JOINED);
         let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
         let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
         let in_doubt = v128_or(in_doubt, behind(fronts.are_in_doubt, these.are_in_doubt));
         *fronts = these;
         let slots = v128_or(subjects, v128_and(in_doubt, u32x4_splat(IN_DOUBT)));
-        [pick(slots, v128_and(passes, proves)), pick(subjects, v128_andnot(passes, proves))]
+        [pick(slots, v128_and(passes, proves), counted), pick(subjects, v128_andnot(passes, proves), counted)]
     }
 
     /// An entry is no array, and read whole all the same.
@@ -181,12 +209,6 @@ mod vectors {
         u32x4_shuffle::<3, 4, 5, 6>(before, lanes)
     }
 
-    /// All ones where a word has the bit `mark`.
-    #[inline(always)]
-    fn is_marked(words: v128, mark: u32) -> v128 {
-        i32x4_shr(u32x4_shl(words, mark.leading_zeros()), 31)
-    }
-
     /// For each set of four lanes the numbers of its lanes' bytes, a word for each lane; the rest is of no use.
     const LANES: [[u32; 4]; 16] = {
         let mut lanes = [[0; 4]; 16];
@@ -204,8 +226,8 @@ mod vectors {
     };
 
     #[inline(always)]
-    fn pick(subjects: v128, which: v128) -> Picked {
-        let set = u32x4_bitmask(which);
+    fn pick(subjects: v128, which: v128, counted: u8) -> Picked {
+        let set = u32x4_bitmask(which) & counted;
         let [first, second, third, fourth] = LANES[usize::from(set % 16)];
         let picked = u8x16_swizzle(subjects, u32x4(first, second, third, fourth));
         let subjects = [
