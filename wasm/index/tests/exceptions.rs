@@ -83,3 +83,36 @@ fn exceptions_are_proven_and_doubts_looked_into() {
     }
     assert!(evaluated < matched, "{evaluated} expressions were evaluated for {matched} that match");
 }
+
+#[test]
+fn exceptions_of_two_values_are_told_without_a_look_at_the_expression() {
+    let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
+    let attributes = vec![
+        attribute("a", Type::Integer, true),
+        attribute("r", Type::Integer, false),
+        attribute("s", Type::String, true),
+        attribute("i", Type::Integer, true),
+    ];
+    let mut index = Index::new(Schema::new(attributes).unwrap());
+    let excepted = |id: i64| [id % 20, (id + 1 + id % 7) % 20];
+    for id in 0..300 {
+        let [first, second] = excepted(id);
+        let text = match id % 3 {
+            0 => format!("a = 1 and r not in ({first}, {second})"),
+            1 => format!("a = 1 and s not in ('v{first}', 'v{second}')"),
+            _ => format!("a = 1 and not i in ({second}, {first})"),
+        };
+        index.insert(&Insertion { id: id as u64, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    for value in 0..22 {
+        let given = if value < 21 { format!(r#", "s": "v{value}", "i": {value}"#) } else { String::new() };
+        let event = format!(r#"{{"a": 1, "r": {value}{given}}}"#);
+        search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        let found = search.run(&index);
+        let holds = |id: &u64| !excepted(*id as i64).contains(&value) && (value < 21 || id % 3 != 1);
+        assert_eq!(found.ids(), (0..300).filter(holds).collect::<Vec<_>>(), "{event}");
+        assert_eq!(found.evaluated(), 0);
+    }
+}

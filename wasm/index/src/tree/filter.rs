@@ -6,8 +6,8 @@
 //! tested without a branch. Nothing passes whose attribute is undefined, but where the filter is marked as lax.
 //!
 //! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
-//! some: then its mask is of these, and an event that shares bits with it leaves the entry in doubt. So does one whose value
-//! has the probe of an end of a range of floats, of which a probe has the upper half.
+//! some: of two, both are told; of more, its mask is of these, and an event that shares bits with it leaves the entry in doubt.
+//! So does one whose value has the probe of an end of a range of floats, of which a probe has the upper half.
 
 use super::analysis::Analysis;
 use super::gate::{is_list, Demand, Gate};
@@ -28,6 +28,8 @@ pub(super) const JOINED: u32 = 1 << 29;
 pub(super) const LAX: u32 = 1 << 28;
 /// Marks a range whose first and last probe do not tell.
 pub(super) const BLURRED: u32 = 1 << 27;
+/// Marks a filter that any value passes but the two that are the ends of its range.
+const NEITHER: u32 = MASK | BLURRED;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note begins.
@@ -85,6 +87,7 @@ impl Filter {
     pub fn proof(gate: &Gate, schema: &Schema) -> Self {
         let ty = schema.attribute(gate.attribute).ty;
         let filter = match &gate.demand {
+            Demand::Except(keys) if are_two_probes(keys, ty) => neither(gate.attribute + 1, keys),
             Demand::Except(keys) if !is_one_probe(keys, ty) => mask(gate.attribute + 1, keys),
             Demand::Interval(..) if is_blurred(ty) => Filter::of(gate, schema).marked(BLURRED),
             _ => Filter::of(gate, schema),
@@ -192,7 +195,11 @@ impl Filter {
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
         let may_pass = probe.is_defined() | (self.probe & LAX != 0);
         let is_blurred = self.probe & BLURRED != 0;
-        Tested { passes: (meets | is_except) & may_pass, is_in_doubt: (meets & is_except) | (at_end & is_blurred) }
+        let is_neither = is_mask & is_blurred;
+        Tested {
+            passes: (meets | is_except) & may_pass & !(is_neither & at_end),
+            is_in_doubt: ((meets & is_except) | (at_end & is_blurred)) & !is_neither,
+        }
     }
 }
 
@@ -271,12 +278,27 @@ fn is_blurred(ty: Type) -> bool {
 
 /// Whether `keys` are one that values of type `ty` have if, and only if, they have its probe.
 fn is_one_probe(keys: &[i64], ty: Type) -> bool {
-    !is_list(ty) && matches!(keys, [key] if Scale::of(ty).is_exact_at(*key))
+    keys.len() == 1 && are_probes(keys, ty)
+}
+
+/// Whether `keys` are two of that kind.
+fn are_two_probes(keys: &[i64], ty: Type) -> bool {
+    keys.len() == 2 && are_probes(keys, ty)
+}
+
+fn are_probes(keys: &[i64], ty: Type) -> bool {
+    !is_list(ty) && keys.iter().all(|&key| Scale::of(ty).is_exact_at(key))
 }
 
 /// A range from above `key` round to below it: it has the probe of what is undefined as well, which passes no filter.
 fn all_but(probe: u32, key: i64) -> Filter {
     Filter { probe, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }
+}
+
+/// Whatever is defined but the first of `keys` and the last one.
+fn neither(probe: u32, keys: &[i64]) -> Filter {
+    let [low, high] = [keys.first(), keys.last()].map(|key| key.map_or(0, |&key| key as u32));
+    Filter { probe: probe | NEITHER, low, span: high.wrapping_sub(low) }
 }
 
 fn bits(keys: &[i64]) -> u64 {
@@ -306,6 +328,20 @@ mod tests {
         }
         assert!(Filter::NONE.test(&probe(&[])[..]).passes);
         assert!(![one, one.proving(), some].iter().any(|filter| filter.test(&probe(&[])[..]).passes));
+    }
+
+    #[test]
+    fn an_exception_of_two_values_is_never_in_doubt() {
+        for keys in [[3, 7], [-900, 900], [i64::from(i32::MIN) + 2, i64::from(i32::MAX) - 1]] {
+            let filter = neither(1, &keys).proving();
+            for value in (-1000..1000).chain(keys) {
+                let expected = Tested { passes: !keys.contains(&value), is_in_doubt: false };
+                assert_eq!(filter.test(&probe(&[value])[..]), expected);
+                assert_eq!(filter.lax().test(&probe(&[value])[..]), expected);
+            }
+            assert_eq!(filter.test(&probe(&[])[..]), Tested { passes: false, is_in_doubt: false });
+            assert_eq!(filter.lax().test(&probe(&[])[..]), Tested { passes: true, is_in_doubt: false });
+        }
     }
 
     #[test]

@@ -172,8 +172,10 @@ mod vectors {
         let is_except = v128_and(is_mask, proves);
         let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
         let may_pass = v128_or(defined, marked(filter::LAX));
-        let passes = v128_and(v128_or(meets, is_except), may_pass);
-        let in_doubt = v128_or(v128_and(meets, is_except), v128_and(at_end, marked(filter::BLURRED)));
+        let blurred_end = v128_and(at_end, marked(filter::BLURRED));
+        let is_neither = v128_and(is_mask, marked(filter::BLURRED));
+        let passes = v128_andnot(v128_and(v128_or(meets, is_except), may_pass), v128_and(is_mask, blurred_end));
+        let in_doubt = v128_andnot(v128_or(v128_and(meets, is_except), blurred_end), is_neither);
         let is_joined = marked(filter::JOINED);
         let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
         let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
