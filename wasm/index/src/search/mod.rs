@@ -51,7 +51,7 @@ use crate::hash::out_of_memory;
 use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
-use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
+use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
 use crate::tree::{Branch, NodeId, Tree, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
@@ -293,8 +293,8 @@ impl Search {
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
-        grow(self.candidates.kept(), size_of::<List>() / size_of::<ProgramId>() + PART)?;
-        grow(&mut self.proven, size_of::<List>() / size_of::<Slot>())?;
+        grow(self.candidates.kept(), LENGTH + PART)?;
+        grow(&mut self.proven, LENGTH)?;
         grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;

@@ -18,7 +18,7 @@ use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
 use crate::statistics::{greater, lesser, Statistics};
 
-/// Marks a filter that is a mask.
+/// Marks a filter that is a mask, or [`NEITHER`].
 pub(super) const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested: what passes it, and is not in doubt, is true.
 pub(super) const PROVES: u32 = 1 << 30;
@@ -26,9 +26,9 @@ pub(super) const PROVES: u32 = 1 << 30;
 pub(super) const JOINED: u32 = 1 << 29;
 /// Marks a filter that is passed as well where the attribute is undefined.
 pub(super) const LAX: u32 = 1 << 28;
-/// Marks a range whose first and last probe do not tell.
+/// Marks a range whose first and last probe do not tell, or [`NEITHER`].
 pub(super) const BLURRED: u32 = 1 << 27;
-/// Marks a filter that any value passes but the two that are the ends of its range.
+/// Both mark a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
 /// A mask of what is excepted: an event that has none of its bits proves the entry.
 const EXCEPT: u32 = MASK | PROVES;
@@ -87,8 +87,11 @@ impl Filter {
     pub fn proof(gate: &Gate, schema: &Schema) -> Self {
         let ty = schema.attribute(gate.attribute).ty;
         let filter = match &gate.demand {
-            Demand::Except(keys) if are_two_probes(keys, ty) => neither(gate.attribute + 1, keys),
-            Demand::Except(keys) if !is_one_probe(keys, ty) => mask(gate.attribute + 1, keys),
+            Demand::Except(keys) => match **keys {
+                [_] if are_probes(keys, ty) => Filter::of(gate, schema),
+                [one, other] if are_probes(keys, ty) => neither(gate.attribute + 1, [one, other]),
+                _ => mask(gate.attribute + 1, keys),
+            },
             Demand::Interval(..) if is_blurred(ty) => Filter::of(gate, schema).marked(BLURRED),
             _ => Filter::of(gate, schema),
         };
@@ -276,16 +279,12 @@ fn is_blurred(ty: Type) -> bool {
     Scale::of(ty) != Scale::Clamp
 }
 
-/// Whether `keys` are one that values of type `ty` have if, and only if, they have its probe.
+/// Whether `keys` are one that is told by its probe.
 fn is_one_probe(keys: &[i64], ty: Type) -> bool {
     keys.len() == 1 && are_probes(keys, ty)
 }
 
-/// Whether `keys` are two of that kind.
-fn are_two_probes(keys: &[i64], ty: Type) -> bool {
-    keys.len() == 2 && are_probes(keys, ty)
-}
-
+/// Whether values of type `ty` have each of `keys` if, and only if, they have its probe.
 fn are_probes(keys: &[i64], ty: Type) -> bool {
     !is_list(ty) && keys.iter().all(|&key| Scale::of(ty).is_exact_at(key))
 }
@@ -295,10 +294,10 @@ fn all_but(probe: u32, key: i64) -> Filter {
     Filter { probe, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }
 }
 
-/// Whatever is defined but the first of `keys` and the last one.
-fn neither(probe: u32, keys: &[i64]) -> Filter {
-    let [low, high] = [keys.first(), keys.last()].map(|key| key.map_or(0, |&key| key as u32));
-    Filter { probe: probe | NEITHER, low, span: high.wrapping_sub(low) }
+/// A range of which the ends do not pass, and all else does.
+fn neither(probe: u32, keys: [i64; 2]) -> Filter {
+    let [low, last] = keys.map(|key| key as u32);
+    Filter { probe: probe | NEITHER, low, span: last.wrapping_sub(low) }
 }
 
 fn bits(keys: &[i64]) -> u64 {
@@ -333,7 +332,7 @@ mod tests {
     #[test]
     fn an_exception_of_two_values_is_never_in_doubt() {
         for keys in [[3, 7], [-900, 900], [i64::from(i32::MIN) + 2, i64::from(i32::MAX) - 1]] {
-            let filter = neither(1, &keys).proving();
+            let filter = neither(1, keys).proving();
             for value in (-1000..1000).chain(keys) {
                 let expected = Tested { passes: !keys.contains(&value), is_in_doubt: false };
                 assert_eq!(filter.test(&probe(&[value])[..]), expected);

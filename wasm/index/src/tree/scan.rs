@@ -20,8 +20,11 @@ pub(crate) const PLACES: usize = 1024;
 /// So many are written at once, of which what is too much is written over by the next.
 const AT_ONCE: usize = 4;
 
+/// The length of a [`List`].
+pub(crate) const LENGTH: usize = PLACES + AT_ONCE;
+
 /// What to list subjects in.
-pub(crate) type List = [u32; PLACES + AT_ONCE];
+pub(crate) type List = [u32; LENGTH];
 
 /// How many entries passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
