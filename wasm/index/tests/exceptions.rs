@@ -53,22 +53,27 @@ fn expression(id: i64) -> (String, impl Fn(&Event) -> bool) {
     (text, holds)
 }
 
-#[test]
-fn exceptions_are_proven_and_doubts_looked_into() {
-    let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
-    let attributes = vec![
-        attribute("r", Type::Integer, false),
-        attribute("s", Type::String, true),
-        attribute("t", Type::StringList, true),
-    ];
-    let mut index = Index::new(Schema::new(attributes).unwrap());
-    let expressions: Vec<_> = (0..3000).map(expression).collect();
-    for (id, (text, _)) in (0..).zip(&expressions) {
+/// An index of these expressions over attributes with these names and types, of which some are optional; and a search.
+fn index(attributes: &[(&str, Type, bool)], texts: impl Iterator<Item = String>) -> (Index, Search) {
+    let attributes = attributes.iter().map(|&(name, ty, optional)| {
+        let name = name.into();
+        Attribute { name, ty, optional, bounds: Bounds::Unbounded }
+    });
+    let mut index = Index::new(Schema::new(attributes.collect()).unwrap());
+    for (id, text) in (0..).zip(texts) {
         index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
     }
     index.validate().unwrap();
     let mut search = Search::default();
     search.reserve(&index).unwrap();
+    (index, search)
+}
+
+#[test]
+fn exceptions_are_proven_and_doubts_looked_into() {
+    let expressions: Vec<_> = (0..3000).map(expression).collect();
+    let attributes = [("r", Type::Integer, false), ("s", Type::String, true), ("t", Type::StringList, true)];
+    let (index, mut search) = index(&attributes, expressions.iter().map(|(text, _)| text.clone()));
     let (mut matched, mut evaluated) = (0, 0);
     for i in 0..400 {
         let s = (i % 5 > 0).then_some(i * 31 % 450);
@@ -86,26 +91,18 @@ fn exceptions_are_proven_and_doubts_looked_into() {
 
 #[test]
 fn exceptions_of_two_values_are_told_without_a_look_at_the_expression() {
-    let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
-    let attributes = vec![
-        attribute("a", Type::Integer, true),
-        attribute("r", Type::Integer, false),
-        attribute("s", Type::String, true),
-        attribute("i", Type::Integer, true),
-    ];
-    let mut index = Index::new(Schema::new(attributes).unwrap());
     let excepted = |id: i64| [id % 20, (id + 1 + id % 7) % 20];
-    for id in 0..300 {
+    let texts = (0..300).map(|id| {
         let [first, second] = excepted(id);
-        let text = match id % 3 {
+        match id % 3 {
             0 => format!("a = 1 and r not in ({first}, {second})"),
             1 => format!("a = 1 and s not in ('v{first}', 'v{second}')"),
             _ => format!("a = 1 and not i in ({second}, {first})"),
-        };
-        index.insert(&Insertion { id: id as u64, text: text.as_bytes(), constants: vec![] }).unwrap();
-    }
-    let mut search = Search::default();
-    search.reserve(&index).unwrap();
+        }
+    });
+    let [a, r] = [("a", Type::Integer, true), ("r", Type::Integer, false)];
+    let [s, i] = [("s", Type::String, true), ("i", Type::Integer, true)];
+    let (index, mut search) = index(&[a, r, s, i], texts);
     for value in 0..22 {
         let given = if value < 21 { format!(r#", "s": "v{value}", "i": {value}"#) } else { String::new() };
         let event = format!(r#"{{"a": 1, "r": {value}{given}}}"#);

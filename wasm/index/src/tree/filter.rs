@@ -198,7 +198,7 @@ impl Filter {
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
         let may_pass = probe.is_defined() | (self.probe & LAX != 0);
         let is_blurred = self.probe & BLURRED != 0;
-        let is_neither = is_mask & is_blurred;
+        let is_neither = self.probe & NEITHER == NEITHER;
         Tested {
             passes: (meets | is_except) & may_pass & !(is_neither & at_end),
             is_in_doubt: ((meets & is_except) | (at_end & is_blurred)) & !is_neither,

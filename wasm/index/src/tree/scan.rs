@@ -64,18 +64,6 @@ pub(crate) fn scan(
     passed
 }
 
-/// The same without vectors.
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn scan(
-    entries: &[Entry],
-    probes: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
-    passed: Passed,
-) -> Passed {
-    one_by_one(entries, probes, slots, programs, passed)
-}
-
 /// Writes what was picked to the place `at` of a list, and tells the place behind it.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
@@ -84,8 +72,12 @@ fn write(picked: Picked, list: &mut List, at: usize) -> usize {
     at + picked.count
 }
 
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use one_by_one as scan;
+
+/// The same without vectors.
 #[inline(always)]
-fn one_by_one(
+pub(crate) fn one_by_one(
     entries: &[Entry],
     probes: &(impl Table + ?Sized),
     slots: &mut List,
