@@ -238,6 +238,20 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, [], _fuel} = call(instance, "echo", [0], output: :u64s)
     end
 
+    test "makes lists of integers of any size" do
+      instance = echo()
+      ids = for bits <- 1..63, near <- -2..2, do: (1 <<< bits) + near
+      # Some terms are worked out, others asked of the VM; what is kept beside the list has to outlive a collection.
+      for order <- [ids, Enum.reverse(ids), Enum.shuffle(ids)] do
+        packed = for id <- order, into: "", do: <<id::little-64>>
+        assert {:done, 0, answer, _fuel} = call(instance, "echo", [byte_size(packed)], input: packed, output: :u64s)
+        :erlang.garbage_collect()
+        assert answer === order
+        assert Enum.map(answer, &Integer.to_string/1) == Enum.map(order, &Integer.to_string/1)
+        assert :erlang.binary_to_term(:erlang.term_to_binary(answer)) === order
+      end
+    end
+
     test "gives the same on a dirty scheduler" do
       instance = echo()
 

@@ -22,6 +22,7 @@ mod failure;
 mod frozen;
 mod gate;
 mod instance;
+mod integers;
 mod limits;
 mod machine;
 mod module;
