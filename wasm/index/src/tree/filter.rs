@@ -227,12 +227,16 @@ pub(crate) fn choose(
     let mut least = 1.0;
     let mut chosen = None;
     for (index, gate) in analysis.context(literal) {
-        let share = match gate.demand {
-            _ if led_here(gate.attribute) && gate.is_met_where_it_leads() => continue,
-            _ if led_here(gate.attribute) => PARTLY,
+        // No filter lets fewer events pass than meet the demand. Most demands are out of it by that alone.
+        if lesser(PARTLY, gate.selectivity(&library.statistics)) >= least {
+            continue;
+        }
+        let share = match (led_here(gate.attribute), &gate.demand) {
+            (true, _) if gate.is_met_where_it_leads() => continue,
+            (true, _) => PARTLY,
             // What nearly every event passes may still be all that is left to be proven.
-            Demand::Except(_) => lesser(PARTLY, library.statistics.defined(gate.attribute)),
-            _ => share(gate, &library.schema, &library.statistics),
+            (false, Demand::Except(_)) => lesser(PARTLY, library.statistics.defined(gate.attribute)),
+            (false, _) => share(gate, &library.schema, &library.statistics),
         };
         if share < least {
             least = share;

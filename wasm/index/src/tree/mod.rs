@@ -288,16 +288,15 @@ impl Tree {
         let mut least = f32::INFINITY;
         let mut least_at_all = f32::INFINITY;
         for (_, gate) in analysis.context(literal) {
-            if self.path(node).any(|attribute| attribute == gate.attribute) {
+            let selectivity = gate.selectivity(&library.statistics);
+            // The way here is asked last: what it leads through may lie anywhere.
+            if selectivity >= least || self.path(node).any(|attribute| attribute == gate.attribute) {
                 continue;
             }
-            let selectivity = gate.selectivity(&library.statistics);
             least_at_all = lesser(least_at_all, selectivity);
-            if selectivity < least {
-                if let Some(level) = self.nodes[node as usize].level_of(gate.attribute) {
-                    least = selectivity;
-                    best_level = Some((level, gate));
-                }
+            if let Some(level) = self.nodes[node as usize].level_of(gate.attribute) {
+                least = selectivity;
+                best_level = Some((level, gate));
             }
         }
         best_level.filter(|_| least_at_all >= worth_waiting * least && least < 1.0)
