@@ -24,6 +24,7 @@ mod batch;
 mod bitmap;
 mod matches;
 pub(crate) mod memo;
+mod pick;
 mod reasons;
 mod seen;
 mod sort;
@@ -35,8 +36,9 @@ use std::sync::atomic::{compiler_fence, Ordering};
 pub use batch::{packed, Batch, Packed, Refused, Request};
 
 use bitmap::Bitmap;
-use matches::{pick, SlotSet};
+use matches::SlotSet;
 use memo::Memo;
+use pick::{pick, ROOM};
 use seen::Seen;
 use sort::Sort;
 use spill::Spill;
@@ -295,7 +297,7 @@ impl Search {
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
-        grow(&mut self.ids, batch::most_words(index))?;
+        grow(&mut self.ids, batch::most_words(index) + ROOM)?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
         if !index.subscriptions().is_ascending() {
@@ -538,21 +540,26 @@ impl Search {
     #[inline(never)]
     fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
         let Search { proven: slots, candidates, matches, .. } = self;
-        // Those in doubt first move to the front: where each is looked up in its turn, what follows waits for it.
-        let mut doubted = 0;
-        for at in 0..proven {
-            let slot = slots[at];
+        let mut known = progress.candidates as usize;
+        let (fours, rest) = slots[..proven].as_chunks::<4>();
+        let mut mark = |slot: Slot| {
             if slot & IN_DOUBT == 0 {
                 matches.insert(slot);
             } else {
-                slots[doubted] = slot;
-                doubted += 1;
+                candidates[known] = slot;
+                known += 1;
             }
+        };
+        // Four in a turn of the loop: half of what a turn takes is not the marking.
+        for four in fours {
+            four.iter().for_each(|slot| mark(*slot));
         }
-        for &slot in &slots[..doubted] {
-            candidates[progress.candidates as usize] = index.subscriptions().get(slot & !IN_DOUBT).program;
-            progress.candidates += 1;
+        rest.iter().for_each(|slot| mark(*slot));
+        // The programs of those in doubt last: where each is looked up in its turn, what follows waits for it.
+        for candidate in &mut candidates[progress.candidates as usize..known] {
+            *candidate = index.subscriptions().get(*candidate & !IN_DOUBT).program;
         }
+        progress.candidates = known as u32;
     }
 
     /// Reads a word of each of the first lines of memory that the leaf lists of the nodes found take, for the reason given at
@@ -725,11 +732,9 @@ impl Search {
         let mut ids = progress.ids as usize;
         let rest = self.matches.groups(progress.word, STEP as usize, |group| {
             let rows = subscriptions.ids(group.first);
-            let before = ids;
-            for (place, bits) in group.words() {
-                ids += pick(bits, &rows[place], &mut list[ids..]);
-            }
-            ids - before
+            let given = pick(group, rows, first_chunk_mut(&mut list[ids..]));
+            ids += given;
+            given
         });
         progress.ids = ids as u32;
         match rest {

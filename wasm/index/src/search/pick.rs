@@ -1,0 +1,119 @@
+//! From slots that match to their ids.
+
+use super::matches::{Slots, GROUP};
+use crate::dense::ones;
+use crate::ids::{Row, ROW};
+
+/// Room for the ids of a group, and for a row more: where all of a row are written, those behind the last count for nothing.
+pub(super) const ROOM: usize = GROUP as usize + ROW;
+
+/// From how many of 32 on it is quicker to write all than to choose.
+const MANY: u32 = 10;
+
+/// The places of the bits of a byte that are one, those first; then zeros.
+const PLACES: [[u8; 8]; 256] = {
+    let mut places = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut place, mut found) = (0, 0);
+        while place < 8 {
+            places[byte][found] = place;
+            found += byte >> place & 1;
+            place += 1;
+        }
+        byte += 1;
+    }
+    places
+};
+
+/// Writes the ids of `slots`, of which `rows` are the rows, and tells how many they are. As a function of its own, without
+/// what dense rows need and listed ones: where few of many expressions match, nearly each is a word by itself, and what its
+/// turn of the loop needs has to be at hand.
+#[inline(never)]
+pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
+    let mut picked = 0;
+    for (place, bits) in slots.words() {
+        match &rows[place] {
+            Row::From(first) if bits.count_ones() < MANY => {
+                let mut write = |place: u32| {
+                    to[picked % GROUP as usize] = first.wrapping_add(place.into());
+                    picked += 1;
+                };
+                // No word is given that has none.
+                write(bits.trailing_zeros());
+                ones(u64::from(bits & bits.wrapping_sub(1))).for_each(|place| write(place as u32));
+            }
+            row => picked += pick_row(bits, row, &mut to[picked % GROUP as usize..]),
+        }
+    }
+    picked
+}
+
+/// The same for the slots of a row whose bits are one.
+#[inline(never)]
+fn pick_row(bits: u32, row: &Row, to: &mut [u64]) -> usize {
+    match row {
+        Row::From(first) => pick_by(bits, |place| first.wrapping_add(place as u64), to),
+        Row::Listed(ids) => pick_by(bits, |place| ids[place % ROW], to),
+    }
+}
+
+#[inline(always)]
+fn pick_by(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64]) -> usize {
+    match to.first_chunk_mut() {
+        Some(to) if bits.count_ones() >= MANY => pick_many(bits, id, to),
+        _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = id(place)).count(),
+    }
+}
+
+/// Writes eight for each eight slots; what is too much is written over by the next, so that no branch depends on the bits.
+#[inline]
+fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
+    let mut picked = 0;
+    for (eight, byte) in (0..).step_by(8).zip(bits.to_le_bytes()) {
+        if let Some(to) = to[picked..].first_chunk_mut::<8>() {
+            *to = PLACES[usize::from(byte)].map(|place| id(eight + usize::from(place)));
+        }
+        picked += byte.count_ones() as usize;
+    }
+    picked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matches::SlotSet;
+    use super::*;
+
+    #[test]
+    fn what_is_picked_is_where_bits_are_one() {
+        let listed = |first: u64| Row::Listed(Box::new(std::array::from_fn(|place| first + 7 * place as u64)));
+        let all = [1, 1 << 31, 0x8000_0001, 0x0000_03fe, 0x0000_03ff, 0x0f0f_3333, u32::MAX - 1, u32::MAX];
+        let rows: Vec<Row> = (0..32).map(|n| if n % 3 == 1 { listed(1000 * n) } else { Row::From(1000 * n) }).collect();
+        let mut set = SlotSet::default();
+        set.reserve(2048).unwrap();
+        // Few words, all of them, and all of their bits.
+        for words in [
+            vec![(3, 0x10), (4, 0x8001), (31, 1)],
+            (0..32).map(|n| (n, all[n as usize % 8])).collect(),
+            (0..32).map(|n| (n, u32::MAX)).collect(),
+        ] {
+            set.begin();
+            words.iter().for_each(|&(word, bits)| set.insert_word(32 + word, bits));
+            let ids = |&(word, bits): &(u32, u32)| {
+                let row = &rows[word as usize];
+                (0..32).filter(move |place| bits >> place & 1 == 1).map(|place| row.id(place))
+            };
+            let expected: Vec<u64> = words.iter().flat_map(ids).collect();
+            let mut to = [0; ROOM];
+            let mut picked = 0;
+            assert_eq!(
+                set.groups(0, 1, |slots| {
+                    picked = pick(slots, &rows, &mut to);
+                    picked
+                }),
+                None
+            );
+            assert_eq!(to[..picked], expected);
+        }
+    }
+}
