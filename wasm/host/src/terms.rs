@@ -108,18 +108,19 @@ pub fn u64_binaries<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure>
 
 /// A call of the VM for each integer took two fifths of the time of a list, so it is spared where it can be.
 fn list<'a>(env: Env<'a>, words: &[[u8; 8]]) -> Term<'a> {
-    static INTEGERS: OnceLock<Integers> = OnceLock::new();
-    let integers = INTEGERS.get_or_init(|| Integers::of(|integer| word(env, integer)));
-    let term = |integer| integers.term(integer).unwrap_or_else(|| word(env, integer));
+    static KNOWN: OnceLock<Integers> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
+    let term = |integer| known.term(integer).unwrap_or_else(|| ask(env, integer));
     let terms: Vec<Word> = words.iter().map(|bytes| term(u64::from_le_bytes(*bytes))).collect();
-    // Of a memory of 4 GiB at the most, so there are fewer than 2^32.
+    // An output's length in bytes has 32 bits.
     let count = terms.len() as u32;
     // SAFETY: `terms` has `count` terms: a term is the one word that `ErlNifTerm` is transparent for. Each is either of
     // `env`, or of a small integer, which is all in its term: that belongs to every environment.
     unsafe { Term::new(env, enif_make_list_from_array(env.as_c_arg(), terms.as_ptr().cast(), count)) }
 }
 
-fn word(env: Env, integer: u64) -> Word {
+/// The term that the VM makes of an integer.
+fn ask(env: Env, integer: u64) -> Word {
     // SAFETY: `ErlNifTerm` is transparent for such a word.
     unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
 }

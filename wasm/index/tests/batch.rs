@@ -202,6 +202,22 @@ fn programs_over_booleans_find_the_same_in_each_form() {
     }
 }
 
+/// A part ends with 15,328 words, and the list has room to pick the ids of an event that begins one before.
+#[test]
+fn an_event_may_begin_where_a_part_nearly_ends() {
+    let flag = Attribute { name: "d0".into(), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
+    let schema = Schema::new(vec![flag]).unwrap();
+    // Words that an event takes: one more than ids.
+    for words in [39, 117, 13 * 131, 39 * 131] {
+        assert_eq!(15_327 % words, 0);
+        let ids: Vec<u64> = (1..words).collect();
+        let texts: Vec<(u64, String)> = ids.iter().map(|&id| (id, "not d0".to_owned())).collect();
+        let events = vec![(1, b"{}".to_vec()); 16_384 / words as usize + 2];
+        let answers = Fixture::of(schema.clone(), &texts).search(&events, None, Form::Ids).unwrap();
+        assert!(answers.len() == events.len() && answers.iter().all(|answer| *answer == ids));
+    }
+}
+
 #[test]
 fn the_first_event_that_is_wrong_is_named() {
     for (size, dense) in [(3, 0), (3, 100), (100, 20), (300, 100), (600, 100)] {

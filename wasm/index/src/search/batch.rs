@@ -11,6 +11,7 @@
 use std::iter::Map;
 use std::slice::Iter;
 
+use super::pick::ROOM;
 use super::{Checkpoint, Dense, Form, Search};
 use crate::error::{Error, Kind};
 use crate::event::Format;
@@ -19,8 +20,10 @@ use crate::sliced::bits::EVENTS;
 use crate::sliced::Sliced;
 use crate::subscriptions::Slot;
 
-/// A part of an answer ends with the event by which it has so many words.
-const PART: usize = 16 * 1024;
+/// An answer's list has room for so many words besides those of one event. A bitmap may have as many.
+const SPARE: usize = 16 * 1024;
+/// A part of an answer ends with the event by which it has so many words: what is left is room to pick the next one's ids.
+const PART: usize = SPARE - ROOM;
 
 /// Events are evaluated at once where there are so many of them in a group, and so many dense expressions.
 const FEWEST_EVENTS: u32 = 16;
@@ -39,12 +42,12 @@ fn is_sliceable(index: &Index) -> bool {
 
 /// How many words an answer's list needs room for.
 pub(super) fn most_words(index: &Index) -> usize {
-    PART + index.subscriptions().capacity().max(bitmap_words(index)) + 2
+    SPARE + index.subscriptions().capacity().max(bitmap_words(index)) + 2
 }
 
 /// How many words a bitmap has at the most: no more than the list of all ids, or than the greatest id needs.
 pub(super) fn bitmap_words(index: &Index) -> usize {
-    let most = index.subscriptions().capacity().max(PART);
+    let most = index.subscriptions().capacity().max(SPARE);
     index.subscriptions().greatest().map_or(most, |id| most.min((id / 64) as usize + 1))
 }
 

@@ -38,7 +38,7 @@ pub use batch::{packed, Batch, Packed, Refused, Request};
 use bitmap::Bitmap;
 use matches::SlotSet;
 use memo::Memo;
-use pick::{pick, ROOM};
+use pick::pick;
 use seen::Seen;
 use sort::Sort;
 use spill::Spill;
@@ -297,7 +297,7 @@ impl Search {
         grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
-        grow(&mut self.ids, batch::most_words(index) + ROOM)?;
+        grow(&mut self.ids, batch::most_words(index))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
         if !index.subscriptions().is_ascending() {
