@@ -8,10 +8,14 @@
 use super::{grow, in_order};
 use crate::dense::ones;
 use crate::error::Error;
-use crate::statistics::greater;
 use crate::subscriptions::Slot;
 
 const BITS: u32 = 32;
+
+/// The first search's word that is empty, and how much more each next one's is.
+const SEARCH: u64 = 1 << BITS;
+/// The last search's.
+const LAST: u64 = u64::MAX << BITS;
 
 /// Slots of a group.
 pub(super) const GROUP: u32 = BITS * BITS;
@@ -28,11 +32,6 @@ pub(crate) struct SlotSet {
     /// A word that is empty in the present search.
     empty: u64,
 }
-
-/// The first bit of a search's number.
-const SEARCH: u64 = 1 << BITS;
-/// The number of the last search.
-const LAST: u64 = u64::MAX << BITS;
 
 /// The slots of a group, of the present search.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +93,9 @@ impl SlotSet {
     fn add(&mut self, word: u32, bits: u64, any: bool) {
         let (group, place) = ((word / BITS) as usize, word % BITS);
         let held = &mut self.groups[group][place as usize];
-        *held = greater(*held, self.empty) | bits;
+        *held = (*held).max(self.empty) | bits;
         let summary = &mut self.summaries[group];
-        *summary = greater(*summary, self.empty) | u64::from(any) << place;
+        *summary = (*summary).max(self.empty) | u64::from(any) << place;
     }
 
     /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
@@ -109,7 +108,7 @@ impl SlotSet {
     /// The slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
-        group.map_or(0, |words| greater(words[(word % BITS) as usize], self.empty) as u32)
+        group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
     }
 
     /// Gives the groups from `from` on that have slots, ascending, until `each` counted `limit` of these or a few more;

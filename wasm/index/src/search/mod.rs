@@ -826,7 +826,7 @@ fn touch(programs: &[ProgramId], index: &Index) {
     black_box(rest.iter().fold(touched, |sum, &program| sum ^ store.touch(&[program])));
 }
 
-/// The part of a table that [`Search::reserve`] always makes room for.
+/// The part of a table that there is always room for, as [`Search::reserve`] sees to.
 fn first_chunk<T, const N: usize>(table: &[T]) -> &[T; N] {
     let Some(first) = table.first_chunk() else { unreachable!("a search has room for as many") };
     first

@@ -1,5 +1,6 @@
 //! From slots that match to their ids.
 
+use super::first_chunk_mut;
 use super::matches::{Slots, GROUP};
 use crate::dense::ones;
 use crate::ids::{Row, ROW};
@@ -43,26 +44,19 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
                 write(bits.trailing_zeros());
                 ones(u64::from(bits & bits.wrapping_sub(1))).for_each(|place| write(place as u32));
             }
-            row => picked += pick_row(bits, row, &mut to[picked % GROUP as usize..]),
+            row => picked += pick_row(bits, row, first_chunk_mut(&mut to[picked % GROUP as usize..])),
         }
     }
     picked
 }
 
-/// The same for the slots of a row whose bits are one.
+/// The same for the slots of one row, whose bits are one: many of them, or of a row that is listed.
 #[inline(never)]
-fn pick_row(bits: u32, row: &Row, to: &mut [u64]) -> usize {
+fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     match row {
-        Row::From(first) => pick_by(bits, |place| first.wrapping_add(place as u64), to),
-        Row::Listed(ids) => pick_by(bits, |place| ids[place % ROW], to),
-    }
-}
-
-#[inline(always)]
-fn pick_by(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64]) -> usize {
-    match to.first_chunk_mut() {
-        Some(to) if bits.count_ones() >= MANY => pick_many(bits, id, to),
-        _ => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = id(place)).count(),
+        Row::From(first) => pick_many(bits, |place| first.wrapping_add(place as u64), to),
+        Row::Listed(ids) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place % ROW], to),
+        Row::Listed(ids) => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = ids[place % ROW]).count(),
     }
 }
 
@@ -106,13 +100,11 @@ mod tests {
             let expected: Vec<u64> = words.iter().flat_map(ids).collect();
             let mut to = [0; ROOM];
             let mut picked = 0;
-            assert_eq!(
-                set.groups(0, 1, |slots| {
-                    picked = pick(slots, &rows, &mut to);
-                    picked
-                }),
-                None
-            );
+            let rest = set.groups(0, 1, |slots| {
+                picked = pick(slots, &rows, &mut to);
+                picked
+            });
+            assert_eq!(rest, None);
             assert_eq!(to[..picked], expected);
         }
     }

@@ -228,14 +228,15 @@ pub(crate) fn choose(
     let mut chosen = None;
     for (index, gate) in analysis.context(literal) {
         // No filter lets fewer events pass than meet the demand. Most demands are out of it by that alone.
-        if lesser(PARTLY, gate.selectivity(&library.statistics)) >= least {
+        let fewest = lesser(PARTLY, gate.selectivity(&library.statistics));
+        if fewest >= least {
             continue;
         }
         let share = match (led_here(gate.attribute), &gate.demand) {
             (true, _) if gate.is_met_where_it_leads() => continue,
             (true, _) => PARTLY,
             // What nearly every event passes may still be all that is left to be proven.
-            (false, Demand::Except(_)) => lesser(PARTLY, library.statistics.defined(gate.attribute)),
+            (false, Demand::Except(_)) => fewest,
             (false, _) => share(gate, &library.schema, &library.statistics),
         };
         if share < least {
