@@ -21,6 +21,32 @@ const MOSTLY: f32 = 0.83;
 /// An entry's subscription, the literal that it waits for, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
 
+/// The attributes for which a leaf list may be worth splitting. The expressions of entries that are filtered by these are
+/// read; all others stay where they are, as what they demand most is still to be worth a level.
+struct Promising {
+    attributes: Vec<bool>,
+    /// Whether entries without a filter are taken to be filtered by one of these.
+    unfiltered: bool,
+}
+
+impl Promising {
+    fn all(library: &Library) -> Self {
+        Promising { attributes: vec![true; library.schema.len()], unfiltered: true }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.unfiltered && !self.attributes.contains(&true)
+    }
+
+    /// Whether the expression is to be read whose entries these are, one or two that are joined.
+    fn has(&self, entries: &[Entry]) -> bool {
+        entries.iter().any(|entry| match entry.filter.attribute() {
+            Some(attribute) => self.attributes[attribute as usize],
+            None => self.unfiltered,
+        })
+    }
+}
+
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
 #[derive(Clone, Copy)]
 struct Cut {
@@ -32,22 +58,23 @@ struct Cut {
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
     pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
-        if !self.is_promising(node, library) {
+        let promising = self.promising(node, library);
+        if promising.is_empty() {
             self.nodes[node as usize].split_later();
             return;
         }
-        let entries = self.analyse(node, library, subscriptions);
+        let entries = self.analyse(node, &promising, library, subscriptions);
         match self.worthwhile_cut(node, &entries) {
             Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
-            None => self.partition(node, entries, library, subscriptions),
+            None => self.partition(node, &promising, entries, library, subscriptions),
         }
     }
 
-    /// Whether splitting may be worth the reading of all expressions. It is where an attribute is the most selective one for
-    /// many entries, and that is mostly what they are filtered by. A bucket may always be cut.
-    fn is_promising(&self, node: NodeId, library: &Library) -> bool {
+    /// The attributes that are the most selective ones for many entries of `node`, as far as what these are filtered by tells.
+    /// A bucket may always be cut, and where is told by all of its entries.
+    fn promising(&self, node: NodeId, library: &Library) -> Promising {
         if let Position::Under(_, Place::Bucket) = self.position(node) {
-            return true;
+            return Promising::all(library);
         }
         // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
         // these count as if they were of one.
@@ -61,18 +88,27 @@ impl Tree {
                 None => unfiltered += hidden,
             }
         }
-        filtered.into_iter().chain([unfiltered]).any(|score: f32| score > MOSTLY * LOOKUP_COST)
+        let is_promising = |score: f32| score > MOSTLY * LOOKUP_COST;
+        Promising { attributes: filtered.into_iter().map(is_promising).collect(), unfiltered: is_promising(unfiltered) }
     }
 
-    /// Gives `node` a level for each attribute that is worth one, and its entries to these.
-    fn partition(&mut self, node: NodeId, entries: Vec<Analysed>, library: &Library, subscriptions: &Subscriptions) {
+    /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read.
+    fn partition(
+        &mut self,
+        node: NodeId,
+        promising: &Promising,
+        entries: Vec<Analysed>,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) {
         for attribute in self.worthwhile(node, &entries, library) {
             self.new_level(node, attribute);
         }
         let list = self.take_list(node);
         let mut children = Vec::new();
-        let of_each = list.chunk_by(|entry, _| entry.is_joined());
-        for (held, (slot, literal, analysis)) in of_each.zip(entries) {
+        let (read, unread): (Vec<&[Entry]>, Vec<&[Entry]>) = of_each(&list).partition(|held| promising.has(held));
+        unread.into_iter().flatten().for_each(|&entry| self.keep(node, entry));
+        for (held, (slot, literal, analysis)) in read.into_iter().zip(entries) {
             match self.choose(node, literal, &analysis, library, 0.0) {
                 Some((level, gate)) => {
                     children.clear();
@@ -88,8 +124,16 @@ impl Tree {
         self.nodes[node as usize].split_later();
     }
 
-    fn analyse(&self, node: NodeId, library: &Library, subscriptions: &Subscriptions) -> Vec<Analysed> {
-        let entries = self.nodes[node as usize].entries().iter().filter(|entry| !entry.is_joined());
+    /// What the expressions demand that have `promising` entries.
+    fn analyse(
+        &self,
+        node: NodeId,
+        promising: &Promising,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Vec<Analysed> {
+        let entries = of_each(self.nodes[node as usize].entries()).filter(|held| promising.has(held)).flatten();
+        let entries = entries.filter(|entry| !entry.is_joined());
         // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
         // fetched many at a time. Then where the programs end.
         let held: Vec<(Slot, NodeIndex)> = entries.map(|entry| (entry.slot(library), entry.literal())).collect();
@@ -249,7 +293,7 @@ impl Tree {
         }
         let mut entries = Vec::new();
         for node in [into, from] {
-            let held = self.analyse(node, library, subscriptions);
+            let held = self.analyse(node, &Promising::all(library), library, subscriptions);
             self.take_list(node);
             entries.extend(held);
         }
@@ -261,6 +305,11 @@ impl Tree {
             self.add_entry(into, slot, literal, &analysis, library, subscriptions);
         }
     }
+}
+
+/// The entries of each expression by themselves.
+fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
+    entries.chunk_by(|entry, _| entry.is_joined())
 }
 
 /// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all
