@@ -51,9 +51,9 @@ pub(crate) const ROOT: NodeId = 0;
 /// How many entries a leaf list holds before it is worth a look at splitting it.
 const LEAF_CAPACITY: usize = 32;
 /// What looking up one more attribute costs an event, in entries passed.
-const LOOKUP_COST: f32 = 12.0;
+const LOOKUP_COST: f32 = 10.0;
 /// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
-const WORTH_WAITING: f32 = 0.25;
+const WORTH_WAITING: f32 = 0.75;
 
 /// An expression in a leaf list, and what an event must meet besides what led here: in one entry, or in two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,6 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
-/// So large a share of an attribute's score comes from entries that are filtered by it, as long as it has no level.
-const MOSTLY: f32 = 0.83;
-
 /// An entry's subscription, the literal that it waits for, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
 
@@ -88,7 +85,7 @@ impl Tree {
                 None => unfiltered += hidden,
             }
         }
-        let is_promising = |score: f32| score > MOSTLY * LOOKUP_COST;
+        let is_promising = |score: f32| score > LOOKUP_COST;
         Promising { attributes: filtered.into_iter().map(is_promising).collect(), unfiltered: is_promising(unfiltered) }
     }
 
