@@ -9,8 +9,9 @@
 //!
 //! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
 //! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
-//! costs (one more lookup an event). A bucket is cut in two where that shortens the lists on both sides.
-//! Nodes, buckets and value levels that empty are merged or given back.
+//! costs (one more lookup for each event that defines the attribute). An entry whose most selective attribute has no level
+//! waits for one in the leaf list: what is sent down by another one does not come back. A bucket is cut in two where that
+//! shortens the lists on both sides. Nodes, buckets and value levels that empty are merged or given back.
 
 pub(crate) mod analysis;
 pub(crate) mod filter;
@@ -49,11 +50,7 @@ pub(crate) type LevelId = u32;
 pub(crate) const ROOT: NodeId = 0;
 
 /// How many entries a leaf list holds before it is worth a look at splitting it.
-const LEAF_CAPACITY: usize = 32;
-/// What looking up one more attribute costs an event, in entries passed.
-const LOOKUP_COST: f32 = 10.0;
-/// How much better another attribute must be for an entry to wait in the leaf list instead of taking a poor level.
-const WORTH_WAITING: f32 = 0.75;
+const LEAF_CAPACITY: usize = 24;
 
 /// An expression in a leaf list, and what an event must meet besides what led here: in one entry, or in two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +256,7 @@ impl Tree {
     ) {
         let mut pending = vec![node];
         while let Some(node) = pending.pop() {
-            match self.choose(node, literal, analysis, library, WORTH_WAITING) {
+            match self.choose(node, literal, analysis, library, true) {
                 Some((level, gate)) => self.children(level, &gate.demand, |child| pending.push(child)),
                 None => {
                     self.add_entry(node, slot, literal, analysis, library, subscriptions);
@@ -272,14 +269,14 @@ impl Tree {
     }
 
     /// The level of `node` that holds most events back from an entry by `literal`, and the gate to go there by.
-    /// None where the leaf list is the place: there is no such level, or one is likely to come that is better by far.
+    /// None where the leaf list is the place: there is no such level, or the entry `waits` for a better one.
     fn choose<'a>(
         &self,
         node: NodeId,
         literal: NodeIndex,
         analysis: &'a Analysis,
         library: &Library,
-        worth_waiting: f32,
+        waits: bool,
     ) -> Option<(LevelId, &'a Gate)> {
         if self.nodes[node as usize].branches().is_empty() {
             return None;
@@ -299,7 +296,7 @@ impl Tree {
                 best_level = Some((level, gate));
             }
         }
-        best_level.filter(|_| least_at_all >= worth_waiting * least && least < 1.0)
+        best_level.filter(|_| least < 1.0 && !(waits && least_at_all < least))
     }
 
     /// The attributes of the levels above `node`, the nearest first.

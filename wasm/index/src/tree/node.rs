@@ -257,6 +257,6 @@ mod tests {
                 node.split_later();
             }
         }
-        assert_eq!(tried, [33, 67, 135, 271, 543]);
+        assert_eq!(tried, [25, 51, 103, 207, 415, 831]);
     }
 }

@@ -4,11 +4,17 @@ use super::analysis::Analysis;
 use super::filter::Filter;
 use super::gate::Demand;
 use super::level::{Level, Place};
-use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY, LOOKUP_COST};
+use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY};
 use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::AttributeId;
+use crate::statistics::Statistics;
 use crate::subscriptions::{Slot, Subscriptions};
+
+/// What it costs an event to be asked whether it defines an attribute, in entries passed.
+const ASK_COST: f32 = 2.0;
+/// What it costs to look up its value, most of which is waiting for memory.
+const LOOKUP_COST: f32 = 24.0;
 
 /// A level has no more buckets than this.
 const MAX_BUCKETS: usize = 4096;
@@ -85,8 +91,9 @@ impl Tree {
                 None => unfiltered += hidden,
             }
         }
-        let is_promising = |score: f32| score > LOOKUP_COST;
-        Promising { attributes: filtered.into_iter().map(is_promising).collect(), unfiltered: is_promising(unfiltered) }
+        let scores = (0..).zip(filtered);
+        let is_promising = |(attribute, score)| score > level_cost(attribute, &library.statistics);
+        Promising { attributes: scores.map(is_promising).collect(), unfiltered: unfiltered > LOOKUP_COST }
     }
 
     /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read.
@@ -106,7 +113,7 @@ impl Tree {
         let (read, unread): (Vec<&[Entry]>, Vec<&[Entry]>) = of_each(&list).partition(|held| promising.has(held));
         unread.into_iter().flatten().for_each(|&entry| self.keep(node, entry));
         for (held, (slot, literal, analysis)) in read.into_iter().zip(entries) {
-            match self.choose(node, literal, &analysis, library, 0.0) {
+            match self.choose(node, literal, &analysis, library, false) {
                 Some((level, gate)) => {
                     children.clear();
                     self.children(level, &gate.demand, |child| children.push(child));
@@ -142,7 +149,7 @@ impl Tree {
         analysed.collect()
     }
 
-    /// The attributes with a positive score: those whose level would spare an event more than its lookup costs it.
+    /// The attributes with a positive score: those whose level would spare an event more than it costs.
     fn worthwhile(&self, node: NodeId, entries: &[Analysed], library: &Library) -> Vec<AttributeId> {
         let used: Vec<AttributeId> = self.path(node).collect();
         let mut scores = vec![0.0; library.schema.len()];
@@ -155,7 +162,8 @@ impl Tree {
         }
         let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
         let attributes = 0..scores.len() as AttributeId;
-        attributes.filter(|a| scores[*a as usize] > LOOKUP_COST).filter(is_new).collect()
+        let is_worth_it = |a: &AttributeId| scores[*a as usize] > level_cost(*a, &library.statistics);
+        attributes.filter(is_worth_it).filter(is_new).collect()
     }
 
     /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
@@ -302,6 +310,11 @@ impl Tree {
             self.add_entry(into, slot, literal, &analysis, library, subscriptions);
         }
     }
+}
+
+/// What a value level for `attribute` is expected to cost an event that comes upon it, in entries passed.
+fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
+    ASK_COST + LOOKUP_COST * statistics.defined(attribute)
 }
 
 /// The entries of each expression by themselves.
