@@ -22,13 +22,13 @@ defmodule BeTree.LearningTest do
   test "what is inserted after many searches waits for what few events define" do
     [searched, other] = trees = [tree(), tree()]
 
-    for portion <- Enum.chunk_every(0..299, 60), tree <- trees do
+    for portion <- Enum.chunk_every(0..199, 40), tree <- trees do
       insert(tree, portion)
       if tree == searched, do: for(_ <- 1..300, do: visited(tree))
     end
 
     assert visited(searched) < visited(other)
-    expected = for id <- 0..299, rem(id, 10) == 3, do: id
+    expected = for id <- 0..199, rem(id, 10) == 3, do: id
     for tree <- trees, do: assert(BeTree.search!(tree, %{"often" => 3, "seldom" => 3}) == expected)
   end
 end
