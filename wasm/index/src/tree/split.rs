@@ -24,32 +24,6 @@ const MAX_COPIES: f32 = 1.5;
 /// An entry's subscription, the literal that it waits for, and what its expression demands.
 type Analysed = (Slot, NodeIndex, Analysis);
 
-/// The attributes for which a leaf list may be worth splitting. The expressions of entries that are filtered by these are
-/// read; all others stay where they are, as what they demand most is still to be worth a level.
-struct Promising {
-    attributes: Vec<bool>,
-    /// Whether entries without a filter are taken to be filtered by one of these.
-    unfiltered: bool,
-}
-
-impl Promising {
-    fn all(library: &Library) -> Self {
-        Promising { attributes: vec![true; library.schema.len()], unfiltered: true }
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.unfiltered && !self.attributes.contains(&true)
-    }
-
-    /// Whether the expression is to be read whose entries these are, one or two that are joined.
-    fn has(&self, entries: &[Entry]) -> bool {
-        entries.iter().any(|entry| match entry.filter.attribute() {
-            Some(attribute) => self.attributes[attribute as usize],
-            None => self.unfiltered,
-        })
-    }
-}
-
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
 #[derive(Clone, Copy)]
 struct Cut {
@@ -61,46 +35,50 @@ struct Cut {
 impl Tree {
     /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
     pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
-        let promising = self.promising(node, library);
-        if promising.is_empty() {
+        let to_read = self.promising(node, library);
+        if !to_read.contains(&true) {
             self.nodes[node as usize].split_later();
             return;
         }
-        let entries = self.analyse(node, &promising, library, subscriptions);
+        let entries = self.analyse(node, &to_read, library, subscriptions);
         match self.worthwhile_cut(node, &entries) {
             Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
-            None => self.partition(node, &promising, entries, library, subscriptions),
+            None => self.partition(node, &to_read, entries, library, subscriptions),
         }
     }
 
-    /// The attributes that are the most selective ones for many entries of `node`, as far as what these are filtered by tells.
-    /// A bucket may always be cut, and where is told by all of its entries.
-    fn promising(&self, node: NodeId, library: &Library) -> Promising {
+    /// For each expression in the leaf list of `node` whether to read it: those that are filtered by an attribute which may be
+    /// worth a level. All others stay where they are, as what they demand most is not worth one yet.
+    fn promising(&self, node: NodeId, library: &Library) -> Vec<bool> {
+        let entries = self.nodes[node as usize].entries();
+        // A bucket may always be cut, and where is told by all of its entries.
         if let Position::Under(_, Place::Bucket) = self.position(node) {
-            return Promising::all(library);
+            return vec![true; entries.len()];
         }
         // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
         // these count as if they were of one.
         let hidden = if Filter::has_room_for(&library.schema) { 0.0 } else { 1.0 };
         let mut unfiltered = 0.0;
-        let mut filtered = vec![0.0; library.schema.len()];
-        for entry in self.nodes[node as usize].entries() {
+        let mut scores = vec![0.0; library.schema.len()];
+        for entry in entries {
             match entry.filter.attribute() {
                 // What one value of the attribute holds back: of few values that is less than all.
-                Some(attribute) => filtered[attribute as usize] += 1.0 - library.statistics.points(attribute, 1),
+                Some(attribute) => scores[attribute as usize] += 1.0 - library.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
         }
-        let scores = (0..).zip(filtered);
-        let is_promising = |(attribute, score)| score > level_cost(attribute, &library.statistics);
-        Promising { attributes: scores.map(is_promising).collect(), unfiltered: unfiltered > LOOKUP_COST }
+        let is_promising = |entry: &Entry| match entry.filter.attribute() {
+            Some(attribute) => scores[attribute as usize] > level_cost(attribute, &library.statistics),
+            None => unfiltered > LOOKUP_COST,
+        };
+        of_each(entries).map(|held| held.iter().any(is_promising)).collect()
     }
 
     /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read.
     fn partition(
         &mut self,
         node: NodeId,
-        promising: &Promising,
+        to_read: &[bool],
         entries: Vec<Analysed>,
         library: &Library,
         subscriptions: &Subscriptions,
@@ -110,9 +88,9 @@ impl Tree {
         }
         let list = self.take_list(node);
         let mut children = Vec::new();
-        let (read, unread): (Vec<&[Entry]>, Vec<&[Entry]>) = of_each(&list).partition(|held| promising.has(held));
-        unread.into_iter().flatten().for_each(|&entry| self.keep(node, entry));
-        for (held, (slot, literal, analysis)) in read.into_iter().zip(entries) {
+        let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
+        unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
+        for ((held, _), (slot, literal, analysis)) in read.into_iter().zip(entries) {
             match self.choose(node, literal, &analysis, library, false) {
                 Some((level, gate)) => {
                     children.clear();
@@ -128,16 +106,16 @@ impl Tree {
         self.nodes[node as usize].split_later();
     }
 
-    /// What the expressions demand that have `promising` entries.
+    /// What the expressions in the leaf list of `node` demand that are `to_read`.
     fn analyse(
         &self,
         node: NodeId,
-        promising: &Promising,
+        to_read: &[bool],
         library: &Library,
         subscriptions: &Subscriptions,
     ) -> Vec<Analysed> {
-        let entries = of_each(self.nodes[node as usize].entries()).filter(|held| promising.has(held)).flatten();
-        let entries = entries.filter(|entry| !entry.is_joined());
+        let each = of_each(self.nodes[node as usize].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
+        let entries = each.filter_map(|(held, _)| held.last());
         // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
         // fetched many at a time. Then where the programs end.
         let held: Vec<(Slot, NodeIndex)> = entries.map(|entry| (entry.slot(library), entry.literal())).collect();
@@ -298,7 +276,8 @@ impl Tree {
         }
         let mut entries = Vec::new();
         for node in [into, from] {
-            let held = self.analyse(node, &Promising::all(library), library, subscriptions);
+            let all = vec![true; self.nodes[node as usize].entries().len()];
+            let held = self.analyse(node, &all, library, subscriptions);
             self.take_list(node);
             entries.extend(held);
         }
@@ -317,7 +296,7 @@ fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
     ASK_COST + LOOKUP_COST * statistics.defined(attribute)
 }
 
-/// The entries of each expression by themselves.
+/// The entries of each expression by themselves: its own, and in front of it the one that is joined to it.
 fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
 }
