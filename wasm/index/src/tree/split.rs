@@ -91,6 +91,7 @@ impl Tree {
         let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
         for ((held, _), (slot, literal, analysis)) in read.into_iter().zip(entries) {
+            // What was read and is worth no level now need not wait for one.
             match self.choose(node, literal, &analysis, library, false) {
                 Some((level, gate)) => {
                     children.clear();
