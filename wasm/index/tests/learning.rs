@@ -19,6 +19,11 @@ fn insert(index: &mut Index, ids: std::ops::Range<u64>, text: impl Fn(u64) -> St
     }
 }
 
+/// One that events need not define, of values from 0 to `max`.
+fn attribute(name: &str, max: i64) -> Attribute {
+    Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Integer { min: 0, max } }
+}
+
 fn both(id: u64) -> String {
     format!("often = {} and seldom = {}", id % 10, id % 10)
 }
@@ -26,12 +31,6 @@ fn both(id: u64) -> String {
 /// An index over two attributes, of which the one that events define often has more values. So it is the better one to wait
 /// for, as long as nothing else is known.
 fn index() -> Index {
-    let attribute = |name: &str, max| Attribute {
-        name: name.into(),
-        ty: Type::Integer,
-        optional: true,
-        bounds: Bounds::Integer { min: 0, max },
-    };
     Index::new(Schema::new(vec![attribute("often", 19), attribute("seldom", 9)]).unwrap())
 }
 
@@ -78,14 +77,8 @@ fn what_is_inserted_waits_for_what_few_events_define() {
 #[test]
 fn what_an_event_does_not_define_is_not_passed() {
     const RARE: u64 = 300;
-    let attribute = |name: String, max| Attribute {
-        name,
-        ty: Type::Integer,
-        optional: true,
-        bounds: Bounds::Integer { min: 0, max },
-    };
-    let rare = (0..RARE).map(|number| attribute(format!("rare{number}"), 9));
-    let attributes = rare.chain([attribute("often".into(), 3)]).collect();
+    let rare = (0..RARE).map(|number| attribute(&format!("rare{number}"), 9));
+    let attributes = rare.chain([attribute("often", 3)]).collect();
     let mut index = Index::new(Schema::new(attributes).unwrap());
     let mut events = Search::default();
     insert(&mut index, 0..12 * RARE, |id| format!("often = {} and rare{} = {}", id % 4, id % RARE, id / RARE % 10));
