@@ -82,15 +82,31 @@ impl<'t> Lexer<'t> {
         Lexer { text, position: 0 }
     }
 
-    /// The next token.
+    /// Skips a comma, if one is next. Most tokens are those of lists: a comma between two of these need not be one.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Token, Error> {
+    pub fn skip_comma(&mut self) -> bool {
+        let start = self.behind_blanks();
+        let is_next = self.text.as_bytes().get(start) == Some(&b',');
+        self.position = start + usize::from(is_next);
+        is_next
+    }
+
+    /// Where the next token starts, or the text ends.
+    #[inline(always)]
+    fn behind_blanks(&self) -> usize {
         let bytes = self.text.as_bytes();
         let mut start = self.position;
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(start) {
             start += 1;
         }
-        let rest = &bytes[start..];
+        start
+    }
+
+    /// The next token.
+    #[inline(always)]
+    pub fn next(&mut self) -> Result<Token, Error> {
+        let start = self.behind_blanks();
+        let rest = &self.text.as_bytes()[start..];
         let (kind, length) = match rest {
             [] => (TokenKind::End, 0),
             [b'(', ..] => (TokenKind::Open, 1),

@@ -261,16 +261,14 @@ impl<'a> Parser<'a, '_> {
                 | TokenKind::Integer
                 | TokenKind::Float
                 | TokenKind::String { .. }
-                | TokenKind::Boolean(_) => {
-                    let item = self.advance()?;
-                    push(&mut self.items, item)?;
-                }
+                | TokenKind::Boolean(_) => push(&mut self.items, self.current)?,
                 _ => return Err(self.expected("a constant")),
             }
-            if self.current.kind != TokenKind::Comma {
+            let goes_on = self.lexer.skip_comma();
+            self.go_on()?;
+            if !goes_on {
                 return self.expect(TokenKind::Close, "`,` or `)`").map(drop);
             }
-            self.advance()?;
         }
     }
 
