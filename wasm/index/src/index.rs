@@ -16,6 +16,7 @@ use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
+use crate::tree::demands::Demands;
 use crate::tree::filter;
 use crate::tree::gate::Demand;
 use crate::tree::Tree;
@@ -389,9 +390,9 @@ impl Index {
     }
 
     fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
-        let analysis = Analysis::new(normal, &expression.predicates, &self.library.schema);
+        let analysis = Analysis::new(normal, &expression.predicates, &self.library);
         self.observe(expression, &analysis);
-        let access = analysis.access(&expression.predicates, &self.library);
+        let access = analysis.access(&expression.predicates, &self.library.schema);
         let expected = self.expected(&analysis, access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
@@ -455,8 +456,9 @@ impl Index {
             return [None; 2];
         };
         let attribute = analysis.gate(access).map(|gate| gate.attribute);
-        let filter = filter::choose(access, analysis, |led_here| Some(led_here) == attribute, &self.library);
-        [Some(access), filter]
+        let demands = Demands::of(access, analysis);
+        let filter = filter::choose(&demands, |led_here| Some(led_here) == attribute, &self.library);
+        [Some(access), filter.map(|demanded| demanded.literal)]
     }
 
     /// How likely a literal is to hold when its expression is evaluated.
@@ -469,7 +471,7 @@ impl Index {
     ) -> f32 {
         match analysis.gate(index) {
             _ if expected.contains(&Some(index)) => 0.99,
-            Some(gate) => gate.selectivity(&self.library.statistics),
+            Some(_) => analysis.share(index),
             None if literal.negated => 0.7,
             None => 0.5,
         }

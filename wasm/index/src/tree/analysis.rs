@@ -7,7 +7,7 @@ use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{Predicate, Test};
 use crate::schema::{AttributeId, Schema};
-use crate::statistics::lesser;
+use crate::statistics::{lesser, Statistics};
 use crate::subscriptions::Subscription;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
@@ -40,11 +40,12 @@ pub(crate) enum Missing<'a> {
     More,
 }
 
-/// A normal form and its gates.
+/// A normal form, its gates, and of each gate the share of events that are expected to pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
     pub normal: Normal,
     gates: Vec<Option<Gate>>,
+    shares: Vec<f32>,
 }
 
 impl Analysis {
@@ -52,7 +53,7 @@ impl Analysis {
     pub fn of(subscription: &Subscription, library: &Library) -> Self {
         let expression = library.expression(subscription);
         match normalise(&expression.steps) {
-            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, &library.schema),
+            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, library),
             Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
         }
     }
@@ -70,27 +71,32 @@ impl Analysis {
                 Gate::of(literal, &predicate, &library.schema)
             });
         }
-        Self::narrowed(normal, gates)
+        Self::narrowed(normal, gates, &library.statistics)
     }
 
     /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
-    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], schema: &Schema) -> Self {
+    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], library: &Library) -> Self {
         let mut gates = vec![None; normal.capacity()];
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                gates[index as usize] = Gate::of(literal, &predicates[literal.predicate as usize], schema);
+                gates[index as usize] = Gate::of(literal, &predicates[literal.predicate as usize], &library.schema);
             }
         }
-        Self::narrowed(normal, gates)
+        Self::narrowed(normal, gates, &library.statistics)
     }
 
-    fn narrowed(normal: Normal, mut gates: Vec<Option<Gate>>) -> Self {
+    fn narrowed(normal: Normal, mut gates: Vec<Option<Gate>>, statistics: &Statistics) -> Self {
         for index in normal.top_down() {
             if normal.node(index) == NormalNode::And {
                 narrow_siblings(&mut gates, normal.children(index));
             }
         }
-        Analysis { normal, gates }
+        let share = |gate: &Option<Gate>| match gate {
+            Some(gate) if !gate.is_lax => gate.selectivity(statistics),
+            _ => f32::INFINITY,
+        };
+        let shares = gates.iter().map(share).collect();
+        Analysis { normal, gates, shares }
     }
 
     /// The gate of the literal at `index`, by which to be led.
@@ -98,9 +104,20 @@ impl Analysis {
         self.gates[index as usize].as_ref().filter(|gate| !gate.is_lax)
     }
 
+    /// The share of events that are expected to pass the gate of the literal at `index`. What has none by which to be led
+    /// cannot be waited for, which is as if endlessly many passed.
+    pub fn share(&self, index: NodeIndex) -> f32 {
+        self.shares[index as usize]
+    }
+
     /// The gates of all literals that have one, by which to be led.
     pub fn gates(&self) -> impl Iterator<Item = &Gate> {
         self.gates.iter().flatten().filter(|gate| !gate.is_lax)
+    }
+
+    /// How many gates [`Analysis::context`] gives at the most.
+    pub fn most_demands(&self) -> usize {
+        self.normal.capacity().min(CONTEXT)
     }
 
     /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
@@ -136,8 +153,8 @@ impl Analysis {
 
     /// The literals that the expression waits for: whatever event makes it true makes one of them true.
     /// None where it costs no more to look at it for every event. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Option<Vec<NodeIndex>> {
-        let costs = self.costs(library);
+    pub fn access(&self, predicates: &[Predicate<StringId>], schema: &Schema) -> Option<Vec<NodeIndex>> {
+        let costs = self.costs(schema);
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
@@ -160,13 +177,10 @@ impl Analysis {
     }
 
     /// What it costs to wait for each part of the expression.
-    fn costs(&self, Library { statistics, schema, .. }: &Library) -> Vec<f32> {
-        // What has no gate cannot be waited for.
-        let share = |index| self.gate(index).map_or(f32::INFINITY, |gate| gate.selectivity(statistics));
-        let shares: Vec<f32> = (0..self.gates.len() as NodeIndex).map(share).collect();
+    fn costs(&self, schema: &Schema) -> Vec<f32> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
-            costs[self.normal.root() as usize] = self.cost(self.normal.root(), &shares, schema);
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), schema);
         }
         for index in self.normal.bottom_up() {
             let children = || self.normal.children(index);
@@ -175,12 +189,12 @@ impl Analysis {
                 NormalNode::Literal(_) => {}
                 NormalNode::And => {
                     // They have the same context, so the least likely of them stands for all.
-                    let least = literals.min_by(|a, b| shares[*a as usize].total_cmp(&shares[*b as usize]));
-                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, &shares, schema));
+                    let least = literals.min_by(|a, b| self.share(*a).total_cmp(&self.share(*b)));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, schema));
                     costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
                 }
                 NormalNode::Or => {
-                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, &shares, schema));
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, schema));
                     costs[index as usize] = children().map(|child| costs[child as usize]).sum();
                 }
             }
@@ -190,14 +204,14 @@ impl Analysis {
 
     /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
     /// its context, and filtered by the next one that is of another attribute.
-    fn cost(&self, index: NodeIndex, shares: &[f32], schema: &Schema) -> f32 {
+    fn cost(&self, index: NodeIndex, schema: &Schema) -> f32 {
         let Some(mut leading) = self.gate(index) else {
             return f32::INFINITY;
         };
-        let mut led = shares[index as usize];
+        let mut led = self.share(index);
         let (mut filtering, mut filtered) = (None, 1.0);
         for (index, gate) in self.context(index).skip(1) {
-            let share = shares[index as usize];
+            let share = self.share(index);
             let is_other = gate.attribute != leading.attribute;
             if share < led {
                 (filtering, filtered) = if is_other { (Some(leading), led) } else { (filtering, filtered) };

@@ -9,11 +9,10 @@
 //! some: of two, both are told; of more, its mask is of these, and an event that shares bits with it leaves the entry in doubt.
 //! So does one whose value has the probe of an end of a range of floats, of which a probe has the upper half.
 
-use super::analysis::Analysis;
+use super::demands::{Demanded, Demands};
 use super::gate::{is_list, Demand, Gate};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe, Table, UNDEFINED};
-use crate::expression::normal::NodeIndex;
 use crate::library::Library;
 use crate::schema::{AttributeId, Schema, Type};
 use crate::statistics::{greater, lesser, Statistics};
@@ -216,21 +215,21 @@ pub(crate) struct Tested {
     pub is_in_doubt: bool,
 }
 
-/// The literal to filter an entry by that waits for `literal`: of all that its context demands besides what
-/// `led_here`, the demand that the fewest events are expected to meet. None where nothing more is demanded.
-pub(crate) fn choose(
-    literal: NodeIndex,
-    analysis: &Analysis,
+/// What to filter an entry by: of all that its context demands besides what `led_here`, the demand whose filter the fewest
+/// events are expected to pass. None where nothing more is demanded.
+pub(crate) fn choose<'a>(
+    demands: &Demands<'a>,
     led_here: impl Fn(AttributeId) -> bool,
     library: &Library,
-) -> Option<NodeIndex> {
+) -> Option<Demanded<'a>> {
     let mut least = 1.0;
     let mut chosen = None;
-    for (index, gate) in analysis.context(literal) {
-        // No filter lets fewer events pass than meet the demand. Most demands are out of it by that alone.
-        let fewest = lesser(PARTLY, gate.selectivity(&library.statistics));
+    for &demanded in demands.iter() {
+        let gate = demanded.gate;
+        // No filter lets fewer events pass than meet the demand.
+        let fewest = lesser(PARTLY, demanded.share);
         if fewest >= least {
-            continue;
+            break;
         }
         let share = match (led_here(gate.attribute), &gate.demand) {
             (true, _) if gate.is_met_where_it_leads() => continue,
@@ -241,7 +240,7 @@ pub(crate) fn choose(
         };
         if share < least {
             least = share;
-            chosen = Some(index);
+            chosen = Some(demanded);
         }
     }
     chosen

@@ -14,6 +14,7 @@
 //! shortens the lists on both sides. Nodes, buckets and value levels that empty are merged or given back.
 
 pub(crate) mod analysis;
+pub(crate) mod demands;
 pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod level;
@@ -25,6 +26,7 @@ mod validate;
 use hashbrown::HashSet;
 
 use analysis::{Analysis, Missing};
+use demands::Demands;
 use filter::Filter;
 use gate::{Demand, Gate};
 use level::{Level, Place};
@@ -38,7 +40,6 @@ use crate::hash::State;
 use crate::library::Library;
 use crate::predicates::growth;
 use crate::schema::AttributeId;
-use crate::statistics::lesser;
 use crate::subscriptions::{Home, Slot, Subscriptions};
 
 /// The number of a node.
@@ -191,7 +192,8 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) {
         for &literal in access {
-            self.place(ROOT, slot, literal, analysis, library, subscriptions);
+            let demands = Demands::of(literal, analysis);
+            self.place(ROOT, slot, &demands, library, subscriptions);
         }
     }
 
@@ -244,22 +246,14 @@ impl Tree {
         holding
     }
 
-    /// Brings `slot`, which waits for `literal`, to the nodes below `node`, or to its leaf list, by literals of its context.
-    fn place(
-        &mut self,
-        node: NodeId,
-        slot: Slot,
-        literal: NodeIndex,
-        analysis: &Analysis,
-        library: &Library,
-        subscriptions: &Subscriptions,
-    ) {
+    /// Brings `slot` to the nodes below `node`, or to its leaf list, by what is demanded for its literal.
+    fn place(&mut self, node: NodeId, slot: Slot, demands: &Demands, library: &Library, subscriptions: &Subscriptions) {
         let mut pending = vec![node];
         while let Some(node) = pending.pop() {
-            match self.choose(node, literal, analysis, library, true) {
+            match self.choose(node, demands, true) {
                 Some((level, gate)) => self.children(level, &gate.demand, |child| pending.push(child)),
                 None => {
-                    self.add_entry(node, slot, literal, analysis, library, subscriptions);
+                    self.add_entry(node, slot, demands, library, subscriptions);
                     if self.nodes[node as usize].is_to_be_split() {
                         self.split(node, library, subscriptions);
                     }
@@ -268,43 +262,30 @@ impl Tree {
         }
     }
 
-    /// The level of `node` that holds most events back from an entry by `literal`, and the gate to go there by.
+    /// The level of `node` that holds most events back from an entry with these `demands`, and the gate to go there by.
     /// None where the leaf list is the place: there is no such level, or the entry `waits` for a better one.
-    fn choose<'a>(
-        &self,
-        node: NodeId,
-        literal: NodeIndex,
-        analysis: &'a Analysis,
-        library: &Library,
-        waits: bool,
-    ) -> Option<(LevelId, &'a Gate)> {
-        if self.nodes[node as usize].branches().is_empty() {
+    fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a Gate)> {
+        let node = &self.nodes[node as usize];
+        if node.branches().is_empty() {
             return None;
         }
-        let mut best_level = None;
-        let mut least = f32::INFINITY;
-        let mut least_at_all = f32::INFINITY;
-        for (_, gate) in analysis.context(literal) {
-            let selectivity = gate.selectivity(&library.statistics);
-            // The way here is asked last: what it leads through may lie anywhere.
-            if selectivity >= least || self.path(node).any(|attribute| attribute == gate.attribute) {
-                continue;
-            }
-            least_at_all = lesser(least_at_all, selectivity);
-            if let Some(level) = self.nodes[node as usize].level_of(gate.attribute) {
-                least = selectivity;
-                best_level = Some((level, gate));
-            }
-        }
-        best_level.filter(|_| least < 1.0 && !(waits && least_at_all < least))
+        let is_new = |gate: &Gate| self.above(node).all(|attribute| attribute != gate.attribute);
+        let mut new = demands.iter().filter(|demanded| is_new(demanded.gate)).peekable();
+        let least = if waits { new.peek()?.share } else { 1.0 };
+        new.take_while(|demanded| demanded.share <= least && demanded.share < 1.0)
+            .find_map(|demanded| Some((node.level_of(demanded.gate.attribute)?, demanded.gate)))
     }
 
     /// The attributes of the levels above `node`, the nearest first.
     fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
+        self.above(&self.nodes[node as usize])
+    }
+
+    fn above<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = AttributeId> + 'a {
         let mut node = node;
         std::iter::from_fn(move || {
-            let level = &self.levels[self.nodes[node as usize].level()? as usize];
-            node = level.owner;
+            let level = &self.levels[node.level()? as usize];
+            node = &self.nodes[level.owner as usize];
             Some(level.attribute)
         })
     }
@@ -346,15 +327,14 @@ impl Tree {
         &mut self,
         node: NodeId,
         slot: Slot,
-        literal: NodeIndex,
-        analysis: &Analysis,
+        demands: &Demands,
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        let Filters { front, own, prove } = self.filters(node, literal, analysis, library);
+        let Filters { front, own, prove } = self.filters(node, demands, library);
         let node = &mut self.nodes[node as usize];
         for filter in front.map(Filter::joined).into_iter().chain([own]) {
-            let filter = filter.noting(literal);
+            let filter = filter.noting(demands.literal);
             node.push(match prove {
                 true => Entry { subject: slot, filter: filter.proving() },
                 false => Entry { subject: subscriptions.get(slot).program, filter },
@@ -364,19 +344,18 @@ impl Tree {
         self.longest_list = self.longest_list.max(node.entries().len());
     }
 
-    /// What an expression is filtered by that waits in `node` for `literal`.
-    fn filters(&self, node: NodeId, literal: NodeIndex, analysis: &Analysis, library: &Library) -> Filters {
+    /// What an expression with these `demands` is filtered by that waits in `node`.
+    fn filters(&self, node: NodeId, demands: &Demands, library: &Library) -> Filters {
         let Library { schema, statistics, .. } = library;
         let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
-        let chosen = filter::choose(literal, analysis, led_here, library);
-        let gate = chosen.and_then(|chosen| analysis.gate(chosen));
+        let gate = filter::choose(demands, led_here, library).map(|chosen| chosen.gate);
         let filtered = gate.filter(|gate| Filter::is_exact_for(gate, schema));
         let is_known = |gate: &Gate| {
             gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
         };
         let proof = || filtered.map(|gate| Filter::proof(gate, schema));
         let passed = || filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
-        match analysis.missing(literal, is_known) {
+        match demands.analysis.missing(demands.literal, is_known) {
             Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
             Missing::One(missing) if filter::is_worth_joining(missing, passed(), schema) => {
                 Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }

@@ -1,6 +1,7 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
 use super::analysis::Analysis;
+use super::demands::{Demanded, Demands};
 use super::filter::Filter;
 use super::gate::Demand;
 use super::level::{Level, Place};
@@ -21,8 +22,10 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
-/// An entry's subscription, the literal that it waits for, and what its expression demands.
+/// An entry's subscription, the literal that it waits for, and its expression.
 type Analysed = (Slot, NodeIndex, Analysis);
+/// An entry's subscription, and what is demanded for the literal that it waits for.
+type Waiting<'a> = (Slot, Demands<'a>);
 
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
 #[derive(Clone, Copy)]
@@ -40,10 +43,11 @@ impl Tree {
             self.nodes[node as usize].split_later();
             return;
         }
-        let entries = self.analyse(node, &to_read, library, subscriptions);
+        let analysed = self.analyse(node, &to_read, library, subscriptions);
+        let entries = waiting(&analysed);
         match self.worthwhile_cut(node, &entries) {
-            Some(cut) => self.cut_bucket(node, cut, entries, library, subscriptions),
-            None => self.partition(node, &to_read, entries, library, subscriptions),
+            Some(cut) => self.cut_bucket(node, cut, &entries, library, subscriptions),
+            None => self.partition(node, &to_read, &entries, library, subscriptions),
         }
     }
 
@@ -79,25 +83,25 @@ impl Tree {
         &mut self,
         node: NodeId,
         to_read: &[bool],
-        entries: Vec<Analysed>,
+        entries: &[Waiting],
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        for attribute in self.worthwhile(node, &entries, library) {
+        for attribute in self.worthwhile(node, entries, library) {
             self.new_level(node, attribute);
         }
         let list = self.take_list(node);
         let mut children = Vec::new();
         let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
-        for ((held, _), (slot, literal, analysis)) in read.into_iter().zip(entries) {
+        for ((held, _), (slot, demands)) in read.into_iter().zip(entries) {
             // What was read and is worth no level now need not wait for one.
-            match self.choose(node, literal, &analysis, library, false) {
+            match self.choose(node, demands, false) {
                 Some((level, gate)) => {
                     children.clear();
                     self.children(level, &gate.demand, |child| children.push(child));
                     for &child in &children {
-                        self.place(child, slot, literal, &analysis, library, subscriptions);
+                        self.place(child, *slot, demands, library, subscriptions);
                     }
                 }
                 None => held.iter().for_each(|&entry| self.keep(node, entry)),
@@ -129,14 +133,13 @@ impl Tree {
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than it costs.
-    fn worthwhile(&self, node: NodeId, entries: &[Analysed], library: &Library) -> Vec<AttributeId> {
+    fn worthwhile(&self, node: NodeId, entries: &[Waiting], library: &Library) -> Vec<AttributeId> {
         let used: Vec<AttributeId> = self.path(node).collect();
         let mut scores = vec![0.0; library.schema.len()];
-        for (_, literal, analysis) in entries {
-            let gates = analysis.context(*literal).filter(|(_, gate)| !used.contains(&gate.attribute));
-            let shares = gates.map(|(_, gate)| (gate.attribute, gate.selectivity(&library.statistics)));
-            if let Some((attribute, share)) = shares.min_by(|a, b| a.1.total_cmp(&b.1)) {
-                scores[attribute as usize] += 1.0 - share;
+        for (_, demands) in entries {
+            let best = demands.iter().find(|demanded| !used.contains(&demanded.gate.attribute));
+            if let Some(Demanded { gate, share, .. }) = best {
+                scores[gate.attribute as usize] += 1.0 - share;
             }
         }
         let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
@@ -146,7 +149,7 @@ impl Tree {
     }
 
     /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
-    fn worthwhile_cut(&self, node: NodeId, entries: &[Analysed]) -> Option<Cut> {
+    fn worthwhile_cut(&self, node: NodeId, entries: &[Waiting]) -> Option<Cut> {
         let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
         };
@@ -156,7 +159,7 @@ impl Tree {
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         let (low, high) = buckets.range(position);
-        let intervals: Vec<(i64, i64)> = entries.iter().map(|entry| interval(entry, *attribute)).collect();
+        let intervals: Vec<_> = entries.iter().map(|(_, demands)| interval(demands, *attribute)).collect();
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
@@ -169,7 +172,7 @@ impl Tree {
         &mut self,
         node: NodeId,
         cut: Cut,
-        entries: Vec<Analysed>,
+        entries: &[Waiting],
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
@@ -179,14 +182,13 @@ impl Tree {
         let attribute = *attribute;
         self.take_list(node);
         // What a bucket proves of its entries depends on its bounds, so all are made anew.
-        for analysed in entries {
-            let (from, to) = interval(&analysed, attribute);
-            let (slot, literal, analysis) = analysed;
+        for (slot, demands) in entries {
+            let (from, to) = interval(demands, attribute);
             if from < cut.at {
-                self.add_entry(node, slot, literal, &analysis, library, subscriptions);
+                self.add_entry(node, *slot, demands, library, subscriptions);
             }
             if to >= cut.at {
-                self.add_entry(new, slot, literal, &analysis, library, subscriptions);
+                self.add_entry(new, *slot, demands, library, subscriptions);
             }
         }
     }
@@ -286,8 +288,8 @@ impl Tree {
         // What a bucket proves of its entries depends on its bounds, so all are made anew; those of both are made one.
         entries.sort_by_key(|(slot, literal, _)| (*slot, *literal));
         entries.dedup_by_key(|(slot, literal, _)| (*slot, *literal));
-        for (slot, literal, analysis) in entries {
-            self.add_entry(into, slot, literal, &analysis, library, subscriptions);
+        for (slot, demands) in waiting(&entries) {
+            self.add_entry(into, slot, &demands, library, subscriptions);
         }
     }
 }
@@ -302,11 +304,16 @@ fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
 }
 
+/// What is demanded for the literals that entries wait for.
+fn waiting(entries: &[Analysed]) -> Vec<Waiting<'_>> {
+    entries.iter().map(|(slot, literal, analysis)| (*slot, Demands::of(*literal, analysis))).collect()
+}
+
 /// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all
 /// of them.
-fn interval((_, literal, analysis): &Analysed, attribute: AttributeId) -> (i64, i64) {
-    let demands = analysis.context(*literal).filter(|(_, gate)| gate.attribute == attribute);
-    let intervals = demands.filter_map(|(_, gate)| match gate.demand {
+fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
+    let demands = demands.iter().filter(|demanded| demanded.gate.attribute == attribute);
+    let intervals = demands.filter_map(|demanded| match demanded.gate.demand {
         Demand::Interval(low, high) => Some((low, high)),
         _ => None,
     });
