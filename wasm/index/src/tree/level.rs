@@ -1,5 +1,7 @@
 //! A value level (c-directory): from a value of one attribute to the nodes below, in one step.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use super::gate::Demand;
@@ -43,7 +45,7 @@ impl Level {
     pub fn children(&self, demand: &Demand, each: impl FnMut(NodeId)) {
         match demand {
             Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
-            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).iter().copied().for_each(each),
+            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).for_each(each),
             Demand::Defined | Demand::Except(_) => self.defined.into_iter().for_each(each),
         }
     }
@@ -54,7 +56,7 @@ impl Level {
 
     /// Every node below.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.points.iter().map(|(_, node)| node).chain(self.buckets.nodes.iter().chain(&self.defined).copied())
+        self.points.iter().map(|(_, node)| node).chain(self.buckets.nodes()).chain(self.defined)
     }
 }
 
@@ -127,13 +129,17 @@ impl Points {
     }
 }
 
-/// Intervals that cover all keys without a gap, each with a node.
+/// Intervals that cover all keys without a gap. Each has a node, or none where nothing hangs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buckets {
     /// The least key of each bucket, ascending; the first is the least key of all.
     bounds: Vec<i64>,
+    /// Of each its node, or [`NOTHING`], but never of two that follow one another, and never of all.
     nodes: Vec<NodeId>,
 }
+
+/// Stands for the node of a bucket without one.
+const NOTHING: NodeId = NodeId::MAX;
 
 impl Buckets {
     pub fn is_empty(&self) -> bool {
@@ -144,26 +150,48 @@ impl Buckets {
         self.nodes.len()
     }
 
-    /// Makes one bucket for all keys.
-    pub fn start_with(&mut self, node: NodeId) {
-        self.bounds = vec![i64::MIN];
-        self.nodes = vec![node];
+    /// The nodes that there are.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.iter().copied().filter(|&node| node != NOTHING)
     }
 
     /// The node of the bucket that `key` falls into.
     pub fn find(&self, key: i64) -> Option<NodeId> {
         let after = self.bounds.partition_point(|&bound| bound <= key);
-        self.nodes.get(after.wrapping_sub(1)).copied()
+        self.node(after.wrapping_sub(1))
     }
 
     /// The nodes of the buckets that share a key with `low..=high`; none for an empty interval.
-    pub fn overlapping(&self, low: i64, high: i64) -> &[NodeId] {
+    pub fn overlapping(&self, low: i64, high: i64) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NOTHING)
+    }
+
+    /// How many of these buckets have no node.
+    pub fn gaps(&self, low: i64, high: i64) -> usize {
+        match self.is_empty() {
+            true => usize::from(low <= high),
+            false => self.nodes[self.positions(low, high)].iter().filter(|&&node| node == NOTHING).count(),
+        }
+    }
+
+    /// Gives each of them one of `nodes`, of which there are as many.
+    pub fn fill(&mut self, low: i64, high: i64, nodes: &[NodeId]) {
+        if self.is_empty() && !nodes.is_empty() {
+            self.bounds.push(i64::MIN);
+            self.nodes.push(NOTHING);
+        }
+        let positions = self.positions(low, high);
+        let gaps = self.nodes[positions].iter_mut().filter(|node| **node == NOTHING);
+        gaps.zip(nodes).for_each(|(gap, &node)| *gap = node);
+    }
+
+    /// The positions of the buckets that share a key with `low..=high`.
+    fn positions(&self, low: i64, high: i64) -> Range<usize> {
         if low > high || self.is_empty() {
-            return &[];
+            return 0..0;
         }
         let from = self.bounds.partition_point(|&bound| bound <= low) - 1;
-        let to = self.bounds.partition_point(|&bound| bound <= high);
-        &self.nodes[from..to]
+        from..self.bounds.partition_point(|&bound| bound <= high)
     }
 
     /// The position of the bucket whose node is `node`.
@@ -171,8 +199,9 @@ impl Buckets {
         self.nodes.iter().position(|&held| held == node)
     }
 
+    /// The node of the bucket at `position`, if there is one.
     pub fn node(&self, position: usize) -> Option<NodeId> {
-        self.nodes.get(position).copied()
+        self.nodes.get(position).copied().filter(|&node| node != NOTHING)
     }
 
     /// The least and the greatest key of the bucket at `position`.
@@ -187,13 +216,24 @@ impl Buckets {
         self.nodes.insert(position + 1, node);
     }
 
-    /// Removes the bucket at `position`; a neighbour takes its keys.
-    pub fn remove(&mut self, position: usize) {
-        self.nodes.remove(position);
-        // The first bucket's keys go to the second, any other's to the one before it.
-        self.bounds.remove(if position == 0 && self.bounds.len() > 1 { 1 } else { position });
-        if self.nodes.is_empty() {
+    /// Makes one of the bucket at `position` and the one behind it, with `node`.
+    pub fn join(&mut self, position: usize, node: NodeId) {
+        self.bounds.remove(position + 1);
+        self.nodes.remove(position + 1);
+        self.nodes[position] = node;
+    }
+
+    /// Takes the node from the bucket at `position`. No neighbour takes its keys: what hangs there relies on its own.
+    pub fn vacate(&mut self, position: usize) {
+        self.nodes[position] = NOTHING;
+        for first in [position, position.wrapping_sub(1)] {
+            if let Some([NOTHING, NOTHING]) = self.nodes.get(first..).and_then(<[NodeId]>::first_chunk) {
+                self.join(first, NOTHING);
+            }
+        }
+        if self.nodes == [NOTHING] {
             self.bounds.clear();
+            self.nodes.clear();
         }
     }
 }
@@ -206,19 +246,39 @@ mod tests {
     fn every_key_has_its_bucket() {
         let mut buckets = Buckets::default();
         assert_eq!(buckets.find(0), None);
-        buckets.start_with(7);
+        assert_eq!((buckets.gaps(3, 2), buckets.gaps(3, 3)), (0, 1));
+        buckets.fill(3, 3, &[7]);
         buckets.cut(0, 10, 8);
         buckets.cut(1, 20, 9);
         assert_eq!([i64::MIN, 9, 10, 19, 20, i64::MAX].map(|key| buckets.find(key)), [7, 7, 8, 8, 9, 9].map(Some));
-        assert_eq!(buckets.overlapping(5, 10), [7, 8]);
-        assert_eq!(buckets.overlapping(11, 11), [8]);
-        assert_eq!(buckets.overlapping(3, 2), [0; 0]);
+        let overlapping = |low, high| buckets.overlapping(low, high).collect::<Vec<_>>();
+        assert_eq!(overlapping(5, 10), [7, 8]);
+        assert_eq!(overlapping(11, 11), [8]);
+        assert_eq!(overlapping(3, 2), [0; 0]);
         assert_eq!(buckets.range(1), (10, 19));
-        buckets.remove(0);
+        buckets.join(0, 8);
         assert_eq!([i64::MIN, 19, 20].map(|key| buckets.find(key)), [8, 8, 9].map(Some));
-        buckets.remove(1);
-        assert_eq!(buckets.range(0), (i64::MIN, i64::MAX));
-        buckets.remove(0);
-        assert!(buckets.is_empty());
+    }
+
+    #[test]
+    fn what_is_vacated_is_no_neighbours() {
+        let mut buckets = Buckets::default();
+        buckets.fill(0, 0, &[0]);
+        (1..5).for_each(|node| buckets.cut(node as usize - 1, i64::from(node) * 10, node));
+        for (vacated, left) in [(1, vec![0, 2, 3, 4]), (3, vec![0, 2, 4]), (2, vec![0, 4]), (4, vec![0])] {
+            buckets.vacate(buckets.position(vacated).unwrap());
+            assert_eq!(buckets.nodes().collect::<Vec<_>>(), left);
+            for key in 0..50 {
+                let node = key as NodeId / 10;
+                assert_eq!(buckets.find(key), left.contains(&node).then_some(node), "{key}");
+            }
+        }
+        // What is free is one bucket.
+        assert_eq!((buckets.len(), buckets.gaps(0, 9), buckets.gaps(0, 10)), (2, 0, 1));
+        buckets.fill(0, 10, &[5]);
+        assert_eq!([9, 10, 49].map(|key| buckets.find(key)), [0, 5, 5].map(Some));
+        buckets.vacate(0);
+        buckets.vacate(1);
+        assert!(buckets.is_empty() && buckets.find(0).is_none());
     }
 }

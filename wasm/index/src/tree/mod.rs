@@ -300,14 +300,11 @@ impl Tree {
                 }
             }
             Demand::Interval(low, high) => {
-                if low > high {
-                    return;
-                }
-                if self.levels[level as usize].buckets.is_empty() {
-                    let child = self.new_node(Position::Under(level, Place::Bucket));
-                    self.levels[level as usize].buckets.start_with(child);
-                }
-                self.levels[level as usize].buckets.overlapping(*low, *high).iter().copied().for_each(each);
+                let gaps = self.level(level).buckets.gaps(*low, *high);
+                let new: Vec<_> = (0..gaps).map(|_| self.new_node(Position::Under(level, Place::Bucket))).collect();
+                let buckets = &mut self.levels[level as usize].buckets;
+                buckets.fill(*low, *high, &new);
+                buckets.overlapping(*low, *high).for_each(each);
             }
             Demand::Defined | Demand::Except(_) => {
                 let child = match self.levels[level as usize].defined {

@@ -248,43 +248,47 @@ impl Tree {
             Place::Point(key) => level.points.remove(key),
             Place::Bucket => {
                 if let Some(position) = level.buckets.position(node) {
-                    level.buckets.remove(position);
+                    level.buckets.vacate(position);
                 }
             }
             Place::Defined => level.defined = None,
         }
+        self.free(node);
+    }
+
+    fn free(&mut self, node: NodeId) {
         self.nodes[node as usize] = super::Node::new(Position::Free);
         self.free_nodes.push(node);
     }
 
-    /// Moves the entries of a short bucket into a short neighbour, which takes over its keys.
+    /// Makes one of a short bucket and a short neighbour, or one that has nothing.
     fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
-        let Position::Under(level, place) = self.position(node) else {
+        let Position::Under(level, _) = self.position(node) else {
             return;
         };
         let buckets = &self.levels[level as usize].buckets;
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
-        // The bucket before takes over; the first one takes over the second.
-        let (into, from) = match position {
-            0 => (node, buckets.node(1)),
-            _ => (buckets.node(position - 1).unwrap_or(node), Some(node)),
-        };
-        let Some(from) = from else {
+        if buckets.len() == 1 {
             return;
-        };
-        let is_leaf = |node: NodeId| self.nodes[node as usize].branches().is_empty();
-        let length = self.nodes[into as usize].entries().len() + self.nodes[from as usize].entries().len();
-        if length > LEAF_CAPACITY / 2 || !is_leaf(into) || !is_leaf(from) {
+        }
+        // With the bucket before it; the first one with the second.
+        let first = position.saturating_sub(1);
+        let merged: Vec<NodeId> = [first, first + 1].into_iter().filter_map(|place| buckets.node(place)).collect();
+        let is_leaf = |node: &NodeId| self.nodes[*node as usize].branches().is_empty();
+        let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
+        if length > LEAF_CAPACITY / 2 || !merged.iter().all(is_leaf) {
             return;
         }
         let mut entries = Vec::new();
-        for node in [into, from] {
+        for &node in &merged {
             let all = vec![true; self.nodes[node as usize].entries().len()];
             let held = self.analyse(node, &all, library, subscriptions);
             self.take_list(node);
             entries.extend(held);
         }
-        self.unhang(from, place, level);
+        let into = merged[0];
+        self.levels[level as usize].buckets.join(first, into);
+        merged[1..].iter().for_each(|&from| self.free(from));
         // What a bucket proves of its entries depends on its bounds, so all are made anew; those of both are made one.
         entries.sort_by_key(|(slot, literal, _)| (*slot, *literal));
         entries.dedup_by_key(|(slot, literal, _)| (*slot, *literal));

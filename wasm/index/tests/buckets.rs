@@ -1,0 +1,95 @@
+//! Intervals that fill the buckets in which they hang: to be led there is all that is asked of an event, for as long as a bucket
+//! is no wider, whatever comes and goes beside it.
+
+mod support;
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+use support::random::Random;
+
+/// The width of all intervals, and of the gaps between them.
+const WIDTH: u64 = 100;
+
+/// `i` lies in the interval with one number, `j` in that with the other, if there is one, and `b` is true.
+type Expression = (u64, Option<u64>);
+
+fn text((i, j): Expression) -> String {
+    let within = |name: &str, number: u64| {
+        format!("{name} >= {} and {name} <= {} and ", number * WIDTH, number * WIDTH + WIDTH - 1)
+    };
+    format!("{}{}b", within("i", i), j.map_or(String::new(), |j| within("j", j)))
+}
+
+fn index() -> Index {
+    let attribute = |name: &str, ty, bounds| Attribute { name: name.into(), ty, optional: true, bounds };
+    let number = |name| attribute(name, Type::Integer, Bounds::Integer { min: 0, max: 100_000 });
+    Index::new(Schema::new(vec![number("i"), number("j"), attribute("b", Type::Boolean, Bounds::Unbounded)]).unwrap())
+}
+
+fn insert(index: &mut Index, id: u64, expression: Expression) {
+    let text = text(expression);
+    index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+}
+
+/// Checks the index against what is in it, for events from each interval with some from each.
+fn check(index: &Index, held: &[Option<Expression>], intervals: u64) {
+    index.validate().unwrap();
+    let mut search = Search::default();
+    search.reserve(index).unwrap();
+    for i in 0..intervals {
+        for j in (i % 3..intervals).step_by(3) {
+            let [i, j] = [i * WIDTH + j % WIDTH, j * WIDTH + i % WIDTH];
+            let json = format!(r#"{{"i": {i}, "j": {j}, "b": true}}"#);
+            search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+            let holds = |(of_i, of_j): &Expression| *of_i == i / WIDTH && of_j.is_none_or(|of_j| of_j == j / WIDTH);
+            let ids = (0..).zip(held).filter(|(_, held)| held.as_ref().is_some_and(holds)).map(|(id, _)| id);
+            assert_eq!(search.run(index).ids(), ids.collect::<Vec<u64>>(), "{json}");
+        }
+    }
+}
+
+#[test]
+fn what_fills_a_bucket_is_proven_there_alone() {
+    const INTERVALS: u64 = 12;
+    const EACH: u64 = 30;
+    for kept in 0..INTERVALS {
+        let mut index = index();
+        let mut held: Vec<_> = (0..INTERVALS * EACH).map(|id| Some((id / EACH, None))).collect();
+        (0..).zip(held.iter().flatten()).for_each(|(id, expression)| insert(&mut index, id, *expression));
+        check(&index, &held, INTERVALS);
+        for id in (0..INTERVALS * EACH).filter(|id| id / EACH != kept) {
+            index.delete(id).unwrap();
+            held[id as usize] = None;
+        }
+        check(&index, &held, INTERVALS);
+    }
+}
+
+#[test]
+fn nor_is_it_elsewhere_when_buckets_come_and_go_at_two_levels() {
+    const INTERVALS: u64 = 6;
+    let mut random = Random::new(7);
+    let mut index = index();
+    let mut held: Vec<Option<Expression>> = vec![None; 2000];
+    for round in 0..24 {
+        // Whole intervals fill and empty in turns.
+        let share = |number: u64| if (number + round).is_multiple_of(3) { 90 } else { 4 };
+        for (id, held) in (0..).zip(&mut held) {
+            let expression = (random.next() % INTERVALS, random.chance(70).then(|| random.next() % INTERVALS));
+            match *held {
+                None if random.chance(share(expression.0)) => {
+                    insert(&mut index, id, expression);
+                    *held = Some(expression);
+                }
+                Some((i, _)) if !random.chance(share(i)) => {
+                    index.delete(id).unwrap();
+                    *held = None;
+                }
+                _ => {}
+            }
+        }
+        check(&index, &held, INTERVALS);
+    }
+}
