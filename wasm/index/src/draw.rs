@@ -143,7 +143,7 @@ mod tests {
             index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
             id += 1;
         };
-        insert("not (a = 3)");
+        insert("a is null");
         (0..200).for_each(|i| insert(&format!("a = {i}")));
         (0..200).for_each(|i| insert(&format!("s = 'quo\"te\\\\{i}'")));
         (0..200).for_each(|i| insert(&format!("f > {i}.25 and f < {i}.75")));

@@ -392,7 +392,7 @@ impl Index {
     fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library);
         self.observe(expression, &analysis);
-        let access = analysis.access(&expression.predicates, &self.library.schema);
+        let access = analysis.access(&expression.predicates, &self.library);
         let expected = self.expected(&analysis, access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
@@ -455,9 +455,12 @@ impl Index {
         let Some(&[access]) = access else {
             return [None; 2];
         };
-        let attribute = analysis.gate(access).map(|gate| gate.attribute);
+        // One that leads nowhere proves the expression, which is looked at where it may not hold.
+        let Some(gate) = analysis.gate(access) else {
+            return [None; 2];
+        };
         let demands = Demands::of(access, analysis);
-        let filter = filter::choose(&demands, |led_here| Some(led_here) == attribute, &self.library);
+        let filter = filter::choose(&demands, |led_here| led_here == gate.attribute, &self.library);
         [Some(access), filter.map(|demanded| demanded.literal)]
     }
 

@@ -65,23 +65,25 @@ fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
     let s = (id % 11) as i64;
     let first = format!("not (i {sign} {constant})");
     let float = FLOATS[id % FLOATS.len()];
-    let text = match id % 5 {
+    let text = match id % 6 {
         0 => format!("{first} and a = 1"),
         1 => format!("{first} and s <> 'v{s}' and a = 1"),
         2 => format!("a = 1 and s not in ('v{s}', 'v{}') and not b", s + 1),
         3 => format!("a = 1 and f {float_sign} {float:?} and not b"),
-        _ => format!("a = 1 and i <> {constant} and not (s in ('v{s}', 'v{}'))", s + 1),
+        4 => format!("a = 1 and i <> {constant} and not (s in ('v{s}', 'v{}'))", s + 1),
+        _ => format!("a = 1 and not (f {float_sign} {float:?})"),
     };
     let holds = move |event: Event| {
         let first = !event.i.is_some_and(|i| relation(i.cmp(&constant)));
         let not_b = event.b != Some(true);
         let is_among = |last: i64| event.s.is_some_and(|value| (s..=last).contains(&value));
-        match id % 5 {
+        match id % 6 {
             0 => first,
             1 => first && event.s.is_some() && !is_among(s),
             2 => event.s.is_some() && !is_among(s + 1) && not_b,
             3 => event.f.is_some_and(|f| float_relation(f.total_cmp(&float))) && not_b,
-            _ => event.i.is_some_and(|i| i != constant) && !is_among(s + 1),
+            4 => event.i.is_some_and(|i| i != constant) && !is_among(s + 1),
+            _ => !event.f.is_some_and(|f| float_relation(f.total_cmp(&float))),
         }
     };
     (text, holds)

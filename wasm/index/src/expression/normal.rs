@@ -95,12 +95,18 @@ impl Normal {
     /// The literals that hold whenever the literal at `index` is what makes the expression true: those that an `And`
     /// above it joins to it. The literal itself comes first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let literals = self.joined(index).filter(|joined| self.literal(*joined).is_some());
+        std::iter::once(index).chain(literals)
+    }
+
+    /// The nodes that an `And` above the one at `index` joins to it.
+    pub fn joined(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         let (mut below, mut above, mut next) = (index, index, NONE);
-        let joined = std::iter::from_fn(move || loop {
+        std::iter::from_fn(move || loop {
             match some(next) {
                 Some(child) => {
                     next = self.nodes[child as usize].next;
-                    if child != below && self.literal(child).is_some() {
+                    if child != below {
                         return Some(child);
                     }
                 }
@@ -112,8 +118,7 @@ impl Normal {
                     }
                 }
             }
-        });
-        std::iter::once(index).chain(joined)
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normal
 use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{Predicate, Test};
-use crate::schema::{AttributeId, Schema};
+use crate::schema::AttributeId;
 use crate::statistics::{lesser, Statistics};
 use crate::subscriptions::Subscription;
 
@@ -35,9 +35,21 @@ const PROVEN: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing<'a> {
     Nothing,
-    /// That the event meets this gate. It is exact.
+    /// That the event meets this gate. It is exact, and so is a filter of it.
     One(&'a Gate),
+    /// That the event meets this demand or one of those beside it in an `Or`.
+    Either(Likely),
     More,
+}
+
+/// A literal that is negated, as those are that many events make true.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely {
+    literal: NodeIndex,
+    /// Every event passes it; those that may not make the literal true are in doubt.
+    pub filter: Filter,
+    /// The share of events that are expected not to be.
+    pub share: f32,
 }
 
 /// A normal form, its gates, and of each gate the share of events that are expected to pass.
@@ -65,7 +77,10 @@ impl Analysis {
             unreachable!("a constant expression has no entries")
         };
         let mut gates = vec![None; normal.capacity()];
-        for index in normal.context(literal) {
+        // Of what an `Or` beside it has, only negated literals are looked at.
+        let alternatives = normal.joined(literal).flat_map(|joined| normal.children(joined));
+        let negated = alternatives.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated));
+        for index in normal.context(literal).chain(negated) {
             gates[index as usize] = normal.literal(index).and_then(|literal| {
                 let predicate = written.predicate(literal.predicate, library);
                 Gate::of(literal, &predicate, &library.schema)
@@ -126,11 +141,11 @@ impl Analysis {
     }
 
     /// What is to be known besides what `is_known` tells, for the expression to be true by the literal at `index`.
-    pub fn missing(&self, index: NodeIndex, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
+    pub fn missing(&self, index: NodeIndex, library: &Library, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
         let gate = |index: NodeIndex| self.gates[index as usize].as_ref();
         let is_missing = |index: &NodeIndex| !gate(*index).is_some_and(&is_known);
-        let mut missing = Some(index).filter(is_missing);
-        let mut below = index;
+        let mut below = self.stands_for(index);
+        let mut missing = Some(below).filter(is_missing);
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
                 // A long conjunction is not known to hold by one way and two filters, and not worth the look.
@@ -147,18 +162,66 @@ impl Analysis {
         }
         match missing {
             None => Missing::Nothing,
-            Some(index) => gate(index).filter(|gate| gate.is_exact).map_or(Missing::More, Missing::One),
+            Some(index) if self.normal.node(index) == NormalNode::Or => {
+                self.likely(index, library).map_or(Missing::More, Missing::Either)
+            }
+            Some(index) => {
+                let exact = gate(index).filter(|gate| gate.is_exact && Filter::is_exact_for(gate, &library.schema));
+                exact.map_or(Missing::More, Missing::One)
+            }
         }
     }
 
-    /// The literals that the expression waits for: whatever event makes it true makes one of them true.
-    /// None where it costs no more to look at it for every event. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], schema: &Schema) -> Option<Vec<NodeIndex>> {
-        let costs = self.costs(schema);
+    /// What is waited for by the literal at `index`: where that leads nowhere, all of the `Or` of which it is an alternative.
+    fn stands_for(&self, index: NodeIndex) -> NodeIndex {
+        let above = self.normal.parent(index).filter(|_| self.gate(index).is_none());
+        above.filter(|above| self.normal.node(*above) == NormalNode::Or).unwrap_or(index)
+    }
+
+    /// Whether the literal at `index` leads nowhere and stands for the whole expression, which waits where every event comes.
+    pub fn is_for_all(&self, index: NodeIndex) -> bool {
+        self.gate(index).is_none()
+            && self.gates[index as usize].is_some()
+            && self.stands_for(index) == self.normal.root()
+    }
+
+    /// The literal that stands for all of the expression and tells it of most events, if there is one, and what it costs that
+    /// every event comes upon it: less than a look.
+    fn for_all(&self, library: &Library) -> Option<(NodeIndex, f32)> {
+        let Likely { literal, share, .. } = self.likely(self.normal.root(), library)?;
+        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
+        (self.is_for_all(literal) && cost < LOOK).then_some((literal, cost))
+    }
+
+    /// Of the alternatives of the `Or` at `index`, or of the literal there, the negated one that most events make true.
+    fn likely(&self, index: NodeIndex, library: &Library) -> Option<Likely> {
+        let Library { schema, statistics, .. } = library;
+        let alternatives = self.normal.children(index).filter(|_| self.normal.node(index) == NormalNode::Or);
+        let alternatives = std::iter::once(index).chain(alternatives).take(CONTEXT);
+        let negated = alternatives.filter(|child| self.normal.literal(*child).is_some_and(|literal| literal.negated));
+        let likely = negated.filter_map(|literal| {
+            let gate = self.gates[literal as usize].as_ref()?;
+            let filter = Filter::exception(gate, schema)?;
+            Some(Likely { literal, filter, share: filter::proven(gate, statistics) })
+        });
+        likely.max_by(|a, b| a.share.total_cmp(&b.share))
+    }
+
+    /// The literals that the expression waits for: whatever event makes it true makes one of them true, or else it is a single
+    /// one that leads nowhere, and [stands for all](Analysis::is_for_all) of it. None where it costs no more to look at it for every event. `predicates` are those of the expression.
+    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Option<Vec<NodeIndex>> {
+        let costs = self.costs(library);
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
-        if costs[self.normal.root() as usize] >= worthwhile || self.normal.capacity() > MAX_NODES {
+        if self.normal.capacity() > MAX_NODES {
+            return None;
+        }
+        let cost = costs[self.normal.root() as usize];
+        if let Some((literal, _)) = self.for_all(library).filter(|(_, for_all)| *for_all < lesser(cost, worthwhile)) {
+            return Some(vec![literal]);
+        }
+        if cost >= worthwhile {
             return None;
         }
         let mut access = Vec::new();
@@ -177,10 +240,10 @@ impl Analysis {
     }
 
     /// What it costs to wait for each part of the expression.
-    fn costs(&self, schema: &Schema) -> Vec<f32> {
+    fn costs(&self, library: &Library) -> Vec<f32> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
-            costs[self.normal.root() as usize] = self.cost(self.normal.root(), schema);
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), library);
         }
         for index in self.normal.bottom_up() {
             let children = || self.normal.children(index);
@@ -190,11 +253,11 @@ impl Analysis {
                 NormalNode::And => {
                     // They have the same context, so the least likely of them stands for all.
                     let least = literals.min_by(|a, b| self.share(*a).total_cmp(&self.share(*b)));
-                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, schema));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, library));
                     costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
                 }
                 NormalNode::Or => {
-                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, schema));
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, library));
                     costs[index as usize] = children().map(|child| costs[child as usize]).sum();
                 }
             }
@@ -204,7 +267,7 @@ impl Analysis {
 
     /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
     /// its context, and filtered by the next one that is of another attribute.
-    fn cost(&self, index: NodeIndex, schema: &Schema) -> f32 {
+    fn cost(&self, index: NodeIndex, library: &Library) -> f32 {
         let Some(mut leading) = self.gate(index) else {
             return f32::INFINITY;
         };
@@ -223,12 +286,16 @@ impl Analysis {
         let is_known = |gate: &Gate| {
             let leads = std::ptr::eq(gate, leading);
             let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
-            gate.is_exact && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, schema))
+            gate.is_exact
+                && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, &library.schema))
         };
-        let (entries, passed) = match self.missing(index, is_known) {
+        let (entries, passed) = match self.missing(index, library, is_known) {
             Missing::Nothing => (1.0, MARK),
-            Missing::One(gate) if filter::is_worth_joining(gate, filtered, schema) => (2.0, MARK),
-            Missing::One(_) | Missing::More => (1.0, LOOK),
+            Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, MARK),
+            Missing::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
+                (2.0, MARK + (1.0 - likely.share) * LOOK)
+            }
+            Missing::One(_) | Missing::Either(_) | Missing::More => (1.0, LOOK),
         };
         entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
     }

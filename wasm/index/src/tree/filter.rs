@@ -8,13 +8,16 @@
 //! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
 //! some: of two, both are told; of more, its mask is of these, and an event that shares bits with it leaves the entry in doubt.
 //! So does one whose value has the probe of an end of a range of floats, of which a probe has the upper half.
+//!
+//! Where one of several demands is left to be met, and nearly every event meets a certain one of them, its filter proves the
+//! entry: it is of what does not meet that one, which leaves the entry in doubt.
 
 use super::demands::{Demanded, Demands};
 use super::gate::{is_list, Demand, Gate};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe, Table, UNDEFINED};
 use crate::library::Library;
-use crate::schema::{AttributeId, Schema, Type};
+use crate::schema::{Attribute, AttributeId, Schema, Type};
 use crate::statistics::{greater, lesser, Statistics};
 
 /// Marks a filter that is a mask, or [`NEITHER`].
@@ -27,21 +30,22 @@ pub(super) const JOINED: u32 = 1 << 29;
 pub(super) const LAX: u32 = 1 << 28;
 /// Marks a range whose first and last probe do not tell, or [`NEITHER`].
 pub(super) const BLURRED: u32 = 1 << 27;
+/// Marks a range or a mask of what is excepted, to prove an entry: an event passes whether it meets that or not, and leaves
+/// the entry in doubt if it does.
+pub(super) const EXCEPT: u32 = 1 << 26;
 /// Both mark a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
-/// A mask of what is excepted: an event that has none of its bits proves the entry.
-const EXCEPT: u32 = MASK | PROVES;
 /// Where the position of a probe ends and a note begins.
 const NOTE_SHIFT: u32 = 14;
 /// Notes are below.
-pub(super) const NOTES: u32 = BLURRED >> NOTE_SHIFT;
+pub(super) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
 /// The positions of probes. Attributes beyond are not filtered by.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
 /// The share of events that pass a demand which holds nearly none back.
 const PARTLY: f32 = 0.99;
-/// The share of events that pass a filter from which on another one may be joined to it: of what few pass, few programs are
-/// run, and every event that comes upon the entry would have to pass the other one as well.
+/// The share of events for which another filter proves an entry from which on it may be joined: where it is less, few programs
+/// are run, and every event that comes upon the entry would have to pass the other one as well.
 const MANY: f32 = 0.125;
 
 /// A demand on the probe of an attribute.
@@ -89,7 +93,7 @@ impl Filter {
             Demand::Except(keys) => match **keys {
                 [_] if are_probes(keys, ty) => Filter::of(gate, schema),
                 [one, other] if are_probes(keys, ty) => neither(gate.attribute + 1, [one, other]),
-                _ => mask(gate.attribute + 1, keys),
+                _ => mask(gate.attribute + 1, keys).marked(EXCEPT),
             },
             Demand::Interval(..) if is_blurred(ty) => Filter::of(gate, schema).marked(BLURRED),
             _ => Filter::of(gate, schema),
@@ -101,18 +105,40 @@ impl Filter {
         }
     }
 
+    /// A filter that every event passes and that proves an entry, where `gate` is one of several demands of which one has to be
+    /// met: whoever may not meet this one leaves the entry in doubt. None where that is not to be told of each value, or of
+    /// what is undefined.
+    pub fn exception(gate: &Gate, schema: &Schema) -> Option<Self> {
+        let Attribute { ty, optional, .. } = *schema.attribute(gate.attribute);
+        let probe = gate.attribute + 1;
+        if probe > PROBE || !gate.is_exact || optional && !gate.is_lax {
+            return None;
+        }
+        let excepted = match &gate.demand {
+            Demand::Except(keys) if is_one_probe(keys, ty) => range(probe, ty, keys[0], Some(keys[0])),
+            Demand::Except(keys) => mask(probe, keys),
+            // What is on the other side.
+            Demand::Interval(i64::MIN, high) => range(probe, ty, high.saturating_add(1), Some(i64::MAX)),
+            Demand::Interval(low, i64::MAX) => range(probe, ty, i64::MIN, Some(low.saturating_sub(1))),
+            Demand::Interval(..) | Demand::Points(_) | Demand::Defined => return None,
+        };
+        Some(excepted.marked(EXCEPT | LAX))
+    }
+
     fn marked(self, mark: u32) -> Self {
         Filter { probe: self.probe | mark, ..self }
     }
 
     /// The same filter, but that it is passed where the attribute is undefined. A range that ends with the least value, or
-    /// with the greatest, is one value longer: the probe of what is undefined lies beyond both.
+    /// with the greatest, is longer by one: the probe of what is undefined lies beyond both. Of floats it is longer by two, as
+    /// its ends are in doubt; no float has the next one.
     fn lax(self) -> Self {
         let Filter { probe, low, span } = self.marked(LAX);
         let last = low.wrapping_add(span);
+        let more = if probe & BLURRED == 0 { 1 } else { 2 };
         match probe & MASK {
-            0 if low == UNDEFINED as u32 + 1 => Filter { probe, low: low - 1, span: span + 1 },
-            0 if last == i32::MAX as u32 => Filter { probe, low, span: span + 1 },
+            0 if low == UNDEFINED as u32 + 1 => Filter { probe, low: low.wrapping_sub(more), span: span + more },
+            0 if last == i32::MAX as u32 => Filter { probe, low, span: span + more },
             _ => Filter { probe, low, span },
         }
     }
@@ -158,9 +184,9 @@ impl Filter {
         self.probe >> NOTE_SHIFT & (NOTES - 1)
     }
 
-    /// The attribute by which it is; none where every event passes it.
+    /// The attribute that an event has to define to pass it; none where it need not define any.
     pub fn attribute(self) -> Option<AttributeId> {
-        (self.probe & PROBE).checked_sub(1)
+        (self.probe & PROBE).checked_sub(1).filter(|_| self.probe & LAX == 0)
     }
 
     /// Whether it is marked so.
@@ -193,7 +219,7 @@ impl Filter {
         let in_mask = (mask_low & self.low != 0) & (mask_high & self.span != 0);
         // Bits, not choices: which kind a filter is of is not to be guessed.
         let is_mask = self.probe & MASK != 0;
-        let is_except = self.probe & EXCEPT == EXCEPT;
+        let is_except = self.probe & EXCEPT != 0;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
         let may_pass = probe.is_defined() | (self.probe & LAX != 0);
         let is_blurred = self.probe & BLURRED != 0;
@@ -251,18 +277,36 @@ pub(super) fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f3
     let exact = gate.selectivity(statistics);
     match &gate.demand {
         Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {
-            let bits = bits(keys);
-            let halves = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
-            greater(exact, halves[0] * halves[1] * statistics.defined(gate.attribute))
+            greater(exact, sharing(keys) * statistics.defined(gate.attribute))
         }
         _ => exact,
     }
 }
 
-/// Whether a filter of `missing`, all that is not known of an expression, is to be joined to one that lets this share of events
-/// pass.
-pub(super) fn is_worth_joining(missing: &Gate, passed: f32, schema: &Schema) -> bool {
-    passed > MANY && Filter::is_exact_for(missing, schema)
+/// The share of events of which a filter of `gate` is expected to prove that they meet it.
+pub(super) fn proven(gate: &Gate, statistics: &Statistics) -> f32 {
+    let defined = statistics.defined(gate.attribute);
+    let undefined = if gate.is_lax { 1.0 - defined } else { 0.0 };
+    undefined
+        + match &gate.demand {
+            Demand::Except(keys) => {
+                defined - greater(statistics.points(gate.attribute, keys.len()), sharing(keys) * defined)
+            }
+            _ => gate.selectivity(statistics),
+        }
+}
+
+/// The share of values that share a bit with each half of the mask of `keys`.
+fn sharing(keys: &[i64]) -> f32 {
+    let bits = bits(keys);
+    let [low, high] = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
+    low * high
+}
+
+/// Whether a filter is worth a place in an entry, or an entry more, that proves it for this share of the events that come upon
+/// it.
+pub(super) fn is_worth_joining(proven: f32) -> bool {
+    proven > MANY
 }
 
 fn mask(probe: u32, keys: &[i64]) -> Filter {
@@ -301,7 +345,7 @@ fn all_but(probe: u32, key: i64) -> Filter {
 /// A range of which the ends do not pass, and all else does.
 fn neither(probe: u32, keys: [i64; 2]) -> Filter {
     let [low, last] = keys.map(|key| key as u32);
-    Filter { probe: probe | NEITHER, low, span: last.wrapping_sub(low) }
+    Filter { probe: probe | NEITHER | EXCEPT, low, span: last.wrapping_sub(low) }
 }
 
 fn bits(keys: &[i64]) -> u64 {
@@ -311,6 +355,7 @@ fn bits(keys: &[i64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Bounds;
 
     fn probe(values: &[i64]) -> [Probe; 2] {
         let mask = bits(values);
@@ -348,8 +393,33 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_demands_is_passed_by_all_and_in_doubt_where_it_may_not_be_met() {
+        let x = Attribute { name: "x".into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
+        let schema = Schema::new(vec![x]).unwrap();
+        let gate = |demand: &Demand| Gate { attribute: 0, demand: demand.clone(), is_exact: true, is_lax: true };
+        // How many of 2,000 values do not meet it; some more share bits with three.
+        for (demand, unmet) in [
+            (Demand::Except([7].into_iter().collect()), 1..=1),
+            (Demand::Except([3, 7, 900].into_iter().collect()), 3..=30),
+            (Demand::Interval(i64::MIN, 6), 993..=993),
+            (Demand::Interval(7, i64::MAX), 1007..=1007),
+        ] {
+            let is_met = |value: i64| match &demand {
+                Demand::Except(keys) => !keys.contains(&value),
+                _ => gate(&demand).admits(value),
+            };
+            let filter = Filter::exception(&gate(&demand), &schema).unwrap().proving();
+            let test = |value: i64| filter.test(&probe(&[value])[..]);
+            assert!((-1000..1000).all(|value| test(value).passes && (is_met(value) || test(value).is_in_doubt)));
+            assert!(unmet.contains(&(-1000..1000).filter(|value| test(*value).is_in_doubt).count()), "{demand:?}");
+            assert_eq!(filter.test(&probe(&[])[..]), Tested { passes: true, is_in_doubt: false });
+            assert_eq!(Filter::exception(&Gate { is_lax: false, ..gate(&demand) }, &schema), None);
+        }
+    }
+
+    #[test]
     fn an_exception_proves_whatever_it_does_not_doubt() {
-        let filter = mask(1, &[3, 7]).noting(NOTES - 1).proving();
+        let filter = mask(1, &[3, 7]).marked(EXCEPT).noting(NOTES - 1).proving();
         assert!(filter.proves());
         let mut doubted = 0;
         for value in -1000..1000 {

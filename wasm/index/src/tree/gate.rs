@@ -181,6 +181,7 @@ fn negative(test: &Test<StringId>) -> Option<Demand> {
         Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
         Test::StringNotEqual(id) => Some(Demand::Points(Keys::One(i64::from(id.0)))),
         Test::NoneOf(constants) => Some(Demand::Points(keys(constants))),
+        Test::StringEqual(_) | Test::OneOf(_) => exception(test),
         _ => None,
     }
 }
@@ -191,6 +192,8 @@ fn exception(test: &Test<StringId>) -> Option<Demand> {
         Test::True => Demand::Except(Keys::One(1)),
         Test::Integer(Relation::NotEqual, _) => return None,
         Test::Integer(relation, constant) => integers(complement(*relation), *constant),
+        Test::Float(Relation::Equal | Relation::NotEqual, _) => return None,
+        Test::Float(relation, constant) => floats(complement(*relation), constant.get()),
         Test::StringEqual(id) => Demand::Except(Keys::One(i64::from(id.0))),
         Test::OneOf(constants) => Demand::Except(keys(constants)),
         _ => return None,

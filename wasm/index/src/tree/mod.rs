@@ -5,7 +5,8 @@
 //! intervals. An expression has an entry under each value that one of its access literals can hold for; that such a set
 //! of literals is hit by every event that makes the expression true is what no match is lost by (see [`analysis`]).
 //! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression. Where
-//! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it.
+//! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it. So has an
+//! `Or` of demands of which nearly every event meets one; where it is all of an expression, its entry is in the root's list.
 //!
 //! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
 //! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
@@ -352,12 +353,15 @@ impl Tree {
         };
         let proof = || filtered.map(|gate| Filter::proof(gate, schema));
         let passed = || filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
-        match demands.analysis.missing(demands.literal, is_known) {
+        match demands.analysis.missing(demands.literal, library, is_known) {
             Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
-            Missing::One(missing) if filter::is_worth_joining(missing, passed(), schema) => {
+            Missing::One(missing) if filter::is_worth_joining(passed()) => {
                 Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }
             }
-            Missing::One(_) | Missing::More => {
+            Missing::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
+                Filters { front: proof(), own: likely.filter, prove: true }
+            }
+            Missing::One(_) | Missing::Either(_) | Missing::More => {
                 let is_useless = |gate: &&Gate| matches!(gate.demand, Demand::Except(_)) && led_here(gate.attribute);
                 let own = gate.filter(|gate| !is_useless(gate)).map_or(Filter::NONE, |gate| Filter::of(gate, schema));
                 Filters { front: None, own, prove: false }

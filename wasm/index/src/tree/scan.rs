@@ -163,8 +163,7 @@ mod vectors {
         let at_end = v128_or(u32x4_eq(above, none), u32x4_eq(above, span));
         let shares_none = |half, mask| u32x4_eq(v128_and(half, mask), none);
         let beside_mask = v128_or(shares_none(mask_low, low), shares_none(mask_high, span));
-        let (is_mask, proves) = (marked(filter::MASK), marked(filter::PROVES));
-        let is_except = v128_and(is_mask, proves);
+        let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::PROVES));
         let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
         let may_pass = v128_or(defined, marked(filter::LAX));
         let blurred_end = v128_and(at_end, marked(filter::BLURRED));

@@ -59,7 +59,7 @@ impl Tree {
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
         let analysis = Analysis::of(subscription, library);
-        if analysis.gate(literal).is_none() {
+        if analysis.gate(literal).is_none() && (node != ROOT || !analysis.is_for_all(literal)) {
             return Err(format!("slot {slot} waits in node {node} for what has no gate"));
         }
         let Position::Under(level, place) = self.position(node) else {

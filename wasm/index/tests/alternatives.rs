@@ -1,0 +1,165 @@
+//! Expressions of which one negated alternative is true of nearly every event: that one tells it, and programs are run for the
+//! others alone.
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+
+/// What an event says besides `a`; values are small numbers, of which `f` has an eighth.
+#[derive(Clone, Copy)]
+struct Event {
+    a: i64,
+    r: i64,
+    i: Option<i64>,
+    f: Option<i64>,
+    s: Option<i64>,
+    /// The first of two elements that follow one another.
+    t: Option<i64>,
+}
+
+impl Event {
+    fn json(&self) -> String {
+        let or_null = |value: Option<String>| value.unwrap_or("null".into());
+        let i = or_null(self.i.map(|i| i.to_string()));
+        let f = or_null(self.f.map(|f| format!("{:?}", f as f64 / 8.0)));
+        let s = or_null(self.s.map(|s| format!("\"v{s}\"")));
+        let t = or_null(self.t.map(|t| format!("[\"v{t}\", \"v{}\"]", t + 1)));
+        format!(r#"{{"q": "", "a": {}, "r": {}, "i": {i}, "f": {f}, "s": {s}, "t": {t}}}"#, self.a, self.r)
+    }
+}
+
+/// Whether an event meets the likely alternative, or another one.
+type Meets = Box<dyn Fn(&Event) -> [bool; 2]>;
+
+/// An expression by its number, and whether an event that has what is beside its alternatives meets these.
+fn expression(id: i64) -> (String, Meets) {
+    let (x, y) = (id * 7 % 40, id % 20);
+    match id / 2 % 6 {
+        0 => (format!("(not (s = 'v{x}') or r = {y})"), Box::new(move |event| [event.s != Some(x), event.r == y])),
+        1 => (
+            format!("(r = {y} or not (i > {x}) or i = {})", x + 1),
+            Box::new(move |event| [event.i.is_none_or(|i| i <= x), event.r == y || event.i == Some(x + 1)]),
+        ),
+        2 => (
+            format!("(r = {y} and a >= 0 or not (i <= {x}))"),
+            Box::new(move |event| [event.i.is_none_or(|i| i > x), event.r == y]),
+        ),
+        3 => (
+            format!("(not (f >= {:?}) or r = {y})", x as f64 / 8.0),
+            Box::new(move |event| [event.f.is_none_or(|f| f < x), event.r == y]),
+        ),
+        4 => (
+            format!("(s = 'v{x}' or not (t one of ('v{x}', 'v{y}')))"),
+            Box::new(move |event| {
+                let has = |value| event.t.is_some_and(|t| (t..=t + 1).contains(&value));
+                [!has(x) && !has(y), event.s == Some(x)]
+            }),
+        ),
+        _ => (
+            format!("(not (s in ('v{x}', 'v{y}', 'v7')) or r = {y})"),
+            Box::new(move |event| {
+                let is_one = event.s.is_some_and(|s| [x, y, 7].contains(&s));
+                [!is_one, event.r == y]
+            }),
+        ),
+    }
+}
+
+fn index(texts: impl Iterator<Item = String>) -> Index {
+    let attributes = [
+        ("a", Type::Integer, true),
+        ("r", Type::Integer, false),
+        ("q", Type::String, false),
+        ("i", Type::Integer, true),
+        ("f", Type::Float, true),
+        ("s", Type::String, true),
+        ("t", Type::StringList, true),
+    ];
+    let attributes = attributes.map(|(name, ty, optional)| {
+        let name = name.into();
+        Attribute { name, ty, optional, bounds: Bounds::Unbounded }
+    });
+    let mut index = Index::new(Schema::new(attributes.into()).unwrap());
+    for (id, text) in (0..).zip(texts) {
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+    index
+}
+
+fn events() -> impl Iterator<Item = Event> {
+    let value = |step: i64, of: i64| (step * of % 11 < 7).then_some(step * of % 43);
+    (0..400).map(move |step| Event {
+        a: step % 3,
+        r: step % 23,
+        i: value(step, 3),
+        f: value(step, 5),
+        s: value(step, 7),
+        t: value(step, 9),
+    })
+}
+
+/// Checks that expressions with these ids are found where they hold. Tells how many were looked at, and of how many the likely
+/// alternative does not hold.
+fn check(index: &Index, ids: &[i64], event: &Event) -> (u64, u64) {
+    let mut search = Search::default();
+    search.reserve(index).unwrap();
+    let json = event.json();
+    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    let found = search.run(index);
+    let mut expected = Vec::new();
+    let mut in_doubt = 0;
+    for &id in ids.iter().filter(|id| is_beside_another(**id) <= (event.a == 1)) {
+        let [likely, other] = expression(id).1(event);
+        in_doubt += u64::from(!likely);
+        if likely || other {
+            expected.push(id as u64);
+        }
+    }
+    assert_eq!(found.ids(), expected, "{json}");
+    (found.evaluated(), in_doubt)
+}
+
+/// Every other expression demands something besides its alternatives.
+fn is_beside_another(id: i64) -> bool {
+    id % 2 == 1
+}
+
+#[test]
+fn what_one_alternative_tells_is_not_looked_at() {
+    let text = |id: i64| match (expression(id), is_beside_another(id)) {
+        ((alternatives, _), false) => alternatives,
+        ((alternatives, _), true) => format!("a = 1 and {alternatives}"),
+    };
+    let ids: Vec<i64> = (0..2800).collect();
+    let mut index = index(ids.iter().map(|id| text(*id)));
+    index.validate().unwrap();
+    let (mut evaluated, mut in_doubt) = (0, 0);
+    for event in events() {
+        let counts = check(&index, &ids, &event);
+        evaluated += counts.0;
+        in_doubt += counts.1;
+    }
+    assert_eq!(index.info().ungated, 0);
+    // Some for strings or floats that look like others.
+    assert!(evaluated <= in_doubt + in_doubt / 16, "{evaluated} were looked at, {in_doubt} are in doubt");
+    let (gone, left): (Vec<i64>, Vec<i64>) = ids.iter().partition(|id| *id % 3 == 0);
+    gone.iter().for_each(|id| index.delete(*id as u64).unwrap());
+    index.validate().unwrap();
+    for event in events() {
+        check(&index, &left, &event);
+    }
+}
+
+#[test]
+fn what_stands_beside_another_demand_is_told_though_its_attribute_is_required() {
+    let text = |id: i64| format!("a = {} and (not (q = 'v{}') or contains(s, 'w'))", id % 2, id % 5);
+    let index = index((0..100).map(text));
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    let event = br#"{"a": 1, "r": 0, "q": "v3"}"#;
+    search.open(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
+    let found = search.run(&index);
+    assert_eq!(found.ids(), (0..100).filter(|id| id % 2 == 1 && id % 5 != 3).collect::<Vec<_>>());
+    assert_eq!(found.evaluated(), 10);
+}
