@@ -17,8 +17,8 @@ use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::Analysis;
 use crate::tree::demands::Demands;
-use crate::tree::filter;
-use crate::tree::gate::Demand;
+use crate::tree::filter::{self, Led};
+use crate::tree::gate::{Demand, Gate};
 use crate::tree::Tree;
 use crate::vocabulary::Vocabulary;
 
@@ -460,7 +460,12 @@ impl Index {
             return [None; 2];
         };
         let demands = Demands::of(access, analysis);
-        let filter = filter::choose(&demands, |led_here| led_here == gate.attribute, &self.library);
+        let led = |other: &Gate| match other.attribute == gate.attribute {
+            true if other.is_met_where_it_leads() => Led::Wholly,
+            true => Led::Partly,
+            false => Led::Nothing,
+        };
+        let filter = filter::choose(&demands, led, &self.library);
         [Some(access), filter.map(|demanded| demanded.literal)]
     }
 

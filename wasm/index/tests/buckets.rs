@@ -93,3 +93,21 @@ fn nor_is_it_elsewhere_when_buckets_come_and_go_at_two_levels() {
         check(&index, &held, INTERVALS);
     }
 }
+
+#[test]
+fn what_fills_a_bucket_is_proven_by_what_it_demands_besides() {
+    let mut index = index();
+    for id in 0..360 {
+        let text = text((id / 30, None)).replace(" and b", " and not b");
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    }
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    for i in 0..12 * WIDTH {
+        let json = format!(r#"{{"i": {i}}}"#);
+        search.open(&index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        let found = search.run(&index);
+        let first = i / WIDTH * 30;
+        assert_eq!((found.ids(), found.evaluated()), (&(first..first + 30).collect::<Vec<_>>()[..], 0), "{json}");
+    }
+}

@@ -14,7 +14,7 @@ use crate::subscriptions::Subscription;
 const CONTEXT: usize = 64;
 
 /// What a look at an expression costs, in entries passed.
-const LOOK: f32 = 96.0;
+const LOOK: f32 = 192.0;
 /// What it costs to mark an expression that an entry proves.
 const MARK: f32 = 3.0;
 /// The cost above which an expression does not wait for anything, but is looked at for every event. It is that of several

@@ -241,13 +241,18 @@ pub(crate) struct Tested {
     pub is_in_doubt: bool,
 }
 
-/// What to filter an entry by: of all that its context demands besides what `led_here`, the demand whose filter the fewest
-/// events are expected to pass. None where nothing more is demanded.
-pub(crate) fn choose<'a>(
-    demands: &Demands<'a>,
-    led_here: impl Fn(AttributeId) -> bool,
-    library: &Library,
-) -> Option<Demanded<'a>> {
+/// What an event met of a demand on its way to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Led {
+    Nothing,
+    /// It came by the same attribute.
+    Partly,
+    Wholly,
+}
+
+/// What to filter an entry by, with the share of events that are expected to pass: of all that its context demands, and events
+/// are not `led` here by, the demand whose filter the fewest are. None where nothing more is demanded.
+pub(crate) fn choose<'a>(demands: &Demands<'a>, led: impl Fn(&Gate) -> Led, library: &Library) -> Option<Demanded<'a>> {
     let mut least = 1.0;
     let mut chosen = None;
     for &demanded in demands.iter() {
@@ -257,23 +262,23 @@ pub(crate) fn choose<'a>(
         if fewest >= least {
             break;
         }
-        let share = match (led_here(gate.attribute), &gate.demand) {
-            (true, _) if gate.is_met_where_it_leads() => continue,
-            (true, _) => PARTLY,
+        let share = match (led(gate), &gate.demand) {
+            (Led::Wholly, _) => continue,
+            (Led::Partly, _) => PARTLY,
             // What nearly every event passes may still be all that is left to be proven.
-            (false, Demand::Except(_)) => fewest,
-            (false, _) => share(gate, &library.schema, &library.statistics),
+            (Led::Nothing, Demand::Except(_)) => fewest,
+            (Led::Nothing, _) => share(gate, &library.schema, &library.statistics),
         };
         if share < least {
             least = share;
-            chosen = Some(demanded);
+            chosen = Some(Demanded { share, ..demanded });
         }
     }
     chosen
 }
 
 /// The share of events that a filter of `gate` is expected to let pass.
-pub(super) fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
+fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
     let exact = gate.selectivity(statistics);
     match &gate.demand {
         Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {

@@ -28,7 +28,7 @@ use hashbrown::HashSet;
 
 use analysis::{Analysis, Missing};
 use demands::Demands;
-use filter::Filter;
+use filter::{Filter, Led};
 use gate::{Demand, Gate};
 use level::{Level, Place};
 use node::{grown_by, Position};
@@ -344,15 +344,20 @@ impl Tree {
 
     /// What an expression with these `demands` is filtered by that waits in `node`.
     fn filters(&self, node: NodeId, demands: &Demands, library: &Library) -> Filters {
-        let Library { schema, statistics, .. } = library;
-        let led_here = |attribute| self.path(node).any(|passed| passed == attribute);
-        let gate = filter::choose(demands, led_here, library).map(|chosen| chosen.gate);
-        let filtered = gate.filter(|gate| Filter::is_exact_for(gate, schema));
-        let is_known = |gate: &Gate| {
-            gate.is_exact && (filtered.is_some_and(|passed| passed.implies(gate)) || self.is_met_on_the_way(node, gate))
+        let schema = &library.schema;
+        let led = |gate: &Gate| match self.path(node).any(|attribute| attribute == gate.attribute) {
+            true if self.is_met_on_the_way(node, gate) => Led::Wholly,
+            true => Led::Partly,
+            false => Led::Nothing,
         };
-        let proof = || filtered.map(|gate| Filter::proof(gate, schema));
-        let passed = || filtered.map_or(1.0, |gate| filter::share(gate, schema, statistics));
+        let chosen = filter::choose(demands, led, library);
+        let filtered = chosen.filter(|chosen| Filter::is_exact_for(chosen.gate, schema));
+        let is_known = |gate: &Gate| {
+            let is_filtered = filtered.is_some_and(|filtered| filtered.gate.implies(gate));
+            gate.is_exact && (is_filtered || self.is_met_on_the_way(node, gate))
+        };
+        let proof = || filtered.map(|filtered| Filter::proof(filtered.gate, schema));
+        let passed = || filtered.map_or(1.0, |filtered| filtered.share);
         match demands.analysis.missing(demands.literal, library, is_known) {
             Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
             Missing::One(missing) if filter::is_worth_joining(passed()) => {
@@ -362,8 +367,9 @@ impl Tree {
                 Filters { front: proof(), own: likely.filter, prove: true }
             }
             Missing::One(_) | Missing::Either(_) | Missing::More => {
-                let is_useless = |gate: &&Gate| matches!(gate.demand, Demand::Except(_)) && led_here(gate.attribute);
-                let own = gate.filter(|gate| !is_useless(gate)).map_or(Filter::NONE, |gate| Filter::of(gate, schema));
+                let is_useless = |gate: &Gate| matches!(gate.demand, Demand::Except(_)) && led(gate) != Led::Nothing;
+                let useful = chosen.filter(|chosen| !is_useless(chosen.gate));
+                let own = useful.map_or(Filter::NONE, |chosen| Filter::of(chosen.gate, schema));
                 Filters { front: None, own, prove: false }
             }
         }
