@@ -393,7 +393,9 @@ impl Index {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library);
         self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.library);
-        let expected = self.expected(&analysis, access.as_deref());
+        let demands = |literals: Vec<NodeIndex>| literals.into_iter().map(|literal| Demands::of(literal, &analysis)).collect();
+        let access: Option<Vec<Demands>> = access.map(demands);
+        let expected = self.expected(access.as_deref());
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
             let probability = self.probability(index, literal, &analysis, &expected);
@@ -403,7 +405,7 @@ impl Index {
         match access {
             Some(access) => {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);
-                self.tree.insert(slot, &access, &analysis, &self.library, &self.subscriptions);
+                self.tree.insert(slot, &access, &self.library, &self.subscriptions);
             }
             None if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
                 self.hang_dense(slot, &analysis, &expression.predicates);
@@ -451,22 +453,21 @@ impl Index {
 
     /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
     /// literal this one, and the one that its entries are filtered by.
-    fn expected(&self, analysis: &Analysis, access: Option<&[NodeIndex]>) -> [Option<NodeIndex>; 2] {
-        let Some(&[access]) = access else {
+    fn expected(&self, access: Option<&[Demands]>) -> [Option<NodeIndex>; 2] {
+        let Some([demands]) = access else {
             return [None; 2];
         };
         // One that leads nowhere proves the expression, which is looked at where it may not hold.
-        let Some(gate) = analysis.gate(access) else {
+        let Some(gate) = demands.analysis.gate(demands.literal) else {
             return [None; 2];
         };
-        let demands = Demands::of(access, analysis);
         let led = |other: &Gate| match other.attribute == gate.attribute {
             true if other.is_met_where_it_leads() => Led::Wholly,
             true => Led::Partly,
             false => Led::Nothing,
         };
-        let filter = filter::choose(&demands, led, &self.library);
-        [Some(access), filter.map(|demanded| demanded.literal)]
+        let filter = filter::choose(demands, led, &self.library);
+        [Some(demands.literal), filter.map(|demanded| demanded.literal)]
     }
 
     /// How likely a literal is to hold when its expression is evaluated.

@@ -157,30 +157,33 @@ impl<'t> Lexer<'t> {
     /// The kind and length of the number at `start`.
     fn number(&self, start: usize) -> Result<(TokenKind, usize), Error> {
         let rest = &self.text.as_bytes()[start..];
-        let digits = |from: usize| count(&rest[from..], |b| b.is_ascii_digit());
         let mut kind = TokenKind::Integer;
-        let mut length = usize::from(rest[0] == b'-');
-        length += digits(length);
+        let mut length = behind_digits(rest, usize::from(rest[0] == b'-'));
         if rest.get(length) == Some(&b'.') {
             kind = TokenKind::Float;
-            length += 1 + digits(length + 1);
+            length = behind_digits(rest, length + 1);
         }
         if let Some(b'e' | b'E') = rest.get(length) {
             let sign = usize::from(matches!(rest.get(length + 1), Some(b'+' | b'-')));
-            let exponent = digits((length + 1 + sign).min(rest.len()));
-            if exponent > 0 {
+            let exponent = length + 1 + sign;
+            let end = behind_digits(rest, exponent);
+            if end > exponent {
                 kind = TokenKind::Float;
-                length += 1 + sign + exponent;
+                length = end;
             }
         }
-        let glued = count(&rest[length..], |b| in_name(b) || b == b'.');
-        if glued > 0 {
-            let all = quote(&self.text[start..start + length + glued]);
-            return Err(
-                self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
-            );
+        match rest.get(length) {
+            Some(&byte) if is_glued(byte) => Err(self.glued(start, length)),
+            _ => Ok((kind, length)),
         }
-        Ok((kind, length))
+    }
+
+    /// The error for what stands right behind the number of `length` bytes at `start`.
+    #[cold]
+    fn glued(&self, start: usize, length: usize) -> Error {
+        let end = start + length + count(&self.text.as_bytes()[start + length..], is_glued);
+        let all = quote(&self.text[start..end]);
+        self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
     }
 
     /// The error for a character that starts no token.
@@ -278,6 +281,20 @@ static IN_NAME: [bool; 256] = {
     }
     table
 };
+
+/// Whether `byte` may not stand right behind a number.
+fn is_glued(byte: u8) -> bool {
+    in_name(byte) || byte == b'.'
+}
+
+/// The position behind the digits of `bytes` that begin at `at`.
+#[inline(always)]
+fn behind_digits(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'0'..=b'9') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
 
 /// How many bytes at the start of `bytes` are neither `quote` nor a backslash.
 fn plain(bytes: &[u8], quote: u8) -> usize {

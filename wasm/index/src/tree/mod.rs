@@ -183,18 +183,10 @@ impl Tree {
         Home::Ungated(self.ungated.len() as u32 - 1)
     }
 
-    /// Holds `slot` under each of its access literals.
-    pub fn insert(
-        &mut self,
-        slot: Slot,
-        access: &[NodeIndex],
-        analysis: &Analysis,
-        library: &Library,
-        subscriptions: &Subscriptions,
-    ) {
-        for &literal in access {
-            let demands = Demands::of(literal, analysis);
-            self.place(ROOT, slot, &demands, library, subscriptions);
+    /// Holds `slot` under each of its access literals, of which these are the demands.
+    pub fn insert(&mut self, slot: Slot, access: &[Demands], library: &Library, subscriptions: &Subscriptions) {
+        for demands in access {
+            self.place(ROOT, slot, demands, library, subscriptions);
         }
     }
 
