@@ -30,7 +30,7 @@ struct Picture<'a> {
 impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
-        let dense = |home: Home| matches!(home, Home::Dense(_) | Home::Ungated(_));
+        let dense = |home: Home| matches!(home, Home::Dense(_) | Home::Ungated(_) | Home::Likely(_));
         let subscriptions = self.index.subscriptions();
         let every = subscriptions.iter().filter(|(_, held)| dense(held.home())).map(|(slot, _)| subscriptions.id(slot));
         let every: Vec<u64> = every.collect();
@@ -143,7 +143,7 @@ mod tests {
             index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
             id += 1;
         };
-        insert("a is null");
+        insert("not (a = 3)");
         (0..200).for_each(|i| insert(&format!("a = {i}")));
         (0..200).for_each(|i| insert(&format!("s = 'quo\"te\\\\{i}'")));
         (0..200).for_each(|i| insert(&format!("f > {i}.25 and f < {i}.75")));

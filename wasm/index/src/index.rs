@@ -15,7 +15,7 @@ use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
-use crate::tree::analysis::Analysis;
+use crate::tree::analysis::{Access, Analysis};
 use crate::tree::demands::Demands;
 use crate::tree::filter::{self, Led};
 use crate::tree::gate::{Demand, Gate};
@@ -71,7 +71,7 @@ pub struct Info {
     pub nodes: usize,
     /// Entries of all leaf lists.
     pub entries: usize,
-    /// Subscriptions that every search looks at.
+    /// Subscriptions that every search passes or looks at.
     pub ungated: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
@@ -133,7 +133,7 @@ impl Index {
 
     /// Whether all expressions are dense, but for those that are false whatever the event.
     pub(crate) fn is_dense(&self) -> bool {
-        self.tree.entries() == 0 && self.tree.ungated().is_empty()
+        self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.ungated().is_empty()
     }
 
     pub(crate) fn reasons(&self) -> Option<&Reasons> {
@@ -172,7 +172,7 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            ungated: self.tree.ungated().len() + self.dense.len(),
+            ungated: self.tree.ungated().len() + self.tree.likely().len() + self.dense.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
@@ -280,6 +280,11 @@ impl Index {
             Home::Ungated(position) => {
                 if let Some(moved) = tree.remove_ungated(position) {
                     subscriptions.get_mut(library.slot(moved)).set_home(Home::Ungated(position));
+                }
+            }
+            Home::Likely(position) => {
+                if let Some(moved) = tree.remove_likely(position) {
+                    subscriptions.get_mut(moved).set_home(Home::Likely(position));
                 }
             }
             Home::Dense(position) => {
@@ -393,9 +398,7 @@ impl Index {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library);
         self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.library);
-        let demands = |literals: Vec<NodeIndex>| literals.into_iter().map(|literal| Demands::of(literal, &analysis)).collect();
-        let access: Option<Vec<Demands>> = access.map(demands);
-        let expected = self.expected(access.as_deref());
+        let expected = self.expected(&access);
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
             let probability = self.probability(index, literal, &analysis, &expected);
@@ -403,14 +406,15 @@ impl Index {
         });
         let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library));
         match access {
-            Some(access) => {
+            Access::Demands(demands) => {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);
-                self.tree.insert(slot, &access, &self.library, &self.subscriptions);
+                self.tree.insert(slot, &demands, &self.library, &self.subscriptions);
             }
-            None if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
+            Access::Filter(filter) => self.subscriptions.get_mut(slot).set_home(self.tree.insert_likely(slot, filter)),
+            Access::Nothing if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
                 self.hang_dense(slot, &analysis, &expression.predicates);
             }
-            None => self.hang_ungated(slot),
+            Access::Nothing => self.hang_ungated(slot),
         }
         slot
     }
@@ -453,12 +457,11 @@ impl Index {
 
     /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
     /// literal this one, and the one that its entries are filtered by.
-    fn expected(&self, access: Option<&[Demands]>) -> [Option<NodeIndex>; 2] {
-        let Some([demands]) = access else {
+    fn expected(&self, access: &Access) -> [Option<NodeIndex>; 2] {
+        let Access::Demands(demands) = access else {
             return [None; 2];
         };
-        // One that leads nowhere proves the expression, which is looked at where it may not hold.
-        let Some(gate) = demands.analysis.gate(demands.literal) else {
+        let ([demands], Some(gate)) = (&demands[..], demands.first().and_then(Demands::own)) else {
             return [None; 2];
         };
         let led = |other: &Gate| match other.attribute == gate.attribute {

@@ -21,6 +21,8 @@ pub(crate) enum Home {
     Nowhere,
     /// At this position of the list of those that every search looks at.
     Ungated(u32),
+    /// At this position of the list of those that every search passes, as a filter tells of most events whether they match.
+    Likely(u32),
     /// At this position of the dense expressions, which every search looks at.
     Dense(Position),
     /// In leaf lists.
@@ -43,7 +45,7 @@ pub(crate) struct Length {
     code: u16,
 }
 
-/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of either list.
+/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list.
 #[derive(Clone, Copy, Debug)]
 struct PackedHome(NonZeroU32);
 
@@ -86,8 +88,11 @@ impl Subscription {
         match self.home.0.get() {
             1 => Home::Nowhere,
             2 => Home::Gated,
-            packed if packed % 2 == 1 => Home::Ungated((packed - 3) / 2),
-            packed => Home::Dense((packed - 4) / 2),
+            packed => match (packed % 3, packed / 3 - 1) {
+                (0, position) => Home::Ungated(position),
+                (1, position) => Home::Dense(position),
+                (_, position) => Home::Likely(position),
+            },
         }
     }
 
@@ -98,12 +103,13 @@ impl Subscription {
 
 impl PackedHome {
     fn of(home: Home) -> Self {
-        // An expression takes more than two bytes, so its position has less than 31 bits.
+        // An expression takes more than three bytes, so its position is below a third of what 32 bits tell.
         let packed = match home {
             Home::Nowhere => 1,
             Home::Gated => 2,
-            Home::Ungated(position) => 3 + 2 * position,
-            Home::Dense(position) => 4 + 2 * position,
+            Home::Ungated(position) => 3 + 3 * position,
+            Home::Dense(position) => 4 + 3 * position,
+            Home::Likely(position) => 5 + 3 * position,
         };
         PackedHome(NonZeroU32::new(packed).unwrap_or(NonZeroU32::MIN))
     }
@@ -244,8 +250,9 @@ mod tests {
         assert_eq!(size_of::<Option<Subscription>>(), 12);
         let mut words: Vec<u32> = (0..9).collect();
         let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
-        for home in
-            [0, 1, 77, u32::MAX / 4].into_iter().flat_map(|position| [Home::Ungated(position), Home::Dense(position)])
+        for home in [0, 1, 77, u32::MAX / 4]
+            .into_iter()
+            .flat_map(|position| [Home::Ungated(position), Home::Dense(position), Home::Likely(position)])
         {
             subscription.set_home(home);
             assert_eq!(subscription.home(), home);

@@ -54,7 +54,7 @@ use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
-use crate::tree::{Branch, NodeId, Tree, ROOT};
+use crate::tree::{Branch, NodeId, Tree, LIKELY, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -391,7 +391,8 @@ impl Search {
             None => {
                 self.candidates.choose(false);
                 self.nodes[0] = ROOT;
-                progress.nodes = 1;
+                self.nodes[1] = LIKELY;
+                progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
             }
             Some(ids) => {
                 self.select(index, ids, &mut progress)?;

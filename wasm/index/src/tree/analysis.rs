@@ -1,12 +1,13 @@
 //! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
 
+use super::demands::Demands;
 use super::filter::{self, Filter};
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{Predicate, Test};
-use crate::schema::AttributeId;
+use crate::schema::{AttributeId, Schema};
 use crate::statistics::{lesser, Statistics};
 use crate::subscriptions::Subscription;
 
@@ -42,10 +43,20 @@ pub(crate) enum Missing<'a> {
     More,
 }
 
+/// How an expression is found.
+#[derive(Clone, Debug)]
+pub(crate) enum Access<'a> {
+    /// Where events make one of these literals true: whatever makes the expression true does.
+    Demands(Vec<Demands<'a>>),
+    /// By all events: this filter proves it of most that make it true, and leaves it in doubt of the others.
+    Filter(Filter),
+    /// By nothing: it costs no more to look at it for every event.
+    Nothing,
+}
+
 /// A literal that is negated, as those are that many events make true.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Likely {
-    literal: NodeIndex,
     /// Every event passes it; those that may not make the literal true are in doubt.
     pub filter: Filter,
     /// The share of events that are expected not to be.
@@ -144,8 +155,8 @@ impl Analysis {
     pub fn missing(&self, index: NodeIndex, library: &Library, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
         let gate = |index: NodeIndex| self.gates[index as usize].as_ref();
         let is_missing = |index: &NodeIndex| !gate(*index).is_some_and(&is_known);
-        let mut below = self.stands_for(index);
-        let mut missing = Some(below).filter(is_missing);
+        let mut missing = Some(index).filter(is_missing);
+        let mut below = index;
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
                 // A long conjunction is not known to hold by one way and two filters, and not worth the look.
@@ -165,70 +176,61 @@ impl Analysis {
             Some(index) if self.normal.node(index) == NormalNode::Or => {
                 self.likely(index, library).map_or(Missing::More, Missing::Either)
             }
-            Some(index) => {
-                let exact = gate(index).filter(|gate| gate.is_exact && Filter::is_exact_for(gate, &library.schema));
-                exact.map_or(Missing::More, Missing::One)
-            }
+            Some(index) => self.provable(index, &library.schema).map_or(Missing::More, Missing::One),
         }
     }
 
-    /// What is waited for by the literal at `index`: where that leads nowhere, all of the `Or` of which it is an alternative.
-    fn stands_for(&self, index: NodeIndex) -> NodeIndex {
-        let above = self.normal.parent(index).filter(|_| self.gate(index).is_none());
-        above.filter(|above| self.normal.node(*above) == NormalNode::Or).unwrap_or(index)
-    }
-
-    /// Whether the literal at `index` leads nowhere and stands for the whole expression, which waits where every event comes.
-    pub fn is_for_all(&self, index: NodeIndex) -> bool {
-        self.gate(index).is_none()
-            && self.gates[index as usize].is_some()
-            && self.stands_for(index) == self.normal.root()
-    }
-
-    /// The literal that stands for all of the expression and tells it of most events, if there is one, and what it costs that
-    /// every event comes upon it: less than a look.
-    fn for_all(&self, library: &Library) -> Option<(NodeIndex, f32)> {
-        let Likely { literal, share, .. } = self.likely(self.normal.root(), library)?;
-        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
-        (self.is_for_all(literal) && cost < LOOK).then_some((literal, cost))
-    }
-
-    /// Of the alternatives of the `Or` at `index`, or of the literal there, the negated one that most events make true.
+    /// Of the alternatives of the `Or` at `index` the negated one that most events make true.
     fn likely(&self, index: NodeIndex, library: &Library) -> Option<Likely> {
         let Library { schema, statistics, .. } = library;
-        let alternatives = self.normal.children(index).filter(|_| self.normal.node(index) == NormalNode::Or);
-        let alternatives = std::iter::once(index).chain(alternatives).take(CONTEXT);
+        let alternatives = self.normal.children(index).take(CONTEXT);
         let negated = alternatives.filter(|child| self.normal.literal(*child).is_some_and(|literal| literal.negated));
         let likely = negated.filter_map(|literal| {
             let gate = self.gates[literal as usize].as_ref()?;
-            let filter = Filter::exception(gate, schema)?;
-            Some(Likely { literal, filter, share: filter::proven(gate, statistics) })
+            Some(Likely { filter: Filter::exception(gate, schema)?, share: filter::proven(gate, statistics) })
         });
         likely.max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
-    /// The literals that the expression waits for: whatever event makes it true makes one of them true, or else it is a single
-    /// one that leads nowhere, and [stands for all](Analysis::is_for_all) of it. None where it costs no more to look at it for every event. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Option<Vec<NodeIndex>> {
-        let costs = self.costs(library);
+    /// How the expression is found, as it costs events least. `predicates` are those of the expression.
+    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Access<'_> {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
-        if self.normal.capacity() > MAX_NODES {
-            return None;
-        }
+        let costs = self.costs(library);
         let cost = costs[self.normal.root() as usize];
-        if let Some((literal, _)) = self.for_all(library).filter(|(_, for_all)| *for_all < lesser(cost, worthwhile)) {
-            return Some(vec![literal]);
+        match self.likely_itself(library) {
+            Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
+            _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
+            _ => Access::Nothing,
         }
-        if cost >= worthwhile {
-            return None;
-        }
+    }
+
+    /// A filter that tells the whole expression of most events, if there is one, and what it costs that every event passes it:
+    /// less than a look.
+    fn likely_itself(&self, library: &Library) -> Option<(Filter, f32)> {
+        let root = self.normal.root();
+        let (filter, share) = match self.normal.node(root) {
+            NormalNode::Literal(_) => (Filter::proof(self.provable(root, &library.schema)?, &library.schema), 1.0),
+            NormalNode::Or => self.likely(root, library).map(|Likely { filter, share }| (filter, share))?,
+            NormalNode::And => return None,
+        };
+        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
+        (cost < LOOK).then_some((filter, cost))
+    }
+
+    /// The gate of the literal at `index`, if it is exact and so is a filter of it.
+    fn provable(&self, index: NodeIndex, schema: &Schema) -> Option<&Gate> {
+        self.gates[index as usize].as_ref().filter(|gate| gate.is_exact && Filter::is_exact_for(gate, schema))
+    }
+
+    /// What is demanded for each of the literals to wait for that cost events least.
+    fn cheapest(&self, costs: &[f32]) -> Vec<Demands<'_>> {
         let mut access = Vec::new();
         let mut pending = vec![self.normal.root()];
         while let Some(index) = pending.pop() {
             match self.normal.node(index) {
-                NormalNode::Literal(_) => access.push(index),
+                NormalNode::Literal(_) => access.push(Demands::of(index, self)),
                 NormalNode::Or => pending.extend(self.normal.children(index)),
                 NormalNode::And => {
                     let cost = |child: &NodeIndex| costs[*child as usize];
@@ -236,7 +238,7 @@ impl Analysis {
                 }
             }
         }
-        Some(access)
+        access
     }
 
     /// What it costs to wait for each part of the expression.

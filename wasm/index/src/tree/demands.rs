@@ -33,6 +33,11 @@ impl<'a> Demands<'a> {
         Demands { analysis, literal, sorted }
     }
 
+    /// The gate of the literal itself.
+    pub fn own(&self) -> Option<&'a Gate> {
+        self.analysis.gate(self.literal)
+    }
+
     /// What the fewest events meet first.
     pub fn iter(&self) -> impl Iterator<Item = &Demanded<'a>> {
         self.sorted.iter()

@@ -134,7 +134,7 @@ impl Points {
 pub(crate) struct Buckets {
     /// The least key of each bucket, ascending; the first is the least key of all.
     bounds: Vec<i64>,
-    /// Of each its node, or [`NOTHING`], but never of two that follow one another, and never of all.
+    /// Of each its node, or [`NOTHING`]: never two of these follow one another, and never is it all that there is.
     nodes: Vec<NodeId>,
 }
 

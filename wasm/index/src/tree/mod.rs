@@ -6,7 +6,7 @@
 //! of literals is hit by every event that makes the expression true is what no match is lost by (see [`analysis`]).
 //! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression. Where
 //! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it. So has an
-//! `Or` of demands of which nearly every event meets one; where it is all of an expression, its entry is in the root's list.
+//! `Or` of demands of which nearly every event meets one; where it is all of an expression, every search passes its entry.
 //!
 //! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
 //! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
@@ -50,6 +50,9 @@ pub(crate) type LevelId = u32;
 
 /// The node where every search starts.
 pub(crate) const ROOT: NodeId = 0;
+/// The node of which every search passes the list as well: the expressions whose filter tells of most events whether they are
+/// true. No level leads there.
+pub(crate) const LIKELY: NodeId = 1;
 
 /// How many entries a leaf list holds before it is worth a look at splitting it.
 const LEAF_CAPACITY: usize = 24;
@@ -91,6 +94,7 @@ struct Filters {
 impl Default for Tree {
     fn default() -> Self {
         let mut nodes = Chunks::default();
+        nodes.push(Node::new(Position::Root));
         nodes.push(Node::new(Position::Root));
         Tree {
             nodes,
@@ -152,6 +156,11 @@ impl Tree {
         &self.levels[id as usize]
     }
 
+    /// The expressions that every search passes, as a filter tells of most events whether they are true.
+    pub fn likely(&self) -> &[Entry] {
+        self.node(LIKELY).entries()
+    }
+
     /// The expressions that every search looks at.
     pub fn ungated(&self) -> &[ProgramId] {
         &self.ungated
@@ -162,9 +171,9 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// How many nodes are in use.
+    /// How many nodes are in use, from the root on.
     pub fn nodes(&self) -> usize {
-        self.nodes.len() - self.free_nodes.len()
+        self.nodes.len() - self.free_nodes.len() - 1
     }
 
     /// How many entries all leaf lists hold.
@@ -183,6 +192,14 @@ impl Tree {
         Home::Ungated(self.ungated.len() as u32 - 1)
     }
 
+    /// Holds `slot` where every search passes it, with a filter that proves it or leaves it in doubt.
+    pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Home {
+        let node = &mut self.nodes[LIKELY as usize];
+        node.push(Entry { subject: slot, filter: filter.proving() });
+        self.longest_list = self.longest_list.max(node.entries().len());
+        Home::Likely(node.entries().len() as u32 - 1)
+    }
+
     /// Holds `slot` under each of its access literals, of which these are the demands.
     pub fn insert(&mut self, slot: Slot, access: &[Demands], library: &Library, subscriptions: &Subscriptions) {
         for demands in access {
@@ -194,6 +211,13 @@ impl Tree {
     pub fn remove_ungated(&mut self, position: u32) -> Option<ProgramId> {
         self.ungated.swap_remove(position as usize);
         self.ungated.get(position as usize).copied()
+    }
+
+    /// Takes out the expression at `position` of those that every search passes, and tells which one is there now.
+    pub fn remove_likely(&mut self, position: u32) -> Option<Slot> {
+        let node = &mut self.nodes[LIKELY as usize];
+        node.swap_remove_entry(position as usize);
+        node.entries().get(position as usize).map(|entry| entry.subject)
     }
 
     /// Takes out every entry of `slot`, whose program is `program`.

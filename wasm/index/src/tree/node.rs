@@ -150,6 +150,11 @@ impl Node {
         self.many().0.retain(is_kept);
     }
 
+    /// Drops the entry at `position`, where the last one is then.
+    pub(super) fn swap_remove_entry(&mut self, position: usize) {
+        self.many().0.swap_remove(position);
+    }
+
     /// Empties its leaf list.
     pub(super) fn take_entries(&mut self) -> Vec<Entry> {
         std::mem::take(self.many().0)

@@ -59,7 +59,7 @@ impl Tree {
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
         let analysis = Analysis::of(subscription, library);
-        if analysis.gate(literal).is_none() && (node != ROOT || !analysis.is_for_all(literal)) {
+        if analysis.gate(literal).is_none() {
             return Err(format!("slot {slot} waits in node {node} for what has no gate"));
         }
         let Position::Under(level, place) = self.position(node) else {
@@ -93,7 +93,7 @@ impl Tree {
     }
 
     fn validate_homes(&self, library: &Library, subscriptions: &Subscriptions) -> Result<(), String> {
-        let mut ungated = 0;
+        let (mut ungated, mut likely) = (0, 0);
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
             match subscription.home() {
@@ -104,6 +104,16 @@ impl Tree {
                         return Err(format!("slot {slot} is not at {position} of the ungated list"));
                     }
                 }
+                Home::Likely(position) => {
+                    likely += 1;
+                    if !self
+                        .likely()
+                        .get(position as usize)
+                        .is_some_and(|entry| entry.is_of(slot, subscription.program))
+                    {
+                        return Err(format!("slot {slot} is not at {position} of the list that every search passes"));
+                    }
+                }
                 Home::Gated => {
                     let analysis = Analysis::of(subscription, library);
                     let nodes = self.nodes_of(slot, subscription.program, &analysis);
@@ -112,8 +122,10 @@ impl Tree {
                 }
             }
         }
-        if ungated != self.ungated.len() || entries != self.entries {
-            return Err(format!("{ungated} ungated and {entries} entries are found from subscriptions"));
+        if (ungated, likely) != (self.ungated.len(), self.likely().len()) || entries != self.entries {
+            return Err(format!(
+                "{ungated} ungated, {likely} likely and {entries} entries are found from subscriptions"
+            ));
         }
         Ok(())
     }
