@@ -16,7 +16,6 @@ use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::{Access, Analysis};
-use crate::tree::demands::Demands;
 use crate::tree::filter::{self, Led};
 use crate::tree::gate::{Demand, Gate};
 use crate::tree::Tree;
@@ -458,14 +457,12 @@ impl Index {
     /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
     /// literal this one, and the one that its entries are filtered by.
     fn expected(&self, access: &Access) -> [Option<NodeIndex>; 2] {
-        let Access::Demands(demands) = access else {
-            return [None; 2];
+        let demands = match access {
+            Access::Demands(demands) if demands.len() == 1 => &demands[0],
+            _ => return [None; 2],
         };
-        let ([demands], Some(gate)) = (&demands[..], demands.first().and_then(Demands::own)) else {
-            return [None; 2];
-        };
-        let led = |other: &Gate| match other.attribute == gate.attribute {
-            true if other.is_met_where_it_leads() => Led::Wholly,
+        let led = |gate: &Gate| match demands.own().is_some_and(|own| own.attribute == gate.attribute) {
+            true if gate.is_met_where_it_leads() => Led::Wholly,
             true => Led::Partly,
             false => Led::Nothing,
         };
