@@ -88,10 +88,8 @@ impl Analysis {
             unreachable!("a constant expression has no entries")
         };
         let mut gates = vec![None; normal.capacity()];
-        // Of what an `Or` beside it has, only negated literals are looked at.
-        let alternatives = normal.joined(literal).flat_map(|joined| normal.children(joined));
-        let negated = alternatives.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated));
-        for index in normal.context(literal).chain(negated) {
+        let alternatives = normal.joined(literal).flat_map(|joined| negated(&normal, joined));
+        for index in normal.context(literal).chain(alternatives) {
             gates[index as usize] = normal.literal(index).and_then(|literal| {
                 let predicate = written.predicate(literal.predicate, library);
                 Gate::of(literal, &predicate, &library.schema)
@@ -183,9 +181,7 @@ impl Analysis {
     /// Of the alternatives of the `Or` at `index` the negated one that most events make true.
     fn likely(&self, index: NodeIndex, library: &Library) -> Option<Likely> {
         let Library { schema, statistics, .. } = library;
-        let alternatives = self.normal.children(index).take(CONTEXT);
-        let negated = alternatives.filter(|child| self.normal.literal(*child).is_some_and(|literal| literal.negated));
-        let likely = negated.filter_map(|literal| {
+        let likely = negated(&self.normal, index).filter_map(|literal| {
             let gate = self.gates[literal as usize].as_ref()?;
             Some(Likely { filter: Filter::exception(gate, schema)?, share: filter::proven(gate, statistics) })
         });
@@ -301,6 +297,12 @@ impl Analysis {
         };
         entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
     }
+}
+
+/// The negated literals among the children of the node at `index`, as far as they are looked at.
+fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+    let children = normal.children(index).take(CONTEXT);
+    children.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated))
 }
 
 /// Narrows the intervals that siblings under an `And` demand of the same attribute to what they have in common.

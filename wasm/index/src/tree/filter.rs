@@ -279,12 +279,11 @@ pub(crate) fn choose<'a>(demands: &Demands<'a>, led: impl Fn(&Gate) -> Led, libr
 
 /// The share of events that a filter of `gate` is expected to let pass.
 fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
-    let exact = gate.selectivity(statistics);
     match &gate.demand {
         Demand::Points(keys) if keys.len() > 1 || is_list(schema.attribute(gate.attribute).ty) => {
-            greater(exact, sharing(keys) * statistics.defined(gate.attribute))
+            meeting(gate.attribute, keys, statistics)
         }
-        _ => exact,
+        _ => gate.selectivity(statistics),
     }
 }
 
@@ -294,18 +293,16 @@ pub(super) fn proven(gate: &Gate, statistics: &Statistics) -> f32 {
     let undefined = if gate.is_lax { 1.0 - defined } else { 0.0 };
     undefined
         + match &gate.demand {
-            Demand::Except(keys) => {
-                defined - greater(statistics.points(gate.attribute, keys.len()), sharing(keys) * defined)
-            }
+            Demand::Except(keys) => defined - meeting(gate.attribute, keys, statistics),
             _ => gate.selectivity(statistics),
         }
 }
 
-/// The share of values that share a bit with each half of the mask of `keys`.
-fn sharing(keys: &[i64]) -> f32 {
+/// The share of events that are expected to have one of `keys`, or to share a bit with each half of their mask.
+fn meeting(attribute: AttributeId, keys: &[i64], statistics: &Statistics) -> f32 {
     let bits = bits(keys);
     let [low, high] = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
-    low * high
+    greater(statistics.points(attribute, keys.len()), low * high * statistics.defined(attribute))
 }
 
 /// Whether a filter is worth a place in an entry, or an entry more, that proves it for this share of the events that come upon

@@ -282,27 +282,23 @@ impl Tree {
     /// The level of `node` that holds most events back from an entry with these `demands`, and the gate to go there by.
     /// None where the leaf list is the place: there is no such level, or the entry `waits` for a better one.
     fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a Gate)> {
-        let node = &self.nodes[node as usize];
-        if node.branches().is_empty() {
+        let held = &self.nodes[node as usize];
+        if held.branches().is_empty() {
             return None;
         }
-        let is_new = |gate: &Gate| self.above(node).all(|attribute| attribute != gate.attribute);
+        let is_new = |gate: &Gate| self.path(node).all(|attribute| attribute != gate.attribute);
         let mut new = demands.iter().filter(|demanded| is_new(demanded.gate)).peekable();
         let least = if waits { new.peek()?.share } else { 1.0 };
         new.take_while(|demanded| demanded.share <= least && demanded.share < 1.0)
-            .find_map(|demanded| Some((node.level_of(demanded.gate.attribute)?, demanded.gate)))
+            .find_map(|demanded| Some((held.level_of(demanded.gate.attribute)?, demanded.gate)))
     }
 
     /// The attributes of the levels above `node`, the nearest first.
     fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
-        self.above(&self.nodes[node as usize])
-    }
-
-    fn above<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = AttributeId> + 'a {
         let mut node = node;
         std::iter::from_fn(move || {
-            let level = &self.levels[node.level()? as usize];
-            node = &self.nodes[level.owner as usize];
+            let level = &self.levels[self.nodes[node as usize].level()? as usize];
+            node = level.owner;
             Some(level.attribute)
         })
     }

@@ -106,11 +106,8 @@ impl Tree {
                 }
                 Home::Likely(position) => {
                     likely += 1;
-                    if !self
-                        .likely()
-                        .get(position as usize)
-                        .is_some_and(|entry| entry.is_of(slot, subscription.program))
-                    {
+                    let entry = self.likely().get(position as usize);
+                    if !entry.is_some_and(|entry| entry.is_of(slot, subscription.program)) {
                         return Err(format!("slot {slot} is not at {position} of the list that every search passes"));
                     }
                 }
