@@ -48,10 +48,10 @@ bench.live: $(ready) ## Measure a server that is changed while it is searched, o
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs
 
-bench.w7: $(ready) ## Measure how late others wake beside searches, five minutes
+bench.w7: $(ready) ## Measure how late others wake beside searches, ten minutes
 	@MIX_ENV=dev mix run bench/w7.exs
 
-bench.w7.quick: $(ready) ## The same without a million expressions, two minutes
+bench.w7.quick: $(ready) ## The same without a million expressions, five minutes
 	@MIX_ENV=dev mix run bench/w7.exs --quick
 
 bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes

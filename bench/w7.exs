@@ -2,7 +2,8 @@ defmodule BeTree.Bench.W7 do
   @moduledoc false
   # W7, responsiveness: how late a process wakes that sleeps for a millisecond, beside processes that search one published
   # index, or each a tree of its own, and beside as many that run plain Elixir. Sleeping is late by itself: the VM's timers
-  # tick every millisecond. The loads take turns, so that what else the machine does falls on all of them alike.
+  # tick every millisecond. The loads take turns, so that what else the machine does falls on all of them alike; each
+  # round has an order of its own, lest that keeps step with what the machine does every few seconds.
   #
   # With --quick the tree of a million expressions is left out, which takes minutes to build.
 
@@ -16,7 +17,7 @@ defmodule BeTree.Bench.W7 do
   # Milliseconds of a turn, how many each load has, and how many where long schedules are counted, which are few.
   @turn 1_000
   @turns 3
-  @many_turns 10
+  @many_turns 20
 
   # Milliseconds in one time slice from which on the VM reports it.
   @long_schedule 5
@@ -178,10 +179,10 @@ defmodule BeTree.Bench.W7 do
     insert(counter)
   end
 
-  # `[{title, %{late: sorted nanoseconds, long: events of the system monitor, first: those of the first process,
-  # searches: a second}}]`
+  # `[{title, %{late: sorted nanoseconds, long: events of the system monitor in each turn, first: those of the first
+  # process, searches: a second}}]`
   defp measure(loads, turns \\ @turns) do
-    results = for _ <- 1..turns, {title, load} <- loads, do: {title, turn(load)}
+    results = for _ <- 1..turns, {title, load} <- Enum.shuffle(loads), do: {title, turn(load)}
 
     for {title, _load} <- loads do
       own = for {^title, turn} <- results, do: turn
@@ -189,7 +190,7 @@ defmodule BeTree.Bench.W7 do
       {title,
        %{
          late: own |> Enum.flat_map(& &1.late) |> Enum.sort() |> List.to_tuple(),
-         long: own |> Enum.map(& &1.long) |> Enum.sum(),
+         long: Enum.map(own, & &1.long),
          first: own |> Enum.map(& &1.first) |> Enum.sum(),
          searches: own |> Enum.map(& &1.searches) |> Enum.sum() |> Kernel.*(1_000) |> div(turns * @turn)
        }}
@@ -248,7 +249,7 @@ defmodule BeTree.Bench.W7 do
     for {load, result} <- results do
       shares = for {_name, share} <- @columns, do: microseconds(at(result, share))
       worst = microseconds(elem(result.late, tuple_size(result.late) - 1))
-      IO.puts(row([load | shares] ++ [worst, grouped(result.long), grouped(result.searches)]))
+      IO.puts(row([load | shares] ++ [worst, grouped(Enum.sum(result.long)), grouped(result.searches)]))
     end
 
     IO.puts("")
@@ -273,17 +274,27 @@ defmodule BeTree.Bench.W7 do
   end
 
   # The operating system makes a long schedule of whatever it interrupts for a thread of another program, or for the
-  # thread that inserts: then there are more of them than processors. It does so at random, so of two loads that are
-  # alike one has more: as many more as chance explains, two standard deviations of their difference, are no more.
+  # thread that inserts: then there are more of them than processors. It does so at random and several at a time, so of two
+  # loads that are alike one has more: as many more as the turns differ by chance, two standard deviations of the
+  # difference, are no more.
   defp long_schedule_bars(results) do
     for [{_title, plain}, {title, searches}] <- Enum.chunk_every(results, 2) do
-      chance = round(2 * :math.sqrt(plain.long + searches.long))
+      [expected, found] = for result <- [plain, searches], do: Enum.sum(result.long)
+      chance = round(2 * :math.sqrt(variance(plain.long) + variance(searches.long)))
 
       IO.puts(
-        "#{title}: #{searches.long} long schedules, #{searches.first} of the first process; " <>
-          "bar: #{plain.long} beside plain Elixir, give or take #{chance}, #{held(searches.long <= plain.long + chance)}"
+        "#{title}: #{found} long schedules, #{searches.first} of the first process; " <>
+          "bar: #{expected} beside plain Elixir, give or take #{chance}, #{held(found <= expected + chance)}"
       )
     end
+  end
+
+  # Of the sum of what as many turns have, as far as these tell.
+  defp variance(turns) do
+    count = length(turns)
+    mean = Enum.sum(turns) / count
+    deviations = for turn <- turns, do: (turn - mean) ** 2
+    Enum.sum(deviations) * count / (count - 1)
   end
 
   defp held(true), do: "holds"
