@@ -25,7 +25,8 @@ fn text((i, j): Expression) -> String {
 fn index() -> Index {
     let attribute = |name: &str, ty, bounds| Attribute { name: name.into(), ty, optional: true, bounds };
     let number = |name| attribute(name, Type::Integer, Bounds::Integer { min: 0, max: 100_000 });
-    Index::new(Schema::new(vec![number("i"), number("j"), attribute("b", Type::Boolean, Bounds::Unbounded)]).unwrap())
+    let boolean = |name| attribute(name, Type::Boolean, Bounds::Unbounded);
+    Index::new(Schema::new(vec![number("i"), number("j"), boolean("b"), boolean("c")]).unwrap())
 }
 
 fn insert(index: &mut Index, id: u64, expression: Expression) {
@@ -110,4 +111,26 @@ fn what_fills_a_bucket_is_proven_by_what_it_demands_besides() {
         let first = i / WIDTH * 30;
         assert_eq!((found.ids(), found.evaluated()), (&(first..first + 30).collect::<Vec<_>>()[..], 0), "{json}");
     }
+}
+
+#[test]
+fn nothing_hangs_on_a_side_of_a_cut_where_no_event_meets_what_waits() {
+    let mut index = index();
+    for id in 0..60 {
+        // To the second alternative two intervals lead that have nothing in common.
+        let text = "i >= 50 and i < 60 and (b or c and i < 40)";
+        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.validate().unwrap();
+    }
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    for (json, found) in
+        [(r#"{"i": 55, "b": true}"#, 60), (r#"{"i": 55, "c": true}"#, 0), (r#"{"i": 30, "c": true}"#, 0)]
+    {
+        search.open(&index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        assert_eq!(search.run(&index).ids().len(), found, "{json}");
+    }
+    (0..60).for_each(|id| index.delete(id).unwrap());
+    index.validate().unwrap();
+    assert_eq!(index.info().nodes, 1);
 }

@@ -1,0 +1,213 @@
+//! The index against the oracle, with attributes of many values of which a few are asked for most, long lists, intervals, and
+//! waves of deletions that empty whole parts of the tree. In tests/index.rs values are few, so that predicates of all kinds
+//! often hold; buckets and masks are seldom filled by them.
+
+mod support;
+
+use be_tree_index::predicate::Postfix;
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use support::naive::{self, NaiveEvent, NaiveValue};
+use support::random::Random;
+use support::twin::Twin;
+
+const TYPES: [Type; 7] =
+    [Type::Boolean, Type::Integer, Type::IntegerEnum, Type::Float, Type::String, Type::IntegerList, Type::StringList];
+
+/// Where the values of an attribute begin, among them such that 32 bits hold some of the values and not all.
+const FIRSTS: [i64; 6] = [0, 0, -20, i32::MAX as i64 - 30, i32::MIN as i64 - 30, 1 << 40];
+
+/// An attribute's values: so many, from `first` on.
+struct Range {
+    first: i64,
+    width: usize,
+}
+
+impl Range {
+    fn new(random: &mut Random) -> Self {
+        Range { first: random.pick(&FIRSTS), width: random.pick(&[2, 10, 40, 64, 65, 300, 5_000]) }
+    }
+
+    /// A value, mostly one of the first.
+    fn integer(&self, random: &mut Random) -> i64 {
+        let skewed = random.below(self.width).min(random.below(self.width)).min(random.below(self.width));
+        self.first + skewed as i64
+    }
+
+    fn last(&self) -> i64 {
+        self.first + self.width as i64 - 1
+    }
+}
+
+/// What expressions and events are made of.
+struct World {
+    schema: Schema,
+    ranges: Vec<Range>,
+    /// In percent, how often events define each attribute.
+    defined: Vec<usize>,
+}
+
+impl World {
+    fn new(random: &mut Random) -> Self {
+        let count = random.pick(&[1, 2, 3, 8, 25]);
+        let ranges: Vec<_> = (0..count).map(|_| Range::new(random)).collect();
+        let attribute = |(number, range): (usize, &Range)| {
+            let ty = random.pick(&TYPES);
+            let bounds = match ty {
+                Type::Integer | Type::IntegerList if random.chance(60) => {
+                    Bounds::Integer { min: range.first, max: range.last() }
+                }
+                _ => Bounds::Unbounded,
+            };
+            Attribute { name: format!("a{number}"), ty, optional: random.chance(75), bounds }
+        };
+        let attributes: Vec<_> = ranges.iter().enumerate().map(attribute).collect();
+        let often = |attribute: &Attribute| if attribute.optional { random.pick(&[10, 50, 90]) } else { 100 };
+        let defined = attributes.iter().map(often).collect();
+        World { schema: Schema::new(attributes).unwrap(), ranges, defined }
+    }
+
+    /// A conjunction of a few, of which some are alternatives or negated.
+    fn expression(&self, random: &mut Random) -> String {
+        let operands: Vec<_> = (0..1 + random.below(5).min(random.below(5))).map(|_| self.operand(random)).collect();
+        operands.join(" and ")
+    }
+
+    fn operand(&self, random: &mut Random) -> String {
+        match random.below(10) {
+            0 => format!("not ({})", self.predicate(random)),
+            1 => format!("({} or {})", self.predicate(random), self.predicate(random)),
+            2 => format!("({} or not ({}))", self.predicate(random), self.predicate(random)),
+            3 => format!("({} or {} and {})", self.predicate(random), self.predicate(random), self.predicate(random)),
+            _ => self.predicate(random),
+        }
+    }
+
+    fn predicate(&self, random: &mut Random) -> String {
+        let number = random.below(self.ranges.len());
+        let (Attribute { name, ty, .. }, range) = (&self.schema.attributes()[number], &self.ranges[number]);
+        let constant = |integer: i64| match ty {
+            Type::Float => format!("{:?}", float(integer)),
+            Type::String | Type::StringList => format!("'value {integer}'"),
+            _ => integer.to_string(),
+        };
+        let list = |random: &mut Random| {
+            // Mostly few, sometimes more than a mask has bits.
+            let most = random.pick(&[2, 4, 4, 9, 100]);
+            let constants: Vec<_> = (0..1 + random.below(most)).map(|_| constant(range.integer(random))).collect();
+            format!("({})", constants.join(", "))
+        };
+        let least = range.integer(random);
+        let greatest = (least + random.pick(&[0, 1, 3, 20])).min(range.last());
+        let (least, greatest) = (constant(least), constant(greatest));
+        match (ty, random.below(6)) {
+            (Type::Boolean, _) => name.clone(),
+            (Type::IntegerList | Type::StringList, _) => {
+                format!("{name} {} of {}", random.pick(&["one", "one", "none", "all"]), list(random))
+            }
+            (Type::Integer | Type::Float, 0) => format!("({name} >= {least} and {name} <= {greatest})"),
+            (Type::Integer | Type::Float, 1) => format!("({name} > {least} and {name} < {greatest})"),
+            (Type::Integer | Type::Float, 2) => {
+                format!("{name} {} {least}", random.pick(&["<", "<=", ">", ">="]))
+            }
+            (Type::Float, _) | (_, 3) => format!("{name} {} {least}", random.pick(&["=", "=", "<>"])),
+            _ => format!("{name} {} {}", random.pick(&["in", "in", "not in"]), list(random)),
+        }
+    }
+
+    fn event(&self, random: &mut Random) -> NaiveEvent {
+        let value = |number: usize| {
+            let (ty, range) = (self.schema.attributes()[number].ty, &self.ranges[number]);
+            random.chance(self.defined[number]).then(|| match ty {
+                Type::IntegerList => NaiveValue::Integers(random.several(12, |random| range.integer(random))),
+                Type::StringList => NaiveValue::Strings(random.several(12, |random| string(range.integer(random)))),
+                _ => scalar(ty, range.integer(random)),
+            })
+        };
+        (0..self.ranges.len()).map(value).collect()
+    }
+
+    /// Events that differ in one attribute, of which they have values that follow one another.
+    fn events_in_a_row(&self, random: &mut Random) -> Vec<NaiveEvent> {
+        let event = self.event(random);
+        let number = random.below(self.ranges.len());
+        let (ty, range) = (self.schema.attributes()[number].ty, &self.ranges[number]);
+        let with = |integer| {
+            let mut event = event.clone();
+            event[number] = Some(match ty {
+                Type::IntegerList => NaiveValue::Integers(vec![integer]),
+                Type::StringList => NaiveValue::Strings(vec![string(integer)]),
+                _ => scalar(ty, integer),
+            });
+            event
+        };
+        (range.integer(random)..=range.last()).take(random.pick(&[1, 5, 20])).map(with).collect()
+    }
+}
+
+/// The value that an integer stands for.
+fn scalar(ty: Type, integer: i64) -> NaiveValue {
+    match ty {
+        Type::Boolean => NaiveValue::Boolean(integer % 2 == 0),
+        Type::Float => NaiveValue::Float(float(integer)),
+        Type::String => NaiveValue::String(string(integer)),
+        _ => NaiveValue::Integer(integer),
+    }
+}
+
+fn float(integer: i64) -> f64 {
+    integer as f64 / 8.0
+}
+
+fn string(integer: i64) -> Vec<u8> {
+    format!("value {integer}").into_bytes()
+}
+
+fn check(twin: &mut Twin, world: &World, random: &mut Random) {
+    twin.index.validate().unwrap();
+    for _ in 0..10 {
+        let event = world.event(random);
+        twin.check(random, &event);
+    }
+}
+
+/// Which of the expressions a wave of deletions takes.
+fn doomed(twin: &Twin, world: &World, texts: &[String], random: &mut Random) -> Vec<u64> {
+    let asked = format!("a{} ", random.below(world.ranges.len()));
+    let events = world.events_in_a_row(random);
+    let [way, oldest] = [random.below(6), random.below(texts.len())];
+    let is_doomed = |id: u64, postfix: &Postfix, random: &mut Random| match way {
+        0 => random.chance(60),
+        1 => random.chance(95),
+        2 => id <= oldest as u64,
+        3 => texts[id as usize - 1].contains(&asked),
+        4 => events.iter().any(|event| naive::matches(postfix, event)),
+        _ => !events.iter().any(|event| naive::matches(postfix, event)),
+    };
+    twin.oracle.iter().filter(|(id, postfix)| is_doomed(**id, postfix, random)).map(|(id, _)| *id).collect()
+}
+
+/// Waves of insertions, and of deletions that empty whole parts of the tree.
+fn rehearse(seed: u64) {
+    let mut random = Random::new(seed);
+    let world = World::new(&mut random);
+    let mut twin = Twin::new(world.schema.clone());
+    let mut texts = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..600 {
+            let text = world.expression(&mut random);
+            texts.push(text);
+            twin.insert(texts.len() as u64, &texts[texts.len() - 1]);
+        }
+        check(&mut twin, &world, &mut random);
+        for _ in 0..2 {
+            let doomed = doomed(&twin, &world, &texts, &mut random);
+            doomed.into_iter().for_each(|id| twin.delete(id));
+            check(&mut twin, &world, &mut random);
+        }
+    }
+}
+
+#[test]
+fn no_match_is_lost_and_none_is_made_up() {
+    (0..150).for_each(rehearse);
+}
