@@ -41,13 +41,14 @@ impl Range {
 /// What expressions and events are made of.
 struct World {
     schema: Schema,
+    /// Of the last attributes. Those before them nothing asks for.
     ranges: Vec<Range>,
     /// In percent, how often events define each attribute.
     defined: Vec<usize>,
 }
 
 impl World {
-    fn new(random: &mut Random) -> Self {
+    fn new(random: &mut Random, others: usize) -> Self {
         let count = random.pick(&[1, 2, 3, 8, 25]);
         let ranges: Vec<_> = (0..count).map(|_| Range::new(random)).collect();
         let attribute = |(number, range): (usize, &Range)| {
@@ -60,10 +61,21 @@ impl World {
             };
             Attribute { name: format!("a{number}"), ty, optional: random.chance(75), bounds }
         };
-        let attributes: Vec<_> = ranges.iter().enumerate().map(attribute).collect();
+        let asked: Vec<_> = ranges.iter().enumerate().map(attribute).collect();
         let often = |attribute: &Attribute| if attribute.optional { random.pick(&[10, 50, 90]) } else { 100 };
-        let defined = attributes.iter().map(often).collect();
+        let defined = asked.iter().map(often).collect();
+        let other = |number| Attribute {
+            name: format!("other {number}"),
+            ty: Type::Boolean,
+            optional: true,
+            bounds: Bounds::Unbounded,
+        };
+        let attributes = (0..others).map(other).chain(asked).collect();
         World { schema: Schema::new(attributes).unwrap(), ranges, defined }
+    }
+
+    fn asked(&self) -> &[Attribute] {
+        &self.schema.attributes()[self.schema.len() - self.ranges.len()..]
     }
 
     /// A conjunction of a few, of which some are alternatives or negated.
@@ -84,7 +96,7 @@ impl World {
 
     fn predicate(&self, random: &mut Random) -> String {
         let number = random.below(self.ranges.len());
-        let (Attribute { name, ty, .. }, range) = (&self.schema.attributes()[number], &self.ranges[number]);
+        let (Attribute { name, ty, .. }, range) = (&self.asked()[number], &self.ranges[number]);
         let constant = |integer: i64| match ty {
             Type::Float => format!("{:?}", float(integer)),
             Type::String | Type::StringList => format!("'value {integer}'"),
@@ -116,24 +128,25 @@ impl World {
 
     fn event(&self, random: &mut Random) -> NaiveEvent {
         let value = |number: usize| {
-            let (ty, range) = (self.schema.attributes()[number].ty, &self.ranges[number]);
+            let (ty, range) = (self.asked()[number].ty, &self.ranges[number]);
             random.chance(self.defined[number]).then(|| match ty {
                 Type::IntegerList => NaiveValue::Integers(random.several(12, |random| range.integer(random))),
                 Type::StringList => NaiveValue::Strings(random.several(12, |random| string(range.integer(random)))),
                 _ => scalar(ty, range.integer(random)),
             })
         };
-        (0..self.ranges.len()).map(value).collect()
+        let others = vec![None; self.schema.len() - self.ranges.len()];
+        others.into_iter().chain((0..self.ranges.len()).map(value)).collect()
     }
 
     /// Events that differ in one attribute, of which they have values that follow one another.
     fn events_in_a_row(&self, random: &mut Random) -> Vec<NaiveEvent> {
         let event = self.event(random);
         let number = random.below(self.ranges.len());
-        let (ty, range) = (self.schema.attributes()[number].ty, &self.ranges[number]);
+        let (ty, range) = (self.asked()[number].ty, &self.ranges[number]);
         let with = |integer| {
             let mut event = event.clone();
-            event[number] = Some(match ty {
+            event[self.schema.len() - self.ranges.len() + number] = Some(match ty {
                 Type::IntegerList => NaiveValue::Integers(vec![integer]),
                 Type::StringList => NaiveValue::Strings(vec![string(integer)]),
                 _ => scalar(ty, integer),
@@ -187,9 +200,9 @@ fn doomed(twin: &Twin, world: &World, texts: &[String], random: &mut Random) -> 
 }
 
 /// Waves of insertions, and of deletions that empty whole parts of the tree.
-fn rehearse(seed: u64) {
+fn rehearse(seed: u64, others: usize) {
     let mut random = Random::new(seed);
-    let world = World::new(&mut random);
+    let world = World::new(&mut random, others);
     let mut twin = Twin::new(world.schema.clone());
     let mut texts = Vec::new();
     for _ in 0..4 {
@@ -209,5 +222,11 @@ fn rehearse(seed: u64) {
 
 #[test]
 fn no_match_is_lost_and_none_is_made_up() {
-    (0..150).for_each(rehearse);
+    (0..150).for_each(|seed| rehearse(seed, 0));
+}
+
+/// Filters have room for the first 16,383 attributes.
+#[test]
+fn nor_behind_more_attributes_than_there_are_filters_for() {
+    (0..6).for_each(|seed| rehearse(seed, 16_379 + seed as usize));
 }
