@@ -124,10 +124,11 @@ defmodule Mix.BeTree.Crate do
     Path.expand(System.get_env("CARGO_TARGET_DIR", "target"), @workspace)
   end
 
-  # Renaming leaves a library that a running VM has loaded as it is; writing over it would crash that VM.
+  # Renaming leaves a library that a running VM has loaded as it is; writing over it would crash that VM. Others may
+  # install the same at this time, from this VM too.
   defp install(product, crate, sources) do
     File.mkdir_p!(Path.dirname(crate.file))
-    unfinished = "#{crate.file}.#{System.pid()}"
+    unfinished = "#{crate.file}.#{System.pid()}.#{System.unique_integer([:positive])}"
     File.cp!(product, unfinished)
     File.rename!(unfinished, crate.file)
     File.write!(digest_file(crate), digests(crate, sources))
