@@ -163,7 +163,7 @@ impl Tree {
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
-        // An interval that is empty, as an entry may demand two that have nothing in common, lies on neither side.
+        // Where an entry demands two intervals that have nothing in common, what is left of both may be on neither side.
         let shortens = [left, right].iter().all(|&side| 0 < side && side < intervals.len());
         let is_worthwhile = shortens && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
         is_worthwhile.then_some(Cut { level, position, at })
