@@ -74,8 +74,15 @@ impl World {
         World { schema: Schema::new(attributes).unwrap(), ranges, defined }
     }
 
-    fn asked(&self) -> &[Attribute] {
-        &self.schema.attributes()[self.schema.len() - self.ranges.len()..]
+    /// How many attributes nothing asks for.
+    fn others(&self) -> usize {
+        self.schema.len() - self.ranges.len()
+    }
+
+    /// The type of an attribute that is asked for, and its name and values.
+    fn asked(&self, number: usize) -> (Type, &str, &Range) {
+        let Attribute { name, ty, .. } = &self.schema.attributes()[self.others() + number];
+        (*ty, name, &self.ranges[number])
     }
 
     /// A conjunction of a few, of which some are alternatives or negated.
@@ -95,8 +102,7 @@ impl World {
     }
 
     fn predicate(&self, random: &mut Random) -> String {
-        let number = random.below(self.ranges.len());
-        let (Attribute { name, ty, .. }, range) = (&self.asked()[number], &self.ranges[number]);
+        let (ty, name, range) = self.asked(random.below(self.ranges.len()));
         let constant = |integer: i64| match ty {
             Type::Float => format!("{:?}", float(integer)),
             Type::String | Type::StringList => format!("'value {integer}'"),
@@ -112,7 +118,7 @@ impl World {
         let greatest = (least + random.pick(&[0, 1, 3, 20])).min(range.last());
         let (least, greatest) = (constant(least), constant(greatest));
         match (ty, random.below(6)) {
-            (Type::Boolean, _) => name.clone(),
+            (Type::Boolean, _) => name.into(),
             (Type::IntegerList | Type::StringList, _) => {
                 format!("{name} {} of {}", random.pick(&["one", "one", "none", "all"]), list(random))
             }
@@ -127,43 +133,42 @@ impl World {
     }
 
     fn event(&self, random: &mut Random) -> NaiveEvent {
-        let value = |number: usize| {
-            let (ty, range) = (self.asked()[number].ty, &self.ranges[number]);
-            random.chance(self.defined[number]).then(|| match ty {
-                Type::IntegerList => NaiveValue::Integers(random.several(12, |random| range.integer(random))),
-                Type::StringList => NaiveValue::Strings(random.several(12, |random| string(range.integer(random)))),
-                _ => scalar(ty, range.integer(random)),
+        let defined = |number: usize| {
+            let (ty, _, range) = self.asked(number);
+            random.chance(self.defined[number]).then(|| {
+                let integers = match ty {
+                    Type::IntegerList | Type::StringList => random.several(12, |random| range.integer(random)),
+                    _ => vec![range.integer(random)],
+                };
+                value(ty, &integers)
             })
         };
-        let others = vec![None; self.schema.len() - self.ranges.len()];
-        others.into_iter().chain((0..self.ranges.len()).map(value)).collect()
+        vec![None; self.others()].into_iter().chain((0..self.ranges.len()).map(defined)).collect()
     }
 
     /// Events that differ in one attribute, of which they have values that follow one another.
     fn events_in_a_row(&self, random: &mut Random) -> Vec<NaiveEvent> {
         let event = self.event(random);
         let number = random.below(self.ranges.len());
-        let (ty, range) = (self.asked()[number].ty, &self.ranges[number]);
+        let (ty, _, range) = self.asked(number);
         let with = |integer| {
             let mut event = event.clone();
-            event[self.schema.len() - self.ranges.len() + number] = Some(match ty {
-                Type::IntegerList => NaiveValue::Integers(vec![integer]),
-                Type::StringList => NaiveValue::Strings(vec![string(integer)]),
-                _ => scalar(ty, integer),
-            });
+            event[self.others() + number] = Some(value(ty, &[integer]));
             event
         };
         (range.integer(random)..=range.last()).take(random.pick(&[1, 5, 20])).map(with).collect()
     }
 }
 
-/// The value that an integer stands for.
-fn scalar(ty: Type, integer: i64) -> NaiveValue {
+/// The value that integers stand for, of which only lists have others than one.
+fn value(ty: Type, integers: &[i64]) -> NaiveValue {
     match ty {
-        Type::Boolean => NaiveValue::Boolean(integer % 2 == 0),
-        Type::Float => NaiveValue::Float(float(integer)),
-        Type::String => NaiveValue::String(string(integer)),
-        _ => NaiveValue::Integer(integer),
+        Type::Boolean => NaiveValue::Boolean(integers[0] % 2 == 0),
+        Type::Float => NaiveValue::Float(float(integers[0])),
+        Type::String => NaiveValue::String(string(integers[0])),
+        Type::IntegerList => NaiveValue::Integers(integers.to_vec()),
+        Type::StringList => NaiveValue::Strings(integers.iter().copied().map(string).collect()),
+        _ => NaiveValue::Integer(integers[0]),
     }
 }
 
@@ -192,7 +197,7 @@ fn doomed(twin: &Twin, world: &World, texts: &[String], random: &mut Random) -> 
         0 => random.chance(60),
         1 => random.chance(95),
         2 => id <= oldest as u64,
-        3 => texts[id as usize - 1].contains(&asked),
+        3 => texts[id as usize].contains(&asked),
         4 => events.iter().any(|event| naive::matches(postfix, event)),
         _ => !events.iter().any(|event| naive::matches(postfix, event)),
     };
@@ -208,8 +213,8 @@ fn rehearse(seed: u64, others: usize) {
     for _ in 0..4 {
         for _ in 0..600 {
             let text = world.expression(&mut random);
+            twin.insert(texts.len() as u64, &text);
             texts.push(text);
-            twin.insert(texts.len() as u64, &texts[texts.len() - 1]);
         }
         check(&mut twin, &world, &mut random);
         for _ in 0..2 {

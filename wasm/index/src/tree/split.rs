@@ -164,8 +164,9 @@ impl Tree {
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
         // Where an entry demands two intervals that have nothing in common, what is left of both may be on neither side.
-        let shortens = [left, right].iter().all(|&side| 0 < side && side < intervals.len());
-        let is_worthwhile = shortens && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
+        let some = 1..intervals.len();
+        let divides = some.contains(&left) && some.contains(&right);
+        let is_worthwhile = divides && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
