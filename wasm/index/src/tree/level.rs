@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use hashbrown::HashMap;
-
 use super::gate::Demand;
+use super::points::Points;
 use super::NodeId;
-use crate::hash::State;
 use crate::schema::AttributeId;
 
 /// Where below its level a node hangs.
@@ -57,75 +55,6 @@ impl Level {
     /// Every node below.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.points.iter().map(|(_, node)| node).chain(self.buckets.nodes()).chain(self.defined)
-    }
-}
-
-/// Nodes by their keys. Those that fit 32 bits, which are nearly all, are in a table of half the size.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Points {
-    narrow: HashMap<i32, NodeId, State>,
-    wide: HashMap<i64, NodeId, State>,
-    /// The keys of the nodes in `wide`, which these have no room for.
-    wide_keys: HashMap<NodeId, i64, State>,
-}
-
-impl Points {
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    pub fn len(&self) -> usize {
-        self.narrow.len() + self.wide.len()
-    }
-
-    /// The node of `key`. Not by a call, which would save, restore and check the fuel: searches ask for some sixty keys.
-    #[inline(always)]
-    pub fn get(&self, key: i64) -> Option<NodeId> {
-        match i32::try_from(key) {
-            Ok(key) => self.narrow.get(&key).copied(),
-            Err(_) => self.wide.get(&key).copied(),
-        }
-    }
-
-    pub fn insert(&mut self, key: i64, node: NodeId) {
-        match i32::try_from(key) {
-            Ok(key) => self.narrow.insert(key, node),
-            Err(_) => {
-                self.wide_keys.insert(node, key);
-                self.wide.insert(key, node)
-            }
-        };
-    }
-
-    pub fn remove(&mut self, key: i64) {
-        match i32::try_from(key) {
-            Ok(key) => self.narrow.remove(&key),
-            Err(_) => {
-                let node = self.wide.remove(&key);
-                node.and_then(|node| self.wide_keys.remove(&node));
-                node
-            }
-        };
-    }
-
-    /// The key of `node`, which is here by one that does not fit 32 bits.
-    pub fn wide_key(&self, node: NodeId) -> i64 {
-        self.wide_keys[&node]
-    }
-
-    /// Every key with its node, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (i64, NodeId)> + '_ {
-        let narrow = self.narrow.iter().map(|(&key, &node)| (i64::from(key), node));
-        narrow.chain(self.wide.iter().map(|(&key, &node)| (key, node)))
-    }
-
-    /// Bytes that one more key may take.
-    pub fn growth(&self) -> usize {
-        // A table has a power of two of places, of which it fills seven eighths, each with a byte of control, and doubles.
-        let places = |len: usize| 2 * (8 * len).div_ceil(7).next_power_of_two();
-        let narrow = places(self.narrow.len()) * (size_of::<(i32, NodeId)>() + 1);
-        let wide = places(self.wide.len()) * 2 * (size_of::<(i64, NodeId)>() + 1);
-        narrow.max(wide)
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod level;
 mod node;
+mod points;
 pub(crate) mod scan;
 mod split;
 mod validate;
