@@ -53,7 +53,16 @@ defmodule BeTree.Batch do
     deadline = deadline(options.timeout)
 
     with {:ok, ids, ids_length} <- Search.append_ids("", options.ids) do
-      run = %{tree: tree, options: options, ids: ids, ids_length: ids_length, fuel: options.fuel, deadline: deadline}
+      run = %{
+        tree: tree,
+        options: options,
+        ids: ids,
+        ids_length: ids_length,
+        fuel: options.fuel,
+        deadline: deadline,
+        # How many answers are still to come that are held at the same time, as far as that is known.
+        ahead: if(is_list(events), do: length(events), else: 0)
+      }
 
       events
       |> chunks()
@@ -71,7 +80,7 @@ defmodule BeTree.Batch do
         {:halt, {:error, %{chunk.refused | position: count + length(found)}}}
 
       {:ok, found, run} ->
-        {:cont, {[found | answers], count + chunk.count, run}}
+        {:cont, {[found | answers], count + chunk.count, %{run | ahead: max(run.ahead - chunk.count, 0)}}}
 
       {:error, error, _found} ->
         {:halt, {:error, %{error | position: error.position && count + error.position}}}
@@ -96,7 +105,16 @@ defmodule BeTree.Batch do
 
     with {:ok, tree} <- resolve(target),
          {:ok, ids, length} <- Search.append_ids("", options.ids) do
-      run = %{tree: tree, options: options, ids: ids, ids_length: length, fuel: :infinity, deadline: :infinity}
+      run = %{
+        tree: tree,
+        options: options,
+        ids: ids,
+        ids_length: length,
+        fuel: :infinity,
+        deadline: :infinity,
+        ahead: 0
+      }
+
       each_answer(chunk, run, refused)
     else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
@@ -185,7 +203,8 @@ defmodule BeTree.Batch do
         {:error, Answer.bad("#{count} events"), joined(found)}
 
       found == [] ->
-        Heap.with_room(words(answers, batch.chunk), fn -> more(%{batch | answered: answered}, [answers], run) end)
+        words = estimate(answers, max(batch.chunk.count, run.ahead))
+        Heap.with_room(words, fn -> more(%{batch | answered: answered}, [answers], run) end)
 
       true ->
         more(%{batch | answered: answered}, [answers | found], run)
@@ -202,8 +221,12 @@ defmodule BeTree.Batch do
 
   defp part({:error, error}, _batch, found, _run), do: {:error, error, joined(found)}
 
-  # About how many words the answers to a chunk will take as lists, by those of the first part.
-  defp words(answers, chunk), do: div(chunk.count * Enum.reduce(answers, 0, &(words(&1) + &2)), length(answers))
+  # About how many words so many answers will take as lists, by those of the first part, and a quarter more: what an estimate
+  # lacks costs a collection of all that came, what it has too much is never touched.
+  defp estimate(answers, count) do
+    words = Enum.reduce(answers, 0, &(words(&1) + &2))
+    div(count * words * 5, length(answers) * 4)
+  end
 
   defp words(ids) when is_list(ids), do: 2 * length(ids)
   # Outside of the heap.

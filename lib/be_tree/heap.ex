@@ -3,27 +3,38 @@ defmodule BeTree.Heap do
   # Room for large answers in the heap of the process that asked for them.
   #
   # Such answers come in parts. Whenever the heap is full with those that came, the garbage collector copies them into one
-  # that is a little larger, and again, and again; one that is at once as large as all will need is filled once.
+  # that is a little larger, and again, and again. So the heap is made as large as all will need at once, while hardly
+  # anything is there that would have to be copied. Nor is it collected for the binaries that come up meanwhile.
 
-  # No more words than these are asked for: an estimate may be wrong.
-  @most 4_000_000
+  # No more words than these are asked for: an estimate may be wrong. What of them is not used is never touched.
+  @most 16_000_000
 
-  @doc "What `fun` answers. If the heap has to grow meanwhile, it does so to `words` words at the least."
+  @doc "What `fun` answers, called where there is room for `words` words."
   @spec with_room(non_neg_integer, (() -> answer)) :: answer when answer: var
   def with_room(words, fun) do
     {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
     words = min(words, @most)
     # Where the heap has a limit, that is its owner's choice.
-    if words > settings[:min_heap_size] and settings[:max_heap_size].size == 0, do: widen(words, fun), else: fun.()
+    if words > settings[:min_heap_size] and settings[:max_heap_size].size == 0,
+      do: widen(words, settings, fun),
+      else: fun.()
   end
 
-  defp widen(words, fun) do
-    before = Process.flag(:min_heap_size, words)
+  defp widen(words, settings, fun) do
+    Process.flag(:min_heap_size, words)
+    Process.flag(:min_bin_vheap_size, max(words, settings[:min_bin_vheap_size]))
 
     try do
+      if free() < words, do: :erlang.garbage_collect(self(), type: :minor)
       fun.()
     after
-      Process.flag(:min_heap_size, before)
+      Process.flag(:min_heap_size, settings[:min_heap_size])
+      Process.flag(:min_bin_vheap_size, settings[:min_bin_vheap_size])
     end
+  end
+
+  defp free do
+    {:garbage_collection_info, info} = Process.info(self(), :garbage_collection_info)
+    info[:heap_block_size] - info[:heap_size] - info[:mbuf_size]
   end
 end

@@ -26,14 +26,35 @@ defmodule BeTree.HeapTest do
     assert settings() == before
   end
 
+  test "what takes no more is not collected" do
+    collections = fn -> Process.info(self(), :garbage_collection) |> elem(1) |> Keyword.fetch!(:minor_gcs) end
+
+    counts =
+      Heap.with_room(1_000_000, fn ->
+        before = collections.()
+        list = Enum.to_list(1..200_000)
+        binaries = for n <- 1..1_000, do: String.duplicate("x", 500 + n)
+        {before, collections.(), length(list), length(binaries)}
+      end)
+
+    assert {count, count, 200_000, 1_000} = counts
+  end
+
   test "what the process had set counts" do
     assert in_process([min_heap_size: 500_000], fn -> room(100_000) end) >= 500_000
+
+    binaries = fn ->
+      Process.flag(:min_bin_vheap_size, 500_000)
+      Heap.with_room(100_000, fn -> settings()[:min_bin_vheap_size] end)
+    end
+
+    assert in_process([], binaries) >= 500_000
     small = settings()[:min_heap_size]
     assert in_process([max_heap_size: 300_000], fn -> room(1_000_000) end) == small
   end
 
   test "an estimate that is far off does no harm" do
     assert room(0) == settings()[:min_heap_size]
-    assert room(1_000_000_000_000) < 10_000_000
+    assert room(1_000_000_000_000) < 20_000_000
   end
 end

@@ -194,7 +194,7 @@ impl Node {
 
 /// By how many entries a list of `len` grows at once.
 pub(super) fn grown_by(len: usize) -> usize {
-    1 + len / 16
+    1 + len / 4
 }
 
 impl Default for Directory {
