@@ -116,7 +116,7 @@ impl Table {
     #[inline(always)]
     fn home(&self, key: i32) -> usize {
         let hash = Words::default().add(key as u64).finish() >> 32;
-        (hash * self.lines.len() as u64 >> 32) as usize
+        ((hash * self.lines.len() as u64) >> 32) as usize
     }
 
     #[inline(always)]
