@@ -396,7 +396,9 @@ defmodule BeTree do
   One list of ids for each of `events`, in order.
 
   Events are searched up to 256 at a time: one call, one copy in, one copy out. Each costs less so than by itself, much
-  less where the index holds many dense boolean expressions, which are then evaluated for all of them at once.
+  less where the index holds many dense boolean expressions, which are then evaluated for all of them at once. Where the
+  answers are long, the caller's heap is enlarged first to what all of them will need, 128 MB at the most, unless it has a
+  `max_heap_size`.
 
   Takes the options of `BeTree.Search`; a budget and a timeout are those of all events together, and `:as` is the form
   of each answer. The first event that fails ends it: its error is the answer, with the event's `position`, from 0.
