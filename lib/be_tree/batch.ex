@@ -50,20 +50,10 @@ defmodule BeTree.Batch do
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
-    deadline = deadline(options.timeout)
+    # Of a stream it is not known how many there are.
+    ahead = if is_list(events), do: length(events), else: 0
 
-    with {:ok, ids, ids_length} <- Search.append_ids("", options.ids) do
-      run = %{
-        tree: tree,
-        options: options,
-        ids: ids,
-        ids_length: ids_length,
-        fuel: options.fuel,
-        deadline: deadline,
-        # How many answers are still to come that are held at the same time, as far as that is known.
-        ahead: if(is_list(events), do: length(events), else: 0)
-      }
-
+    with {:ok, run} <- run(tree, options, ahead) do
       events
       |> chunks()
       |> Enum.reduce_while({[], 0, run}, &search_next/2)
@@ -104,20 +94,19 @@ defmodule BeTree.Batch do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
     with {:ok, tree} <- resolve(target),
-         {:ok, ids, length} <- Search.append_ids("", options.ids) do
-      run = %{
-        tree: tree,
-        options: options,
-        ids: ids,
-        ids_length: length,
-        fuel: :infinity,
-        deadline: :infinity,
-        ahead: 0
-      }
-
+         {:ok, run} <- run(tree, options, 0) do
       each_answer(chunk, run, refused)
     else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
+    end
+  end
+
+  # What is left to use. `ahead` is how many answers are still to come that are held at the same time, as far as that is known.
+  defp run(tree, options, ahead) do
+    run = %{tree: tree, options: options, fuel: options.fuel, deadline: deadline(options.timeout), ahead: ahead}
+
+    with {:ok, ids, length} <- Search.append_ids("", options.ids) do
+      {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
     end
   end
 
