@@ -77,7 +77,11 @@ defmodule BeTree.Native do
   @doc "`{:ok, ticket}` for a replica that it made, or `:busy` where one has become free instead; on a dirty scheduler."
   def fill(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:done, results, output, fuel}`, or `{:yield, suspended, fuel_so_far}`, after one slice."
+  @doc """
+  `{:done, results, output, fuel}`, or `{:yield, suspended, fuel_so_far}`, after one slice. Of integers that are too many to
+  be made a list of at once the output is `{:packed, binary}`, and where some of many lists are too long `{:packed, lists}`,
+  with a binary in the place of each of these; then comes unpack/3.
+  """
   def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
 
   @doc "`{:done, results, output, fuel}`; on a dirty scheduler."
@@ -88,6 +92,12 @@ defmodule BeTree.Native do
 
   @doc "`:ok`"
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  `{list, left}`: the last of the first `count` packed integers are in front of the list, no more than can be put there at
+  once, and so many are left. Charges the calling process for it.
+  """
+  def unpack(_packed, _count, _list), do: :erlang.nif_error(:not_loaded)
 
   @doc """
   `{:ok, ticket}`. `{reference, :ready}` is sent when its turn has come, which lasts until it is used, withdrawn or

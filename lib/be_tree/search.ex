@@ -17,7 +17,8 @@ defmodule BeTree.Search do
   A slice runs on the calling process's scheduler and ends where its fuel is exhausted. Then the process is charged
   one reduction for each `fuel_per_reduction` fuel (`BeTree.Fuel`), so that the scheduler preempts it as it would for
   Erlang code of the same length. What does not fill a reduction is carried on to the next slice: all in all, a search
-  is charged its fuel, divided and rounded up.
+  is charged its fuel, divided and rounded up. A list of more than 8,192 ids is made in parts of so many, and each is
+  charged a time slice more.
 
   Ids and fuel are the same whatever the slice.
 

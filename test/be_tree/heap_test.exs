@@ -53,6 +53,25 @@ defmodule BeTree.HeapTest do
     assert in_process([max_heap_size: 300_000], fn -> room(1_000_000) end) == small
   end
 
+  test "room in time is made by the first collection, and by none before" do
+    in_process([], fn ->
+      {:garbage_collection_info, before} = Process.info(self(), :garbage_collection_info)
+      assert before[:heap_block_size] < 100_000
+
+      Heap.with_room_in_time(100_000, fn ->
+        {:garbage_collection_info, within} = Process.info(self(), :garbage_collection_info)
+        assert within[:heap_block_size] == before[:heap_block_size]
+        :erlang.garbage_collect()
+        {:garbage_collection_info, collected} = Process.info(self(), :garbage_collection_info)
+        assert collected[:heap_block_size] >= 100_000
+      end)
+    end)
+
+    before = settings()
+    assert_raise RuntimeError, fn -> Heap.with_room_in_time(100_000, fn -> raise "no" end) end
+    assert settings() == before
+  end
+
   test "an estimate that is far off does no harm" do
     assert room(0) == settings()[:min_heap_size]
     assert room(1_000_000_000_000) < 20_000_000

@@ -167,4 +167,17 @@ defmodule BeTree.NativeTest do
       end
     end
   end
+
+  test "unpack puts a part of what is packed in front of a list, and refuses what is not there" do
+    packed = for integer <- 1..20_000, into: "", do: <<integer::little-64>>
+    {list, left} = Native.unpack(packed, 20_000, [:behind])
+    assert left < 20_000
+    assert list == Enum.to_list((left + 1)..20_000) ++ [:behind]
+    assert Native.unpack(packed, 2, []) == {[1, 2], 0}
+    assert Native.unpack(packed, 0, []) == {[], 0}
+    assert_raise ArgumentError, fn -> Native.unpack(packed, 20_001, []) end
+    assert_raise ArgumentError, fn -> Native.unpack("1234567", 1, []) end
+    assert_raise ArgumentError, fn -> Native.unpack(packed, -1, []) end
+    assert_raise ArgumentError, fn -> Native.unpack(:packed, 1, []) end
+  end
 end

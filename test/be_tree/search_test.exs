@@ -53,6 +53,20 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
+  test "answers are the same however long they are" do
+    tree = BeTree.new!(a: :integer)
+    count = 20_000
+    BeTree.insert_all!(tree, for(id <- 1..count, do: {2 * id, "a > #{id}"}))
+
+    for a <- [1, 2, 8_000, 8_192, 8_193, 8_194, 16_385, 16_386, 20_001] do
+      ids = for id <- 1..count, id < a, do: 2 * id
+      assert BeTree.search(tree, %{a: a}) == {:ok, ids}
+      assert {:ok, packed} = BeTree.search(tree, %{a: a}, as: :binary)
+      assert for(<<id::little-64 <- packed>>, do: id) == ids
+      assert BeTree.search_many(tree, [%{a: 3}, %{a: a}, %{a: 1}, %{a: a}]) == {:ok, [[2, 4], ids, [], ids]}
+    end
+  end
+
   test "a search may be resumed by another process", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
 

@@ -16,7 +16,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Native, Runtime}
+  alias BeTree.{Error, Heap, Native, Runtime}
 
   @most 0xFFFF_FFFF_FFFF_FFFF
 
@@ -213,7 +213,23 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   defp answer({:error, kind, message}), do: error(kind, message)
+  defp answer({:done, results, {:packed, output}, fuel}), do: {:done, results, unpack(output), fuel}
   defp answer(answer), do: answer
+
+  # A long list is made part by part: all at once it would hold its scheduler up.
+  defp unpack(packed) when is_binary(packed) do
+    count = div(byte_size(packed), 8)
+    Heap.with_room_in_time(2 * count, fn -> unpack(packed, count, []) end)
+  end
+
+  defp unpack(lists), do: Enum.map(lists, &if(is_binary(&1), do: unpack(&1), else: &1))
+
+  defp unpack(_packed, 0, list), do: list
+
+  defp unpack(packed, left, list) do
+    {list, left} = Native.unpack(packed, left, list)
+    unpack(packed, left, list)
+  end
 
   defp status({:done, [status], output, fuel}) when is_integer(status), do: {:done, status, output, fuel}
   defp status({:done, [], output, fuel}), do: {:done, 0, output, fuel}

@@ -36,7 +36,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
       ])
     ]
 
-    instance([functions: functions, memory: {1, nil}], [inbox: "inbox", outbox: "outbox"] ++ options)
+    {pages, options} = Keyword.pop(options, :pages, 1)
+    instance([functions: functions, memory: {pages, nil}], [inbox: "inbox", outbox: "outbox"] ++ options)
   end
 
   defp answer(address, length) do
@@ -250,6 +251,42 @@ defmodule BeTree.Runtime.WasmtimeTest do
         assert Enum.map(answer, &Integer.to_string/1) == Enum.map(order, &Integer.to_string/1)
         assert :erlang.binary_to_term(:erlang.term_to_binary(answer)) === order
       end
+    end
+
+    test "makes long lists part by part, each of which is charged for" do
+      instance = echo(pages: 16)
+      part = 8_192
+
+      for count <- [part - 1, part, part + 1, 3 * part, 3 * part + 1], integer <- [&(&1 * 3), &((1 <<< 62) - 7 * &1)] do
+        integers = Enum.map(1..count, integer)
+        packed = for integer <- integers, into: "", do: <<integer::little-64>>
+        arguments = [byte_size(packed)]
+        assert {:done, 0, answer, _fuel} = call(instance, "echo", arguments, input: packed, output: :u64s)
+        :erlang.garbage_collect()
+        assert answer === integers
+        dirty = [input: packed, output: :u64s, scheduler: :dirty]
+        assert {:done, 0, ^integers, _fuel} = call(instance, "echo", arguments, dirty)
+        assert {:done, 1, ^packed, _fuel} = call(instance, "refuse", arguments, input: packed, output: :u64s)
+
+        lists = [[1, 2], integers, [], integers, [3]]
+        packed = for list <- lists, into: "", do: for(word <- [length(list) | list], into: "", do: <<word::little-64>>)
+        arguments = [byte_size(packed)]
+        assert {:done, 0, ^lists, _fuel} = call(instance, "echo", arguments, input: packed, output: :u64_lists)
+        assert {:done, 0, binaries, _fuel} = call(instance, "echo", arguments, input: packed, output: :u64_binaries)
+        assert Enum.map(binaries, &for(<<word::little-64 <- &1>>, do: word)) == lists
+      end
+
+      reductions = fn count ->
+        request = [input: String.duplicate(<<7::little-64>>, count), output: :u64s]
+        {:reductions, before} = Process.info(self(), :reductions)
+        assert {:done, 0, answer, _fuel} = call(instance, "echo", [8 * count], request)
+        {:reductions, later} = Process.info(self(), :reductions)
+        assert length(answer) == count
+        later - before
+      end
+
+      # A time slice for each part: so others run in between.
+      assert reductions.(4 * part) > reductions.(part) + 3 * 4_000
     end
 
     test "gives the same on a dirty scheduler" do

@@ -24,6 +24,7 @@ mod gate;
 mod instance;
 mod integers;
 mod limits;
+mod lists;
 mod machine;
 mod module;
 mod nifs;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use rustler::schedule::consume_timeslice;
-use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
+use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
 use wasmtime::Val;
 
 use crate::cache;
@@ -13,6 +13,7 @@ use crate::census;
 use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
+use crate::lists;
 use crate::machine::{Machine, Setup};
 use crate::module::Module;
 use crate::place::Place;
@@ -26,6 +27,8 @@ fn loaded() -> bool {
 
 /// What is charged at a time: in percent of a time slice, and in reductions.
 const STEP: (i32, u64) = (5, 200);
+/// All of a time slice, in percent.
+const WHOLE: i32 = 100;
 
 #[rustler::nif]
 fn charge(env: Env, reductions: u64) -> u64 {
@@ -237,6 +240,13 @@ fn cancel(suspended: &Suspended) -> Atom {
 }
 
 #[rustler::nif]
+fn unpack<'a>(env: Env<'a>, packed: Binary<'a>, end: usize, list: Term<'a>) -> NifResult<(Term<'a>, usize)> {
+    let unpacked = lists::unpack(env, packed.as_slice(), end, list).ok_or(Error::BadArg)?;
+    consume_timeslice(env, WHOLE);
+    Ok(unpacked)
+}
+
+#[rustler::nif]
 fn queue<'a>(env: Env<'a>, instance: &Instance, reference: Term<'a>) -> Term<'a> {
     match instance.0.queue(env, reference) {
         Ok(ticket) => (atoms::ok(), ResourceArc::new(ticket)).encode(env),
@@ -353,9 +363,9 @@ fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Resul
     let refused = machine.results().first().and_then(Val::i32).is_some_and(|status| status != 0);
     let output = match output {
         Output::None => atoms::nil().encode(env),
-        Output::U64s if !refused => terms::u64s(env, machine.output()?)?,
-        Output::U64Lists if !refused => terms::u64_lists(env, machine.output()?)?,
-        Output::U64Binaries if !refused => terms::u64_binaries(env, machine.output()?)?,
+        Output::U64s if !refused => lists::u64s(env, machine.output()?)?,
+        Output::U64Lists if !refused => lists::u64_lists(env, machine.output()?)?,
+        Output::U64Binaries if !refused => lists::u64_binaries(env, machine.output()?)?,
         _ => terms::binary(env, machine.output()?),
     };
     Ok((atoms::done(), terms::results(env, machine.results()), output, fuel).encode(env))

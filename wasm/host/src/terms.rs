@@ -1,20 +1,16 @@
 //! Between Erlang terms and the host's values.
 
 use std::fmt;
-use std::mem::transmute;
-use std::sync::OnceLock;
 
-use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
-use rustler::{Binary, Decoder, Encoder, Env, NewBinary, NifResult, OwnedBinary, Term};
+use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
 use wasmtime::{Val, ValType};
 
 use crate::failure::{Failure, Kind};
-use crate::integers::{Integers, Word};
 
 pub mod atoms {
     rustler::atoms! {
         ok, error, done, r#yield = "yield", busy, vacant, ready,
-        infinity, none, binary, u64s, u64_lists, u64_binaries,
+        infinity, none, binary, u64s, u64_lists, u64_binaries, packed,
         function, global, memory, table, tag, constant, mutable,
         i32, i64, f32, f64, v128, reference,
         bad_module, not_found, out_of_fuel, out_of_memory, overloaded, trap, r#type = "type",
@@ -85,68 +81,6 @@ impl<'a> Decoder<'a> for Output {
 
 pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     Binary::from_owned(OwnedBinary::from_slice(bytes), env).encode(env)
-}
-
-/// The list of packed unsigned 64-bit integers.
-pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    Ok(list(env, words(bytes)?))
-}
-
-/// The list of many such lists, each behind its length.
-pub fn u64_lists<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    each(env, bytes, |words| list(env, words))
-}
-
-/// The list of many such lists, each a binary.
-pub fn u64_binaries<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    each(env, bytes, |words| {
-        let mut binary = NewBinary::new(env, size_of_val(words));
-        binary.as_mut_slice().copy_from_slice(words.as_flattened());
-        binary.into()
-    })
-}
-
-/// A call of the VM for each integer took two fifths of the time of a list, so it is spared where it can be.
-fn list<'a>(env: Env<'a>, words: &[[u8; 8]]) -> Term<'a> {
-    static KNOWN: OnceLock<Integers> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
-    let term = |integer| known.term(integer).unwrap_or_else(|| ask(env, integer));
-    let terms: Vec<Word> = words.iter().map(|bytes| term(u64::from_le_bytes(*bytes))).collect();
-    // An output's length in bytes has 32 bits.
-    let count = terms.len() as u32;
-    // SAFETY: `terms` has `count` terms: a term is the one word that `ErlNifTerm` is transparent for. Each is either of
-    // `env`, or of a small integer, which is all in its term: that belongs to every environment.
-    unsafe { Term::new(env, enif_make_list_from_array(env.as_c_arg(), terms.as_ptr().cast(), count)) }
-}
-
-/// The term that the VM makes of an integer.
-fn ask(env: Env, integer: u64) -> Word {
-    // SAFETY: `ErlNifTerm` is transparent for such a word.
-    unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
-}
-
-fn each<'a>(env: Env<'a>, bytes: &[u8], term: impl Fn(&[[u8; 8]]) -> Term<'a>) -> Result<Term<'a>, Failure> {
-    let mut rest = words(bytes)?;
-    let mut terms = Vec::new();
-    while let Some((length, behind)) = rest.split_first() {
-        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let (words, next) = behind.split_at_checked(length).ok_or_else(|| {
-            let left = behind.len();
-            Failure::bad_module(format!("the output has a list of {length} integers where {left} are left"))
-        })?;
-        terms.push(term(words));
-        rest = next;
-    }
-    Ok(terms.encode(env))
-}
-
-fn words(bytes: &[u8]) -> Result<&[[u8; 8]], Failure> {
-    let (words, rest) = bytes.as_chunks();
-    if !rest.is_empty() {
-        let message = format!("the output has {} bytes, which is no whole number of 64-bit integers", bytes.len());
-        return Err(Failure::bad_module(message));
-    }
-    Ok(words)
 }
 
 /// The types of values that pass between Erlang and a module.

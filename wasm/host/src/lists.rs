@@ -1,0 +1,120 @@
+//! Lists of the packed integers that an output has.
+//!
+//! A list holds its scheduler up for as long as it takes to make. So only a short one is made at once: of a long one the bytes
+//! are answered, and its list is made part by part, each a call that is charged for ([`unpack`]).
+
+use std::mem::transmute;
+use std::sync::OnceLock;
+
+use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
+use rustler::{Encoder, Env, NewBinary, Term};
+
+use crate::failure::Failure;
+use crate::integers::{Integers, Word};
+use crate::terms::atoms;
+
+/// So many integers are made into a list at once, which takes about as long as a slice of a search.
+const PART: usize = 8192;
+
+/// Packed unsigned 64-bit integers.
+type Packed = [[u8; 8]];
+
+/// The list of packed unsigned 64-bit integers or, of a long one, `{:packed, bytes}`.
+pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    let words = words(bytes)?;
+    Ok(if is_long(words) { packed(env, binary(env, words)) } else { list(env, words) })
+}
+
+/// The list of many such lists, each behind its length. Where one of them is long, `{:packed, lists}`, with the bytes of each
+/// such list in its place.
+pub fn u64_lists<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    let mut any_long = false;
+    let lists = each(env, bytes, |words| {
+        any_long |= is_long(words);
+        if is_long(words) {
+            binary(env, words)
+        } else {
+            list(env, words)
+        }
+    })?;
+    Ok(if any_long { packed(env, lists) } else { lists })
+}
+
+/// The list of many such lists, each a binary.
+pub fn u64_binaries<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
+    each(env, bytes, |words| binary(env, words))
+}
+
+/// Puts the last of the first `end` packed integers in front of `list`, a part of them, and tells how many are left of these.
+pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Option<(Term<'a>, usize)> {
+    let (words, _) = bytes.as_chunks();
+    let start = end.saturating_sub(PART);
+    let terms = terms(env, words.get(start..end)?);
+    Some((terms.rev().fold(list, |list, term| list.list_prepend(term)), start))
+}
+
+fn is_long(words: &Packed) -> bool {
+    words.len() > PART
+}
+
+fn packed<'a>(env: Env<'a>, output: Term<'a>) -> Term<'a> {
+    (atoms::packed(), output).encode(env)
+}
+
+fn binary<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
+    let mut binary = NewBinary::new(env, size_of_val(words));
+    binary.as_mut_slice().copy_from_slice(words.as_flattened());
+    binary.into()
+}
+
+fn list<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
+    let terms: Vec<ErlNifTerm> = terms(env, words).map(|term| term.as_c_arg()).collect();
+    // An output's length in bytes has 32 bits.
+    let count = terms.len() as u32;
+    // SAFETY: `terms` has `count` terms, of `env`.
+    unsafe { Term::new(env, enif_make_list_from_array(env.as_c_arg(), terms.as_ptr(), count)) }
+}
+
+/// The terms of packed integers. A call of the VM for each took two fifths of the time of a list, so it is spared where it can
+/// be.
+fn terms<'a, 'b>(env: Env<'a>, words: &'b Packed) -> impl DoubleEndedIterator<Item = Term<'a>> + use<'a, 'b> {
+    static KNOWN: OnceLock<Integers> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
+    words.iter().map(move |bytes| {
+        let integer = u64::from_le_bytes(*bytes);
+        let word = known.term(integer).unwrap_or_else(|| ask(env, integer));
+        // SAFETY: `ErlNifTerm` is transparent for such a word. It is either of `env`, or of a small integer, which is all in
+        // its term: that belongs to every environment.
+        unsafe { Term::new(env, transmute::<Word, ErlNifTerm>(word)) }
+    })
+}
+
+/// The term that the VM makes of an integer.
+fn ask(env: Env, integer: u64) -> Word {
+    // SAFETY: `ErlNifTerm` is transparent for such a word.
+    unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
+}
+
+fn each<'a>(env: Env<'a>, bytes: &[u8], mut term: impl FnMut(&Packed) -> Term<'a>) -> Result<Term<'a>, Failure> {
+    let mut rest = words(bytes)?;
+    let mut terms = Vec::new();
+    while let Some((length, behind)) = rest.split_first() {
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let (words, next) = behind.split_at_checked(length).ok_or_else(|| {
+            let left = behind.len();
+            Failure::bad_module(format!("the output has a list of {length} integers where {left} are left"))
+        })?;
+        terms.push(term(words));
+        rest = next;
+    }
+    Ok(terms.encode(env))
+}
+
+fn words(bytes: &[u8]) -> Result<&Packed, Failure> {
+    let (words, rest) = bytes.as_chunks();
+    if !rest.is_empty() {
+        let message = format!("the output has {} bytes, which is no whole number of 64-bit integers", bytes.len());
+        return Err(Failure::bad_module(message));
+    }
+    Ok(words)
+}
