@@ -14,11 +14,11 @@ defmodule BeTree.Guest do
 
   alias BeTree.{Answer, Error, Fuel}
 
-  @enforce_keys [:runtime, :compiled, :wasm]
+  @enforce_keys [:runtime, :compiled, :sha256]
   defstruct @enforce_keys
 
   @typedoc "A module that is loaded; its fields are private."
-  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled(), wasm: binary}
+  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled(), sha256: binary}
 
   @abi 1
 
@@ -72,7 +72,17 @@ defmodule BeTree.Guest do
     with {:ok, compiled} <- runtime.load(wasm),
          :ok <- check_imports(runtime.imports(compiled)),
          :ok <- check_exports(Map.new(runtime.exports(compiled))),
-         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled, wasm: wasm}}
+         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled, sha256: keep(wasm)}}
+  end
+
+  # The bytes of a module stay as long as what was compiled of them, for the life of the VM. In the handle they would be counted
+  # by the garbage collector in each process that has it, and have it collected over and over.
+  defp keep(wasm) do
+    sha256 = :crypto.hash(:sha256, wasm)
+    key = {__MODULE__, :wasm, sha256}
+    # It may be part of a larger binary.
+    if :persistent_term.get(key, nil) == nil, do: :persistent_term.put(key, :binary.copy(wasm))
+    sha256
   end
 
   defp check_imports([]), do: :ok
@@ -103,6 +113,11 @@ defmodule BeTree.Guest do
   defp same?(:memory, {:memory, 32, _minimum, _maximum}), do: true
   defp same?(type, type), do: true
   defp same?(_type, _other), do: false
+
+  @doc false
+  # The bytes of a guest's module.
+  @spec wasm(t) :: binary
+  def wasm(%__MODULE__{sha256: sha256}), do: :persistent_term.get({__MODULE__, :wasm, sha256})
 
   @doc false
   # The built-in guest, read and checked once for each runtime and kept for the life of the VM.

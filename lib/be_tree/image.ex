@@ -257,7 +257,7 @@ defmodule BeTree.Image do
          {:ok, _info} <- Answer.info(counts) do
       Layout.encode(%Layout{
         abi: Guest.abi(),
-        guest: guest.wasm,
+        guest: Guest.wasm(guest),
         memory: memory,
         segments: Layout.segments(bytes),
         schema: Domain.encode(domains),
