@@ -102,8 +102,18 @@ defmodule BeTree.Batch do
   end
 
   # What is left to use. `ahead` is how many answers are still to come that are held at the same time, as far as that is known.
+  # Of more than a chunk, those before would be copied if room were made at once.
   defp run(tree, options, ahead) do
-    run = %{tree: tree, options: options, fuel: options.fuel, deadline: deadline(options.timeout), ahead: ahead}
+    room = if ahead > @events, do: &Heap.with_room_in_time/2, else: &Heap.with_room/2
+
+    run = %{
+      tree: tree,
+      options: options,
+      fuel: options.fuel,
+      deadline: deadline(options.timeout),
+      ahead: ahead,
+      room: room
+    }
 
     with {:ok, ids, length} <- Search.append_ids("", options.ids) do
       {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
@@ -193,7 +203,7 @@ defmodule BeTree.Batch do
 
       found == [] ->
         words = estimate(answers, max(batch.chunk.count, run.ahead))
-        Heap.with_room(words, fn -> more(%{batch | answered: answered}, [answers], run) end)
+        run.room.(words, fn -> more(%{batch | answered: answered}, [answers], run) end)
 
       true ->
         more(%{batch | answered: answered}, [answers | found], run)
