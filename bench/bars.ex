@@ -63,6 +63,7 @@ defmodule BeTree.Bench.Bars do
         percent(time.("search", main), time.("unsliced", main)),
         below(@slice[name])
       ),
+      line(name, "JSON decoded natively", "MB/s", megabytes(rows), above(300)),
       line(name, "plain loop / native", "x", ratio(time.("scan", main), time.("index", main)), nil),
       line(name, "plain loop / sandbox", "x", ratio(time.("scan", main), time.("guest", main)), nil),
       line(name, "64 events a word / sandbox", "x", ratio(time.("bits", main), time.("guest", main)), nil),
@@ -103,6 +104,13 @@ defmodule BeTree.Bench.Bars do
 
   defp p50(rows, engine, format) do
     Enum.find_value(rows, fn row -> row[:engine] == engine and row.format == format && row[:total_p50] end)
+  end
+
+  # Bytes a nanosecond are gigabytes a second.
+  defp megabytes(rows) do
+    bytes = Enum.find_value(rows, fn row -> row.format == "json" && row[:event_bytes] end)
+    nanoseconds = p50(rows, "decode", "json")
+    bytes && nanoseconds && bytes / nanoseconds * 1_000
   end
 
   defp other(_time, _engine, "term"), do: nil

@@ -30,6 +30,7 @@ defmodule BeTree.Bench.Library do
           case: bench.name,
           format: to_string(format),
           verified: length(events),
+          event_bytes: bytes(events) / length(events),
           matches: matches,
           visited: counts |> Enum.map(& &1.visited) |> Enum.sum(),
           candidates: counts |> Enum.map(& &1.evaluated) |> Enum.sum()
@@ -76,6 +77,16 @@ defmodule BeTree.Bench.Library do
 
       {tree, elapsed}
     end)
+  end
+
+  # How many bytes the events take, encoded as searches take them.
+  defp bytes(events) do
+    events
+    |> Enum.map(fn event ->
+      {:ok, _format, bytes} = BeTree.Event.encode(event)
+      byte_size(bytes)
+    end)
+    |> Enum.sum()
   end
 
   # What each search came upon. A candidate is an expression that the index could not spare the search to evaluate.

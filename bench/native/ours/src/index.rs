@@ -26,6 +26,14 @@ impl<'a> Native<'a> {
         search.reserve_event(&index).map_err(|error| error.message)?;
         Ok(Native { index, search, events, ids: Vec::new() })
     }
+
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub fn events(&self) -> &'a Events {
+        self.events
+    }
 }
 
 impl Engine for Native<'_> {

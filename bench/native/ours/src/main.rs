@@ -1,6 +1,7 @@
 //! Measures the index natively and in the sandbox, beside a plain loop and a bit-sliced one.
 
 mod bits;
+mod decode;
 mod guest;
 mod index;
 mod scan;
@@ -26,6 +27,7 @@ impl<'a> Builder<'a> for Ours<'a> {
             "index" => timed(|| index::Native::new(workload, events)),
             "index-many" => timed(|| index::Many::new(workload, events, Form::Ids)),
             "index-bitmaps" => timed(|| index::Many::new(workload, events, Form::Bitmap)),
+            "decode" => timed(|| decode::Decode::new(workload, events)),
             "scan" => timed(|| scan::Scan::new(workload, events)),
             "bits" => timed(|| bits::Bits::new(workload, events)),
             "guest" => guests.metered(workload, events),
