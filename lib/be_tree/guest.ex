@@ -75,8 +75,8 @@ defmodule BeTree.Guest do
          do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled, sha256: keep(wasm)}}
   end
 
-  # The bytes of a module stay as long as what was compiled of them, for the life of the VM. In the handle they would be counted
-  # by the garbage collector in each process that has it, and have it collected over and over.
+  # The bytes of a module stay as long as what was compiled of them, for the life of the VM. In the handle they would count
+  # against each process that has it: the built-in module's are twice what a process may refer to before it is collected.
   defp keep(wasm) do
     sha256 = :crypto.hash(:sha256, wasm)
     key = {__MODULE__, :wasm, sha256}

@@ -18,6 +18,28 @@ defmodule BeTree.GuestTest do
     assert {:ok, _tree} = BeTree.new([a: :integer], guest: wasm)
   end
 
+  test "a handle refers to no large binary, and its module's bytes are there all the same", %{wasm: wasm} do
+    # As part of a larger one, which is not to stay.
+    <<_first, part::binary>> = <<0, wasm::binary>>
+    {:ok, guest} = Guest.load(part)
+    assert Guest.wasm(guest) == wasm
+    assert :binary.referenced_byte_size(Guest.wasm(guest)) == byte_size(wasm)
+
+    tree = BeTree.new!([a: :integer], guest: guest)
+    BeTree.insert!(tree, 1, "a = 1")
+    handles = [BeTree.new!(a: :integer), tree, BeTree.publish!(tree)]
+    test = self()
+
+    spawn_link(fn ->
+      {:binary, binaries} = Process.info(self(), :binary)
+      send(test, {:sizes, for({_id, size, _count} <- binaries, do: size), length(handles)})
+      for tree <- handles, do: BeTree.search!(tree, %{a: 1})
+    end)
+
+    assert_receive {:sizes, sizes, 3}
+    assert Enum.sum(sizes) < 1_000
+  end
+
   test "the built-in module exports what docs/abi.md lists, and imports nothing", %{wasm: wasm} do
     {:ok, compiled} = BeTree.Runtime.Wasmtime.load(wasm)
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []

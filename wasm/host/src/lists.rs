@@ -22,7 +22,8 @@ type Packed = [[u8; 8]];
 /// The list of packed unsigned 64-bit integers or, of a long one, `{:packed, bytes}`.
 pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
     let words = words(bytes)?;
-    Ok(if is_long(words) { packed(env, binary(env, words)) } else { list(env, words) })
+    let output = list_or_bytes(env, words);
+    Ok(if is_long(words) { packed(env, output) } else { output })
 }
 
 /// The list of many such lists, each behind its length. Where one of them is long, `{:packed, lists}`, with the bytes of each
@@ -31,11 +32,7 @@ pub fn u64_lists<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
     let mut any_long = false;
     let lists = each(env, bytes, |words| {
         any_long |= is_long(words);
-        if is_long(words) {
-            binary(env, words)
-        } else {
-            list(env, words)
-        }
+        list_or_bytes(env, words)
     })?;
     Ok(if any_long { packed(env, lists) } else { lists })
 }
@@ -55,6 +52,14 @@ pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Opt
 
 fn is_long(words: &Packed) -> bool {
     words.len() > PART
+}
+
+fn list_or_bytes<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
+    if is_long(words) {
+        binary(env, words)
+    } else {
+        list(env, words)
+    }
 }
 
 fn packed<'a>(env: Env<'a>, output: Term<'a>) -> Term<'a> {
