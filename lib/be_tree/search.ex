@@ -59,7 +59,7 @@ defmodule BeTree.Search do
 
   require BeTree.Telemetry
 
-  alias BeTree.{Answer, Error, Event, Fuel, Slices, Stats, Subscription, Target, Telemetry}
+  alias BeTree.{Answer, Error, Event, Fuel, Heap, Slices, Stats, Subscription, Target, Telemetry}
   alias BeTree.Server.View
 
   # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
@@ -191,6 +191,15 @@ defmodule BeTree.Search do
   """
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run(target, event, options \\ []), do: finish(start(target, event, options))
+
+  # A search of so many slices mostly finds some thousand ids. What the heap has room for then holds a few such lists, so it
+  # is not collected for each second one; of a larger heap the VM would ask the system for each anew.
+  @many 4
+  @words 46_000
+
+  defp finish({:yield, %{as: :list, slices: %{count: @many}} = search}) do
+    Heap.with_room_in_time(@words, fn -> search |> resume() |> finish() end)
+  end
 
   defp finish({:yield, search}), do: finish(resume(search))
   defp finish(ended), do: ended

@@ -67,6 +67,27 @@ defmodule BeTree.SearchTest do
     end
   end
 
+  test "a long search leaves the settings of its caller's heap as they are, and the heap with room", %{tree: tree} do
+    test = self()
+
+    spawn_link(fn ->
+      settings = fn ->
+        {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
+        Keyword.take(settings, [:min_heap_size, :min_bin_vheap_size])
+      end
+
+      before = settings.()
+      {:done, @matches, %{slices: slices}} = Search.run(tree, @event, slice: 10_000)
+      {:error, %Error{kind: :out_of_fuel}} = Search.run(tree, @event, slice: 10_000, fuel: 100_000)
+      {:garbage_collection_info, info} = Process.info(self(), :garbage_collection_info)
+      send(test, {:ran, slices, settings.() == before, info[:heap_block_size]})
+    end)
+
+    assert_receive {:ran, slices, true, words}, 10_000
+    assert slices > 4
+    assert words > 40_000
+  end
+
   test "a search may be resumed by another process", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
 
