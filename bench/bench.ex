@@ -2,7 +2,7 @@ defmodule BeTree.Bench do
   @moduledoc false
   # Runs the cases, tells what came out, and keeps it as JSON lines.
 
-  alias BeTree.Bench.{Bars, Cache, Cases, Churn, Growth, Json, Library, Machine, Native, Report, Tiny}
+  alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Json, Library, Machine, Native, Report, Tiny}
 
   @results "_build/bench/results.jsonl"
 
@@ -42,6 +42,7 @@ defmodule BeTree.Bench do
   end
 
   defp results("tiny", _quick, _programs, limits), do: [Tiny.run(limits)]
+  defp results("adversaries", _quick, _programs, limits), do: [Adversaries.run(limits)]
 
   defp results(name, quick, programs, limits) do
     name |> Cases.of(quick) |> Stream.map(&measure(&1, programs, limits))

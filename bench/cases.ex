@@ -20,7 +20,7 @@ defmodule BeTree.Bench.Cases do
           churn: boolean
         }
 
-  @names ~w(tiny W1 W3 W4 W2 W6 W5)
+  @names ~w(tiny W1 W3 W4 W2 W6 W5 adversaries)
 
   # The workloads in the order in which they run.
   @spec names() :: [String.t()]

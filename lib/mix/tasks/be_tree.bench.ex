@@ -25,6 +25,7 @@ defmodule Mix.Tasks.BeTree.Bench do
   | `W2` | arbitrary expressions with shared parts |
   | `W6` | W3 while expressions come and go |
   | `W5` | conjunctive publish/subscribe |
+  | `adversaries` | skewed values and events, wide domains, many alternatives |
 
   ## Options
 
