@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
+.PHONY: help setup build demo test attack bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -32,6 +32,9 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 	@MIX_ENV=test mix test
 	@echo "cargo test: what of the host runs without the BEAM"
 	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
+
+attack: $(ready) ## Run the attacks of test/attacks in full size
+	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks
 
 bench: $(ready) ## Run the benchmarks, a quarter of an hour
 	@MIX_ENV=dev mix be_tree.bench
