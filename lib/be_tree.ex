@@ -134,7 +134,7 @@ defmodule BeTree do
   @spec new([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: {:ok, t} | {:error, Error.t()}
   def new(domains, options \\ []) do
     options =
-      Keyword.validate!(options, [
+      BeTree.Describe.options!(options, [
         :guest,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
@@ -173,7 +173,7 @@ defmodule BeTree do
   defp load(wasm, runtime) when is_binary(wasm), do: Guest.load(wasm, runtime)
 
   defp load(other, _runtime) do
-    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{inspect(other)}"
+    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc """
@@ -197,7 +197,9 @@ defmodule BeTree do
       {:syntax, "age >= "}
   """
   @spec insert(t, id, String.t(), constants: constants) :: :ok | {:error, Error.t()}
-  def insert(%__MODULE__{} = tree, id, expression, options \\ []) do
+  def insert(tree, id, expression, options \\ []) do
+    check_tree(tree)
+
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
       case change(tree, "be_tree_insert", Subscription.encode([subscription])) do
         :ok -> :ok
@@ -237,7 +239,9 @@ defmodule BeTree do
       {:ok, [2]}
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(%__MODULE__{} = tree, subscriptions) do
+  def insert_all(tree, subscriptions) do
+    check_tree(tree)
+
     with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
       case change(tree, "be_tree_insert", batch.input) do
         :ok -> {:ok, batch.count}
@@ -271,7 +275,9 @@ defmodule BeTree do
       :not_found
   """
   @spec delete(t, id) :: :ok | {:error, Error.t()}
-  def delete(%__MODULE__{} = tree, id) do
+  def delete(tree, id) do
+    check_tree(tree)
+
     with :ok <- Subscription.check_id(id) do
       nothing(Guest.call(tree.runtime, tree.instance, "be_tree_delete", [signed(id)], nil))
     end
@@ -314,7 +320,9 @@ defmodule BeTree do
       true
   """
   @spec publish(t, [Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
-  def publish(%__MODULE__{} = tree, options \\ []) do
+  def publish(tree, options \\ []) do
+    check_tree(tree)
+
     limits = [memory: tree.memory] ++ Index.check(options)
 
     with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance),
@@ -369,10 +377,11 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
+    options = BeTree.Describe.options!(options, [:stats | Search.options()])
     {stats?, options} = Keyword.pop(options, :stats, false)
 
     unless is_boolean(stats?) do
-      raise ArgumentError, "the option :stats takes true or false, got: #{inspect(stats?)}"
+      raise ArgumentError, "the option :stats takes true or false, got: #{BeTree.Describe.value(stats?)}"
     end
 
     with {:done, ids, stats} <- Search.run(target, event, options) do
@@ -462,7 +471,7 @@ defmodule BeTree do
   def stream(target, events, options \\ []) do
     # A server is asked for its index again for each chunk.
     concurrency = concurrency(Target.resolve(target))
-    options = Keyword.validate!(options, [:slice, :ids, :as, max_concurrency: concurrency])
+    options = BeTree.Describe.options!(options, [:slice, :ids, :as, max_concurrency: concurrency])
     check_positive(options, :max_concurrency)
     {concurrency, options} = Keyword.pop!(options, :max_concurrency)
     Batch.stream(target, events, Search.check(options), concurrency)
@@ -579,11 +588,18 @@ defmodule BeTree do
     signed
   end
 
+  defp check_tree(%__MODULE__{}), do: :ok
+
+  defp check_tree(other) do
+    raise ArgumentError, "what is changed or published is a BeTree, got: #{BeTree.Describe.value(other)}"
+  end
+
   defp check_positive(options, key) do
     value = options[key]
 
     unless is_integer(value) and value > 0 do
-      raise ArgumentError, "the option #{inspect(key)} takes a positive integer, got: #{inspect(value)}"
+      raise ArgumentError,
+            "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(value)}"
     end
   end
 

@@ -52,7 +52,7 @@ defmodule BeTree.Answer do
         %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
 
       {:ok, other} ->
-        bad("an error of the wrong shape: #{inspect(other)}")
+        bad("an error of the wrong shape: #{BeTree.Describe.value(other)}")
 
       {:error, error} ->
         error
@@ -67,7 +67,7 @@ defmodule BeTree.Answer do
            Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
         {:ok, Map.new(pairs)}
       else
-        {:error, bad("counts of the wrong shape: #{inspect(pairs)}")}
+        {:error, bad("counts of the wrong shape: #{BeTree.Describe.value(pairs)}")}
       end
     end
   end

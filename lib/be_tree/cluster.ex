@@ -20,6 +20,11 @@ defmodule BeTree.Cluster do
 
   @timeout 5_000
 
+  # Milliseconds that a change of a shard on another node may take. A list of a million is inserted in half a minute.
+  @change_timeout 300_000
+  # The most that a process can wait.
+  @longest 0xFFFF_FFFF
+
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
 
@@ -42,7 +47,12 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = Keyword.validate!(options, [:shard])
+    options = BeTree.Describe.options!(options, [:shard])
+
+    unless is_list(shards) and not List.improper?(shards) do
+      raise ArgumentError, "the shards are a list of {name, node}, got: #{BeTree.Describe.value(shards)}"
+    end
+
     for shard <- shards, do: check(shard)
     if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
     count = length(shards)
@@ -50,24 +60,36 @@ defmodule BeTree.Cluster do
   end
 
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
-  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{inspect(other)}")
+  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{BeTree.Describe.value(other)}")
+
+  # The ids of all shards are merged into one list, so each shard answers a list.
+  defp check_form(form) when form in [nil, :list], do: :ok
+
+  defp check_form(other) do
+    raise ArgumentError, "the option :as of a cluster takes :list, got: #{BeTree.Describe.value(other)}"
+  end
+
+  defp check_cluster(%__MODULE__{} = cluster), do: cluster
+  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{BeTree.Describe.value(other)}")
 
   defp check_function(shard) when is_function(shard, 1), do: shard
 
   defp check_function(other) do
-    raise ArgumentError, "the option :shard takes a function of an id, got: #{inspect(other)}"
+    raise ArgumentError, "the option :shard takes a function of an id, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc "The shard that has `id`."
   @spec shard(t, BeTree.id()) :: shard
-  def shard(%__MODULE__{shards: shards, shard: shard}, id) do
+  def shard(cluster, id) do
+    %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
+
     case shard.(id) do
       number when number in 0..(tuple_size(shards) - 1) ->
         elem(shards, number)
 
       other ->
         raise ArgumentError,
-              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{inspect(other)} for #{inspect(id)}"
+              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{BeTree.Describe.value(other)} for #{BeTree.Describe.value(id)}"
     end
   end
 
@@ -91,6 +113,8 @@ defmodule BeTree.Cluster do
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions) do
+    check_cluster(cluster)
+
     with {:ok, wires} <- BeTree.Subscription.new_all(subscriptions) do
       wires
       |> Enum.with_index()
@@ -174,9 +198,12 @@ defmodule BeTree.Cluster do
   """
   @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
-  def search(%__MODULE__{shards: shards}, event, options \\ []) do
+  def search(cluster, event, options \\ []) do
+    %__MODULE__{shards: shards} = check_cluster(cluster)
+    options = BeTree.Describe.options!(options, [:stats | Search.options()])
     options = Keyword.put_new(options, :timeout, @timeout)
     Search.check(Keyword.delete(options, :stats))
+    check_form(options[:as])
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
     asked =
@@ -198,7 +225,7 @@ defmodule BeTree.Cluster do
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + 2 * timeout
 
   defp left(:infinity), do: :infinity
-  defp left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(@longest)
 
   defp receive_answer(request, deadline) do
     :erpc.receive_response(request, left(deadline))
@@ -217,7 +244,7 @@ defmodule BeTree.Cluster do
   end
 
   defp call(node, module, function, arguments) do
-    :erpc.call(node, module, function, arguments)
+    :erpc.call(node, module, function, arguments, @change_timeout)
   catch
     kind, reason -> {:error, unreachable(kind, reason)}
   end
@@ -242,7 +269,7 @@ defmodule BeTree.Cluster do
     {:ok, View.merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
   end
 
-  defp named(error, {name, node}), do: %{error | message: "#{inspect(name)} of #{node}: #{error.message}"}
+  defp named(error, {name, node}), do: %{error | message: "#{BeTree.Describe.value(name)} of #{node}: #{error.message}"}
 
   defp bang(:ok), do: :ok
   defp bang({:ok, value}), do: value

@@ -91,7 +91,7 @@ defmodule BeTree.Domain do
   """
   @spec parse([{atom | String.t(), spec} | t]) :: {:ok, [t]} | {:error, Error.t()}
   def parse(domains) when is_list(domains), do: parse(domains, [])
-  def parse(other), do: refuse(:type, nil, "domains are a list of {name, spec}, got: #{inspect(other)}")
+  def parse(other), do: refuse(:type, nil, "domains are a list of {name, spec}, got: #{BeTree.Describe.value(other)}")
 
   defp parse([], parsed), do: {:ok, Enum.reverse(parsed)}
 
@@ -99,7 +99,8 @@ defmodule BeTree.Domain do
     with {:ok, domain} <- parse_one(domain), do: parse(rest, [domain | parsed])
   end
 
-  defp parse(tail, _parsed), do: refuse(:type, nil, "domains are a proper list, but this one ends in #{inspect(tail)}")
+  defp parse(tail, _parsed),
+    do: refuse(:type, nil, "domains are a proper list, but this one ends in #{BeTree.Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain) do
     bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
@@ -115,25 +116,34 @@ defmodule BeTree.Domain do
   end
 
   defp parse_one({name, type}), do: parse_one({name, {type, []}})
-  defp parse_one(other), do: refuse(:type, nil, "a domain is {name, spec}, got: #{inspect(other)}")
+  defp parse_one(other), do: refuse(:type, nil, "a domain is {name, spec}, got: #{BeTree.Describe.value(other)}")
 
   defp parse_name(name) when is_atom(name) and name not in [nil, true, false], do: {:ok, Atom.to_string(name)}
 
   defp parse_name(name) when is_binary(name) and name != "" do
     if String.valid?(name),
       do: {:ok, name},
-      else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{inspect(name)}")
+      else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{BeTree.Describe.value(name)}")
   end
 
   defp parse_name(name) do
-    refuse(:type, nil, "the name of an attribute is an atom or a string that is not empty, got: #{inspect(name)}")
+    refuse(
+      :type,
+      nil,
+      "the name of an attribute is an atom or a string that is not empty, got: #{BeTree.Describe.value(name)}"
+    )
   end
 
   defp parse_type(_name, type) when is_map_key(@bounds, type), do: {:ok, type}
 
   defp parse_type(name, type) do
     types = Enum.map_join(Map.keys(@bounds), ", ", &inspect/1)
-    refuse(:type, name, "`#{name}` has the type #{inspect(type)}; the types are #{types}")
+
+    refuse(
+      :type,
+      name,
+      "`#{BeTree.Describe.name(name)}` has the type #{BeTree.Describe.value(type)}; the types are #{types}"
+    )
   end
 
   defp check_keys(name, type, options) do
@@ -141,11 +151,20 @@ defmodule BeTree.Domain do
 
     cond do
       not Keyword.keyword?(options) ->
-        refuse(:type, name, "the options of `#{name}` are a keyword list, got: #{inspect(options)}")
+        refuse(
+          :type,
+          name,
+          "the options of `#{BeTree.Describe.name(name)}` are a keyword list, got: #{BeTree.Describe.value(options)}"
+        )
 
       unknown = Enum.find(Keyword.keys(options), &(&1 not in allowed)) ->
         options = Enum.map_join(allowed, ", ", &inspect/1)
-        refuse(:type, name, "`#{name}` of type #{type} takes #{options}, but not #{inspect(unknown)}")
+
+        refuse(
+          :type,
+          name,
+          "`#{BeTree.Describe.name(name)}` of type #{type} takes #{options}, but not #{BeTree.Describe.value(unknown)}"
+        )
 
       true ->
         :ok
@@ -162,14 +181,27 @@ defmodule BeTree.Domain do
   defp parse_option(_domain, :optional, value) when is_boolean(value), do: {:ok, value}
 
   defp parse_option(%{name: name}, :optional, value) do
-    refuse(:type, name, "optional: of `#{name}` is true or false, got: #{inspect(value)}")
+    refuse(
+      :type,
+      name,
+      "optional: of `#{BeTree.Describe.name(name)}` is true or false, got: #{BeTree.Describe.value(value)}"
+    )
   end
 
   defp parse_option(%{name: name}, :count, value) do
     cond do
-      not is_integer(value) -> refuse(:type, name, "count: of `#{name}` is an integer, got: #{inspect(value)}")
-      value not in @counts -> refuse_range(name, :count, value, @counts)
-      true -> {:ok, value}
+      not is_integer(value) ->
+        refuse(
+          :type,
+          name,
+          "count: of `#{BeTree.Describe.name(name)}` is an integer, got: #{BeTree.Describe.value(value)}"
+        )
+
+      value not in @counts ->
+        refuse_range(name, :count, value, @counts)
+
+      true ->
+        {:ok, value}
     end
   end
 
@@ -188,11 +220,16 @@ defmodule BeTree.Domain do
 
   defp parse_option(%{type: type, name: name}, bound, value) do
     number = if type == :float, do: "a number", else: "an integer"
-    refuse(:type, name, "#{bound}: of `#{name}` is #{number}, got: #{inspect(value)}")
+
+    refuse(
+      :type,
+      name,
+      "#{bound}: of `#{BeTree.Describe.name(name)}` is #{number}, got: #{BeTree.Describe.value(value)}"
+    )
   end
 
   defp check_range(%{min: min, max: max, name: name}) when min != nil and max != nil and min > max do
-    refuse(:type, name, "min: of `#{name}` is #{min}, above its max: #{max}")
+    refuse(:type, name, "min: of `#{BeTree.Describe.name(name)}` is #{min}, above its max: #{max}")
   end
 
   defp check_range(domain), do: {:ok, domain}
@@ -217,7 +254,7 @@ defmodule BeTree.Domain do
     declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | domains])
   end
 
-  defp declarations(other, _domains), do: refuse(:type, nil, "this is no schema: #{inspect(other)}")
+  defp declarations(other, _domains), do: refuse(:type, nil, "this is no schema: #{BeTree.Describe.value(other)}")
 
   defp options(nil), do: []
   defp options({min, max}), do: for({key, bound} <- [min: min, max: max], bound != nil, do: {key, bound})
@@ -228,7 +265,11 @@ defmodule BeTree.Domain do
   defp bounds(%{min: min, max: max}), do: {min, max}
 
   defp refuse_range(name, option, value, range) do
-    refuse(:out_of_bounds, name, "#{option}: of `#{name}` is #{value}, not from #{range.first} to #{range.last}")
+    refuse(
+      :out_of_bounds,
+      name,
+      "#{option}: of `#{BeTree.Describe.name(name)}` is #{BeTree.Describe.value(value)}, not from #{range.first} to #{range.last}"
+    )
   end
 
   defp refuse(kind, attribute, message) do

@@ -110,7 +110,7 @@ defmodule BeTree.Event do
     expected =
       "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple}, {:records, list} or {:prepared, binary}"
 
-    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{inspect(other)}"}}
+    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{BeTree.Describe.value(other)}"}}
   end
 
   @doc false

@@ -85,7 +85,7 @@ defmodule BeTree.Explanation do
       {:ok, %__MODULE__{id: id, match: root.verdict, root: root}}
     end
   catch
-    {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{inspect(term)}")}
+    {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{BeTree.Describe.value(term)}")}
   end
 
   defp to_node({verdict, :predicate, {attribute, text, actual}, []})

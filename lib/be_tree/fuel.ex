@@ -47,7 +47,7 @@ defmodule BeTree.Fuel do
 
       other ->
         raise ArgumentError,
-              "config :be_tree, :fuel_per_reduction is a positive integer, got: #{inspect(other)}"
+              "config :be_tree, :fuel_per_reduction is a positive integer, got: #{BeTree.Describe.value(other)}"
     end
   end
 

@@ -102,7 +102,7 @@ defmodule BeTree.Guest do
         :ok
 
       {[], [{name, type} | _]} ->
-        bad("its export #{name} is #{inspect(exports[name])}; expected #{inspect(type)}")
+        bad("its export #{name} is #{BeTree.Describe.value(exports[name])}; expected #{BeTree.Describe.value(type)}")
 
       {missing, _other} ->
         bad("it does not export #{Enum.join(missing, ", ")}")

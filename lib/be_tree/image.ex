@@ -368,20 +368,21 @@ defmodule BeTree.Image do
 
   defp check_counts(counts, expected) do
     with {:ok, counts} <- counts(counts), {:ok, expected} <- counts(expected) do
-      bad("its module counts #{inspect(counts)}; expected #{inspect(expected)}")
+      bad("its module counts #{BeTree.Describe.value(counts)}; expected #{BeTree.Describe.value(expected)}")
     end
   end
 
   defp check(options) do
     options =
-      Keyword.validate!(options,
+      BeTree.Describe.options!(options,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
         runtime: BeTree.Runtime.default()
       )
 
     for key <- [:memory, :fuel_per_reduction], value = options[key], not (is_integer(value) and value > 0) do
-      raise ArgumentError, "the option #{inspect(key)} takes a positive integer, got: #{inspect(value)}"
+      raise ArgumentError,
+            "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(value)}"
     end
 
     options

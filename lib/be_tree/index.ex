@@ -61,7 +61,7 @@ defmodule BeTree.Index do
   # The options with their defaults, or an ArgumentError.
   @spec check([option]) :: [option]
   def check(options) do
-    options = Keyword.validate!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
+    options = BeTree.Describe.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
     check(:replicas, options[:replicas], 1)
     check(:queue, options[:queue], 0)
     options
@@ -71,7 +71,7 @@ defmodule BeTree.Index do
 
   defp check(key, other, least) do
     raise ArgumentError,
-          "the option #{inspect(key)} takes an integer from #{least} to 65535, got: #{inspect(other)}"
+          "the option #{BeTree.Describe.value(key)} takes an integer from #{least} to 65535, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc false

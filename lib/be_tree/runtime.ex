@@ -202,7 +202,7 @@ defmodule BeTree.Runtime do
     case Application.get_env(:be_tree, :runtime) do
       nil -> if not @built_in.available?() and available?(@wasmex), do: @wasmex, else: @built_in
       runtime when is_atom(runtime) -> runtime
-      other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{inspect(other)}"
+      other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{BeTree.Describe.value(other)}"
     end
   end
 

@@ -129,7 +129,7 @@ defmodule BeTree.Sandbox do
   """
   @spec new(Module.t(), [option]) :: {:ok, t} | {:error, Error.t()}
   def new(%Module{compiled: compiled}, options \\ []) do
-    options = Keyword.validate!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
+    options = BeTree.Describe.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
     check_positive!(options, :memory)
     check_positive!(options, :fuel_per_reduction)
 
@@ -143,8 +143,12 @@ defmodule BeTree.Sandbox do
 
   defp check_positive!(options, key) do
     case options[key] do
-      amount when is_integer(amount) and amount > 0 -> :ok
-      other -> raise ArgumentError, "the option #{inspect(key)} takes a positive integer, got: #{inspect(other)}"
+      amount when is_integer(amount) and amount > 0 ->
+        :ok
+
+      other ->
+        raise ArgumentError,
+              "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(other)}"
     end
   end
 
@@ -219,7 +223,7 @@ defmodule BeTree.Sandbox do
 
   defp check(options) do
     options
-    |> Keyword.validate!(Map.keys(@defaults))
+    |> BeTree.Describe.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
   end
 
@@ -230,11 +234,31 @@ defmodule BeTree.Sandbox do
   Errors by kind: `:bad_module` for what lies outside of the memory, or where there is none; `:overloaded`.
   """
   @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
-  def read(%__MODULE__{instance: instance}, address, length), do: Wasmtime.read(instance, address, length)
+  def read(sandbox, address, length) do
+    instance = check_sandbox(sandbox)
+    check_amount(:address, address)
+    check_amount(:length, length)
+    Wasmtime.read(instance, address, length)
+  end
 
   @doc "Writes `bytes` to `address` of the memory; otherwise like `read/3`."
   @spec write(t, non_neg_integer, binary) :: :ok | {:error, Error.t()}
-  def write(%__MODULE__{instance: instance}, address, bytes), do: Wasmtime.write(instance, address, bytes)
+  def write(sandbox, address, bytes) do
+    instance = check_sandbox(sandbox)
+    check_amount(:address, address)
+    unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{BeTree.Describe.value(bytes)}")
+    Wasmtime.write(instance, address, bytes)
+  end
+
+  defp check_sandbox(%__MODULE__{instance: instance}), do: instance
+  defp check_sandbox(other), do: raise(ArgumentError, "expected a BeTree.Sandbox, got: #{BeTree.Describe.value(other)}")
+
+  # All that the runtime can take; what lies outside of the memory it refuses itself.
+  defp check_amount(_name, amount) when amount in 0..0xFFFF_FFFF_FFFF_FFFF, do: :ok
+
+  defp check_amount(name, other) do
+    raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{BeTree.Describe.value(other)}"
+  end
 
   defp bang({:ok, value}), do: value
   defp bang({:error, error}), do: raise(error)

@@ -284,22 +284,30 @@ defmodule BeTree.Search do
   end
 
   @doc false
+  # The names of the options.
+  @spec options() :: [atom]
+  def options, do: Map.keys(@defaults)
+
+  @doc false
   # All options, with their defaults, or an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
 
   def check(options) do
     options
-    |> Keyword.validate!(Map.keys(@defaults))
+    |> BeTree.Describe.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
   end
 
   defp check(:ids, ids) when length(ids) >= 0, do: ids
-  defp check(:ids, other), do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{inspect(other)}")
+
+  defp check(:ids, other),
+    do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{BeTree.Describe.value(other)}")
+
   defp check(:as, form) when form in [:list, :binary, :bitmap], do: form
 
   defp check(:as, other),
-    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{inspect(other)}")
+    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{BeTree.Describe.value(other)}")
 
   defp check(key, value), do: Slices.check!(key, value)
 

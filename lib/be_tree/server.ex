@@ -67,8 +67,11 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  alias BeTree.{Error, Fuel, Guest, Image, Index, Subscription}
-  alias BeTree.Server.{Follower, Table, Writer}
+  alias BeTree.{Describe, Error, Fuel, Guest, Image, Index, Subscription}
+  alias BeTree.Server.{Follower, Keeper, Table, View, Writer}
+
+  # More restarts than can happen in a second.
+  @any_number 1_000_000_000
 
   @typedoc "The name of a server on this node."
   @type name :: atom
@@ -112,9 +115,11 @@ defmodule BeTree.Server do
   def start_link(options) do
     {name, options} = check(options)
 
-    case Process.whereis(name) do
-      nil -> {__MODULE__, {name, options}} |> start_supervisor() |> reason()
-      pid -> {:error, {:already_started, pid}}
+    cond do
+      pid = Process.whereis(name) -> {:error, {:already_started, pid}}
+      :ets.info(name, :owner) == :undefined -> {__MODULE__, {name, options}} |> start_supervisor() |> reason()
+      Table.server?(name) -> {:error, {:already_started, :ets.info(name, :owner)}}
+      true -> {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
     end
   end
 
@@ -126,14 +131,19 @@ defmodule BeTree.Server do
 
   @doc false
   def child_spec(options) do
+    unless Keyword.keyword?(options),
+      do: raise(ArgumentError, "options are a keyword list, got: #{Describe.value(options)}")
+
     %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
   end
 
-  # Its process starts again however often it is killed, but one that cannot even start is given up.
+  # This process owns the tables, so it ends only when it is told to. The keeper starts the server's process again; the
+  # keeper itself is started again however often it is killed, and does nothing then that could fail.
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
-    Supervisor.init([{module, {Table.new(name), options}}], strategy: :one_for_one, max_restarts: 100, max_seconds: 1)
+    children = [{Keeper, {module, Table.new(name), options}}]
+    Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
   end
 
   @interval 30
@@ -141,9 +151,12 @@ defmodule BeTree.Server do
   @changes 1_000
   @gibibyte 0x4000_0000
 
+  # Erlang's timers take 32 bits of milliseconds.
+  @longest 0xFFFF_FFFF
+
   defp check(options) do
     options =
-      Keyword.validate!(options, [
+      BeTree.Describe.options!(options, [
         :name,
         :domains,
         :follow,
@@ -195,19 +208,20 @@ defmodule BeTree.Server do
 
   defp check(:name, name) when is_atom(name) and name not in [nil, true, false], do: name
   defp check(:interval, :infinity), do: :infinity
-  defp check(:interval, milliseconds) when is_integer(milliseconds) and milliseconds >= 0, do: milliseconds
+  defp check(:interval, milliseconds) when milliseconds in 0..@longest, do: milliseconds
   defp check(:changes, changes) when is_integer(changes) and changes > 0, do: changes
   defp check(:follow, {name, node} = follow) when is_atom(name) and is_atom(node), do: follow
 
   defp check(key, other) do
     expected = %{
       name: "an atom",
-      interval: "milliseconds or :infinity",
+      interval: "milliseconds from 0 to #{@longest}, or :infinity",
       changes: "a positive integer",
       follow: "{name, node}"
     }
 
-    raise ArgumentError, "the option #{inspect(key)} takes #{expected[key]}, got: #{inspect(other)}"
+    raise ArgumentError,
+          "the option #{BeTree.Describe.value(key)} takes #{expected[key]}, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc """
@@ -354,6 +368,11 @@ defmodule BeTree.Server do
     with {:ok, guest} <- Guest.load(wasm), do: swap(name, guest)
   end
 
+  def swap(_name, other) do
+    expected = "a BeTree.Index, {:image, image}, a BeTree.Guest or the bytes of one"
+    raise ArgumentError, "what is swapped in is #{expected}, got: #{Describe.value(other)}"
+  end
+
   @doc "`swap/2` that raises its errors."
   @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok
   def swap!(name, to), do: bang(swap(name, to))
@@ -384,15 +403,26 @@ defmodule BeTree.Server do
   @spec info!(name) :: map
   def info!(name), do: bang(info(name))
 
-  defp call(name, request) do
+  defp call(name, request) when is_atom(name) and name not in [nil, true, false] do
+    if Table.server?(name), do: ask(name, request), else: View.missing(name)
+  end
+
+  defp call(name, _request), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+
+  defp ask(name, request) do
     with {:raise, message} <- GenServer.call(name, request, :infinity), do: raise(ArgumentError, message)
   catch
     :exit, {:noproc, _call} ->
       {:error,
-       %Error{kind: :not_found, message: "no BeTree.Server called #{inspect(name)} runs; it may be starting again"}}
+       %Error{
+         kind: :not_found,
+         message: "no BeTree.Server called #{BeTree.Describe.value(name)} runs; it may be starting again"
+       }}
 
     :exit, {_reason, _call} ->
-      message = "the server #{inspect(name)} ended before it answered: whether the change was made is not known"
+      message =
+        "the server #{BeTree.Describe.value(name)} ended before it answered: whether the change was made is not known"
+
       {:error, %Error{kind: :not_found, message: message}}
   end
 

@@ -52,11 +52,16 @@ defmodule BeTree.Slices do
   @spec check!(:fuel | :slice | :timeout, term) :: term
   def check!(_key, :infinity), do: :infinity
   def check!(key, fuel) when key in [:fuel, :slice] and is_integer(fuel) and fuel > 0, do: fuel
-  def check!(:timeout, milliseconds) when is_integer(milliseconds) and milliseconds >= 0, do: milliseconds
+  def check!(:timeout, milliseconds) when milliseconds in 0..0xFFFF_FFFF, do: milliseconds
 
   def check!(key, other) do
-    expected = if key == :timeout, do: "milliseconds or :infinity", else: "a positive integer or :infinity"
-    raise ArgumentError, "the option #{inspect(key)} takes #{expected}, got: #{inspect(other)}"
+    expected =
+      if key == :timeout,
+        do: "milliseconds from 0 to 4294967295, the most that a process can wait, or :infinity",
+        else: "a positive integer or :infinity"
+
+    raise ArgumentError,
+          "the option #{BeTree.Describe.value(key)} takes #{expected}, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc "A call that is about to begin. Its first slice the owner runs, and passes what came of it to `settle/2`."

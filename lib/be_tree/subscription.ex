@@ -13,7 +13,7 @@ defmodule BeTree.Subscription do
   @doc "One subscription as docs/abi.md has it."
   @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options) do
-    constants = Keyword.get(Keyword.validate!(options, [:constants]), :constants, [])
+    constants = Keyword.get(BeTree.Describe.options!(options, [:constants]), :constants, [])
 
     with :ok <- check_id(id),
          :ok <- check_expression(expression),
@@ -27,7 +27,10 @@ defmodule BeTree.Subscription do
   def new({id, expression, options}) when is_list(options), do: new(id, expression, options)
 
   def new(other) do
-    refuse(:type, "a subscription is {id, expression} or {id, expression, options}, got: #{inspect(other)}")
+    refuse(
+      :type,
+      "a subscription is {id, expression} or {id, expression, options}, got: #{BeTree.Describe.value(other)}"
+    )
   end
 
   @doc "Many of them, in order. An error has the position of the first that is wrong."
@@ -51,15 +54,15 @@ defmodule BeTree.Subscription do
   def check_id(id) when id in @ids, do: :ok
 
   def check_id(id) when is_integer(id) do
-    refuse(:out_of_bounds, "an id is an integer from #{@ids.first} to #{@ids.last}, got: #{id}")
+    refuse(:out_of_bounds, "an id is an integer from #{@ids.first} to #{@ids.last}, got: #{BeTree.Describe.value(id)}")
   end
 
-  def check_id(id), do: refuse(:type, "an id is an integer, got: #{inspect(id)}")
+  def check_id(id), do: refuse(:type, "an id is an integer, got: #{BeTree.Describe.value(id)}")
 
   defp check_expression(expression) when is_binary(expression), do: :ok
 
   defp check_expression(expression) do
-    refuse(:type, "an expression is a string, got: #{inspect(expression)}")
+    refuse(:type, "an expression is a string, got: #{BeTree.Describe.value(expression)}")
   end
 
   defp check_constants([]), do: {:ok, []}
@@ -72,22 +75,33 @@ defmodule BeTree.Subscription do
   end
 
   defp check_constants(other) do
-    refuse(:type, "constants are a keyword list or a map of integers, got: #{inspect(other)}")
+    refuse(:type, "constants are a keyword list or a map of integers, got: #{BeTree.Describe.value(other)}")
   end
 
   defp check_constant({name, value}) when is_atom(name), do: check_constant({Atom.to_string(name), value})
   defp check_constant({name, value}) when is_binary(name) and value in @integers, do: {:ok, {name, value}}
 
   defp check_constant({name, value}) when is_binary(name) and is_integer(value) do
-    refuse(:out_of_bounds, "the constant `#{name}` is a signed 64-bit integer, got: #{value}", name)
+    refuse(
+      :out_of_bounds,
+      "the constant `#{BeTree.Describe.name(name)}` is a signed 64-bit integer, got: #{BeTree.Describe.value(value)}",
+      name
+    )
   end
 
   defp check_constant({name, value}) when is_binary(name) do
-    refuse(:type, "the constant `#{name}` is an integer, got: #{inspect(value)}", name)
+    refuse(
+      :type,
+      "the constant `#{BeTree.Describe.name(name)}` is an integer, got: #{BeTree.Describe.value(value)}",
+      name
+    )
   end
 
   defp check_constant(other) do
-    refuse(:type, "a constant is {name, integer} with an atom or a string for a name, got: #{inspect(other)}")
+    refuse(
+      :type,
+      "a constant is {name, integer} with an atom or a string for a name, got: #{BeTree.Describe.value(other)}"
+    )
   end
 
   @doc "The inbox of be_tree_insert for a few; many are a `BeTree.Subscription.Batch`."

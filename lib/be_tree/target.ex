@@ -20,7 +20,8 @@ defmodule BeTree.Target do
   end
 
   def resolve(other) do
-    raise ArgumentError, "what is searched is a tree, a published index or a server's name, got: #{inspect(other)}"
+    raise ArgumentError,
+          "what is searched is a tree, a published index or a server's name, got: #{BeTree.Describe.value(other)}"
   end
 
   @doc "One handle that has the target's attributes."

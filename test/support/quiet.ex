@@ -9,5 +9,6 @@ defmodule BeTree.Test.Quiet do
   end
 
   defp filter(%{msg: {:report, %{label: {source, _what}}}}, _extra) when source in [:supervisor, :proc_lib], do: :stop
+  defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
   defp filter(_event, _extra), do: :ignore
 end

@@ -57,7 +57,7 @@ defmodule BeTree.Files.Domains do
            {:ok, domain} <- declare(name, @term_types[type], optional, bounds) do
         domain
       else
-        {:error, reason} -> fail.("in #{inspect(domain)}: #{reason}")
+        {:error, reason} -> fail.("in #{BeTree.Describe.value(domain)}: #{reason}")
       end
     end
   end

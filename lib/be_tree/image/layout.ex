@@ -263,7 +263,10 @@ defmodule BeTree.Image.Layout do
 
   defp section_start(bytes) do
     start = binary_part(bytes, 0, min(8, byte_size(bytes)))
-    bad("expected a WebAssembly module, which begins with #{inspect(@preamble)}, got #{inspect(start)}")
+
+    bad(
+      "expected a WebAssembly module, which begins with #{BeTree.Describe.value(@preamble)}, got #{BeTree.Describe.value(start)}"
+    )
   end
 
   defp read_header(bytes, length) do

@@ -6,7 +6,7 @@ defmodule BeTree.Server.Follower do
   use GenServer
 
   alias BeTree.{Error, Image}
-  alias BeTree.Server.{Courier, Deleted, Table, View}
+  alias BeTree.Server.{Courier, Deleted, Stray, Table, View}
 
   # Milliseconds until another courier is sent for.
   @again 1_000
@@ -39,24 +39,28 @@ defmodule BeTree.Server.Follower do
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
-    {:reply, {:raise, "#{inspect(table.name)} follows #{inspect(name)} of #{node}; ask that one"}, state}
+    {:reply,
+     {:raise, "#{BeTree.Describe.value(table.name)} follows #{BeTree.Describe.value(name)} of #{node}; ask that one"},
+     state}
   end
 
   @impl GenServer
-  def handle_info({:part, courier, part, content}, %{courier: courier} = state) do
+  def handle_info({:part, courier, part, content}, %{courier: courier} = state) when is_pid(courier) do
     {:noreply, take(%{state | connected: true}, part, content)}
   end
 
-  def handle_info({:view, courier, view}, %{courier: courier} = state) do
+  def handle_info({:view, courier, view}, %{courier: courier} = state) when is_pid(courier) do
     {:noreply, state |> put(view) |> ask_again()}
   end
 
-  def handle_info({:next, courier}, %{courier: courier} = state) do
+  def handle_info({:next, courier}, %{courier: courier} = state) when is_pid(courier) do
     send(courier, {:next, self()})
     {:noreply, state}
   end
 
-  def handle_info({:EXIT, courier, reason}, %{courier: courier} = state), do: {:noreply, lost(state, reason)}
+  def handle_info({:EXIT, courier, reason}, %{courier: courier} = state) when is_pid(courier),
+    do: {:noreply, lost(state, reason)}
+
   def handle_info(:unreachable, state), do: {:noreply, lost(state, :noconnection)}
 
   def handle_info(:reachable, state) do
@@ -70,7 +74,20 @@ defmodule BeTree.Server.Follower do
   end
 
   # What a courier sent before it was given up.
-  def handle_info(_late, state), do: {:noreply, state}
+  def handle_info({:part, courier, _part, _content}, state) when is_pid(courier), do: {:noreply, state}
+  def handle_info({step, pid, _what}, state) when step in [:view, :EXIT] and is_pid(pid), do: {:noreply, state}
+  def handle_info({:next, courier}, state) when is_pid(courier), do: {:noreply, state}
+
+  def handle_info(message, state) do
+    Stray.ignore(:message, message)
+    {:noreply, state}
+  end
+
+  @impl GenServer
+  def handle_cast(cast, state) do
+    Stray.ignore(:cast, cast)
+    {:noreply, state}
+  end
 
   # Connecting may take seconds, and a process that cannot be started there is reported.
   defp send_for(%{follow: {_name, node}}) do
@@ -139,7 +156,10 @@ defmodule BeTree.Server.Follower do
   defp error({:shutdown, %Error{} = error}, _state), do: error
 
   defp error(reason, %{options: %{follow: {name, node}}}) do
-    %Error{kind: :not_found, message: "#{inspect(name)} of #{node} cannot be followed now: #{inspect(reason)}"}
+    %Error{
+      kind: :not_found,
+      message: "#{BeTree.Describe.value(name)} of #{node} cannot be followed now: #{BeTree.Describe.reason(reason)}"
+    }
   end
 
   defp info(%{view: view, options: options} = state) do

@@ -30,12 +30,31 @@ defmodule BeTree.Server.Table do
   @doc "The tables of a server, owned by the calling process. Those who search find the view in the one called `name`."
   @spec new(atom) :: t
   def new(name) do
+    table = :ets.new(name, [:named_table, :public, read_concurrency: true])
+    :ets.insert(table, {__MODULE__})
+
     %__MODULE__{
-      name: :ets.new(name, [:named_table, :public, read_concurrency: true]),
+      name: table,
       subscriptions: :ets.new(:subscriptions, [:public]),
       deleted: :ets.new(:deleted, [:public])
     }
   end
+
+  @doc "Whether `name` is the table of a server, and not of something else, or of nothing."
+  @spec server?(atom) :: boolean
+  def server?(name) do
+    :ets.lookup(name, __MODULE__) == [{__MODULE__}]
+  rescue
+    # There is no such table, or it is another process's own.
+    ArgumentError -> false
+  end
+
+  @doc "Whether the server's process has ever started; and notes that it has."
+  @spec started?(t) :: boolean
+  def started?(%__MODULE__{name: name}), do: :ets.member(name, :started)
+
+  @spec put_started(t) :: true
+  def put_started(%__MODULE__{name: name}), do: :ets.insert(name, {:started})
 
   @doc "Makes `index` the base, which holds all changes up to `version`."
   @spec put_base(t, base) :: :ok

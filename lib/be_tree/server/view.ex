@@ -6,7 +6,7 @@ defmodule BeTree.Server.View do
   import Bitwise
 
   alias BeTree.{Error, Index, Search}
-  alias BeTree.Server.Deleted
+  alias BeTree.Server.{Deleted, Table}
 
   # A bitmap has room for so many ids at the least.
   @least_bits 1_048_576
@@ -36,17 +36,28 @@ defmodule BeTree.Server.View do
   @spec of(atom) :: {:ok, t} | {:error, Error.t()}
   def of(name) do
     case :ets.lookup(name, :view) do
-      [{:view, view}] -> {:ok, view}
-      [] -> {:error, %Error{kind: :not_found, message: "the server #{inspect(name)} has nothing to show yet"}}
+      [{:view, %__MODULE__{} = view}] -> {:ok, view}
+      _other -> no_view(name, Table.server?(name))
     end
   rescue
+    # There is no such table, or it is another process's own.
     ArgumentError -> missing(name)
+  end
+
+  defp no_view(name, false), do: missing(name)
+
+  defp no_view(name, true) do
+    {:error, %Error{kind: :not_found, message: "the server #{BeTree.Describe.value(name)} has nothing to show yet"}}
   end
 
   @doc "The error where no server of this name is there to ask."
   @spec missing(atom) :: {:error, Error.t()}
   def missing(name) do
-    {:error, %Error{kind: :not_found, message: "no BeTree.Server called #{inspect(name)} runs on this node; start one"}}
+    {:error,
+     %Error{
+       kind: :not_found,
+       message: "no BeTree.Server called #{BeTree.Describe.value(name)} runs on this node; start one"
+     }}
   end
 
   @doc "Of the ids that the base found, those that are still there."

@@ -11,7 +11,7 @@ defmodule BeTree.Server.Writer do
   use GenServer
 
   alias BeTree.{Error, Guest, Index}
-  alias BeTree.Server.{Builder, Changes, Delta, Table, View}
+  alias BeTree.Server.{Builder, Changes, Delta, Stray, Table, View}
 
   @none %{inserted: [], deleted: []}
 
@@ -84,14 +84,14 @@ defmodule BeTree.Server.Writer do
   defp base(index, version, complete), do: %{id: make_ref(), index: index, version: version, complete: complete}
 
   @impl GenServer
-  def handle_call({:insert, wires}, _from, state) do
+  def handle_call({:insert, wires}, _from, state) when is_list(wires) do
     case Changes.insert(state.tree, wires) do
       {:ok, count} -> {:reply, {:ok, count}, inserted(state, wires, count), {:continue, :due}}
       {:error, error} -> refuse(error, state)
     end
   end
 
-  def handle_call({:delete, id}, _from, state) do
+  def handle_call({:delete, id}, _from, state) when id in 0..0xFFFF_FFFF_FFFF_FFFF do
     case Changes.delete(state.tree, id) do
       :ok -> {:reply, :ok, deleted(state, id), {:continue, :due}}
       {:error, error} -> refuse(error, state)
@@ -139,6 +139,14 @@ defmodule BeTree.Server.Writer do
     {:reply, if(state.error, do: {:error, state.error}, else: {:ok, state.base.index}), state}
   end
 
+  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+
+  @impl GenServer
+  def handle_cast(cast, state) do
+    Stray.ignore(:cast, cast)
+    {:noreply, state}
+  end
+
   # A change that was acknowledged is shown when it is due; the caller does not wait for that.
   @impl GenServer
   def handle_continue(:due, %{options: %{changes: changes}} = state) do
@@ -158,13 +166,18 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, reason}, %{builder: {pid, from}} = state) do
-    error = %Error{kind: :trap, message: "building the next base ended with #{inspect(reason)}"}
+    error = %Error{kind: :trap, message: "building the next base ended with #{BeTree.Describe.reason(reason)}"}
     {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
   end
 
   # What was told to stop, or has told all that it had to tell.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
-  def handle_info({step, _pid, _outcome}, state) when step in [:later, :built], do: {:noreply, state}
+  def handle_info({step, pid, _outcome}, state) when step in [:later, :built] and is_pid(pid), do: {:noreply, state}
+
+  def handle_info(message, state) do
+    Stray.ignore(:message, message)
+    {:noreply, state}
+  end
 
   ## Changes
 

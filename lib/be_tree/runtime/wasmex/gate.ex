@@ -12,6 +12,8 @@ defmodule BeTree.Runtime.Wasmex.Gate do
 
   use GenServer
 
+  alias BeTree.Server.Stray
+
   @table __MODULE__
 
   # How often rows are looked for whose holder died while nobody waited. Who comes upon one need not wait for that.
@@ -153,6 +155,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   @impl GenServer
   def handle_call({:withdraw, group, reference}, _from, state), do: {:reply, :ok, remove(state, group, reference)}
   def handle_call({:waiting, group}, _from, state), do: {:reply, waiting(state, group), state}
+  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
 
   @impl GenServer
   def handle_info({:wait, {pid, _reference} = waiter, group, count, limit}, state) do
@@ -194,6 +197,17 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     end
 
     sweep_later()
+    {:noreply, state}
+  end
+
+  def handle_info(message, state) do
+    Stray.ignore(:message, message)
+    {:noreply, state}
+  end
+
+  @impl GenServer
+  def handle_cast(cast, state) do
+    Stray.ignore(:cast, cast)
     {:noreply, state}
   end
 

@@ -57,8 +57,11 @@ defmodule BeTree.Runtime.Wasmex.Types do
 
   defp fit(export, [{type, argument} | rest], position, fitted) do
     case number(type, argument) do
-      {:ok, number} -> fit(export, rest, position + 1, [number | fitted])
-      :error -> error(:type, "#{export} takes an #{type} as argument #{position}, and got #{inspect(argument)}")
+      {:ok, number} ->
+        fit(export, rest, position + 1, [number | fitted])
+
+      :error ->
+        error(:type, "#{export} takes an #{type} as argument #{position}, and got #{BeTree.Describe.value(argument)}")
     end
   end
 

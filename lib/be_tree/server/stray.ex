@@ -1,0 +1,34 @@
+defmodule BeTree.Server.Stray do
+  @moduledoc false
+  # What a process does with a message that it does not know: it logs that, once a second at the most, and goes on.
+
+  @key {__MODULE__, :logged}
+  # Milliseconds between two lines of a process.
+  @pause 1_000
+
+  @doc "Logs that the calling process ignores `message`."
+  @spec ignore(:message | :call | :cast, term) :: :ok
+  def ignore(sort, message) do
+    now = System.monotonic_time(:millisecond)
+
+    case Process.get(@key) do
+      {at, ignored} when now - at < @pause ->
+        Process.put(@key, {at, ignored + 1})
+        :ok
+
+      logged ->
+        more = if logged, do: elem(logged, 1), else: 0
+        Process.put(@key, {now, 0})
+        others = if more > 0, do: ", and #{more} before it", else: ""
+        text = "a process of BeTree ignores an unknown #{sort}: #{BeTree.Describe.value(message)}#{others}"
+        :logger.warning(text, %{domain: [:be_tree]})
+    end
+  end
+
+  @doc "Logs an unknown call, and returns the error that answers it."
+  @spec refuse(term) :: {:error, BeTree.Error.t()}
+  def refuse(call) do
+    ignore(:call, call)
+    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{BeTree.Describe.value(call)}"}}
+  end
+end

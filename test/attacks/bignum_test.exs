@@ -1,0 +1,104 @@
+defmodule BeTree.Attacks.BignumTest do
+  # Values whose text would take a scheduler seconds to minutes: integers of a million bits and more, and values that hold
+  # them. A message names them by kind and size. A test here that prints one whole does not end within its timeout.
+  use ExUnit.Case, async: true
+
+  import Bitwise
+
+  alias BeTree.{Describe, Domain, Error, Event}
+  alias BeTree.Test.Attack
+
+  @moduletag timeout: 60_000
+
+  # The longest message that a refusal may have.
+  @most 1_000
+
+  setup_all do
+    huge = 1 <<< Attack.size(8_000_000, 60_000_000)
+    {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
+  end
+
+  test "every value is described in a few bytes", %{values: values} do
+    others = [
+      String.duplicate("x", 10_000_000),
+      <<0::size(80_000_001)>>,
+      Enum.to_list(1..100_000),
+      Enum.to_list(1..100_000) ++ :tail,
+      Enum.reduce(1..1_000_000, [], fn _depth, inner -> [inner] end),
+      Enum.reduce(1..1_000_000, {}, fn _depth, inner -> {inner} end),
+      Map.new(1..100_000, &{&1, &1}),
+      Tuple.duplicate(0, 100_000),
+      %Domain{name: "a", type: :integer},
+      %{__struct__: "no module"},
+      fn -> :ok end,
+      self(),
+      make_ref(),
+      1.0e308,
+      nil
+    ]
+
+    for value <- values ++ others, do: assert(byte_size(Describe.value(value)) < 1_000)
+    assert Describe.value(Enum.to_list(1..100_000) ++ :tail) == "a list of more than 10000 elements"
+    assert Describe.value([1, 2 | 3]) == "[1, 2 | 3]"
+    assert Describe.value(-5) == "-5"
+    assert Describe.value(%{a: "b"}) == ~s(%{a: "b"})
+    assert Describe.value(hd(values)) =~ ~r/^an integer of \d+ bytes$/
+    assert Describe.name(String.duplicate("n", 300)) == "a binary of 300 bytes"
+    assert Describe.name(<<255>>) == "a binary of 1 bytes"
+  end
+
+  defp refused({:error, %Error{} = error}) do
+    assert byte_size(Exception.message(error)) < @most
+    error.kind
+  end
+
+  defp refused!(function) do
+    error = assert_raise(ArgumentError, function)
+    assert byte_size(Exception.message(error)) < @most
+  end
+
+  test "an id, an expression, a constant", %{values: values, huge: huge} do
+    tree = BeTree.new!(a: :integer)
+
+    for value <- values do
+      assert refused(BeTree.insert(tree, value, "a = 1")) in [:type, :out_of_bounds]
+      assert refused(BeTree.insert(tree, 1, value)) == :type
+      assert refused(BeTree.insert(tree, 1, "a = 1", constants: [flight_id: value])) in [:type, :out_of_bounds]
+      assert refused(BeTree.insert(tree, 1, "a = 1", constants: [value])) == :type
+      assert refused(BeTree.insert_all(tree, [{value, "a = 1"}])) in [:type, :out_of_bounds]
+      assert refused(BeTree.delete(tree, value)) in [:type, :out_of_bounds]
+      assert refused(BeTree.explain(tree, %{a: 1}, value)) in [:type, :out_of_bounds]
+      assert refused(BeTree.search(tree, %{a: 1}, ids: [value])) in [:type, :out_of_bounds]
+    end
+
+    assert refused(BeTree.insert_all(tree, [huge])) == :type
+    assert BeTree.info!(tree).expressions == 0
+  end
+
+  test "an event and a domain", %{values: values} do
+    tree = BeTree.new!(a: :integer)
+
+    for value <- values do
+      assert refused(BeTree.search(tree, %{a: value})) in [:type, :out_of_bounds]
+      assert refused(Event.prepare(tree, {:json, value})) == :type
+      assert refused(BeTree.new([{"a", value}])) == :type
+      assert refused(BeTree.new([{value, :integer}])) == :type
+      assert refused(BeTree.new(a: {:integer, min: value})) in [:type, :out_of_bounds]
+      assert refused(BeTree.new(a: {:integer, [{value, 1}]})) == :type
+      assert refused(BeTree.new(a: {:string, count: value})) in [:type, :out_of_bounds]
+    end
+  end
+
+  test "an option", %{huge: huge} do
+    tree = BeTree.new!(a: :integer)
+    refused!(fn -> BeTree.search(tree, %{a: 1}, fuel: {huge}) end)
+    refused!(fn -> BeTree.search(tree, %{a: 1}, timeout: -huge) end)
+    refused!(fn -> BeTree.search(tree, %{a: 1}, unknown: huge) end)
+    refused!(fn -> BeTree.search(tree, %{a: 1}, huge) end)
+    refused!(fn -> BeTree.search(huge, %{a: 1}) end)
+    refused!(fn -> BeTree.new([a: :integer], memory: -huge) end)
+    refused!(fn -> BeTree.publish(tree, replicas: huge) end)
+    refused!(fn -> BeTree.Cluster.new([{huge, node()}]) end)
+    refused!(fn -> BeTree.Server.start_link(name: huge, domains: []) end)
+  end
+end

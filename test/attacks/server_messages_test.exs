@@ -1,0 +1,85 @@
+defmodule BeTree.Attacks.ServerMessagesTest do
+  # Messages that a server's process does not know, and kills of it, one after the other.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Server}
+  alias BeTree.Test.Attack
+
+  @moduletag timeout: 300_000
+
+  setup :quiet
+
+  @messages [:hello, {:built, :no, :pid}, {:later, 1, 2}, {:next, nil}, {:view, nil, nil}, {:part, nil, :base, :none}] ++
+              [{:EXIT, nil, nil}, {:EXIT, :x, :y}, {{:late}, :answer}, [1 | 2], {:start, nil}, "text", 1.5, nil]
+
+  defp start(options \\ []) do
+    name = :"stray_#{System.unique_integer([:positive])}"
+    pid = start_supervised!({Server, Keyword.merge([name: name, domains: [a: :integer]], options)}, id: name)
+    {name, pid}
+  end
+
+  defp ancestors(name) do
+    {:dictionary, dictionary} = name |> Process.whereis() |> Process.info(:dictionary)
+    Keyword.fetch!(dictionary, :"$ancestors")
+  end
+
+  defp send_all(server) do
+    for message <- @messages do
+      send(server, message)
+      GenServer.cast(server, message)
+      assert {:error, %Error{kind: :type}} = GenServer.call(server, message, :infinity)
+    end
+  end
+
+  test "the writer and its keeper ignore what they do not know" do
+    {name, _pid} = start()
+    Server.insert!(name, 1, "a = 1")
+    writer = Process.whereis(name)
+    [keeper | _] = ancestors(name)
+    send_all(writer)
+    send_all(keeper)
+    assert Process.whereis(name) == writer
+    assert Process.alive?(keeper)
+    assert {:error, %Error{}} = GenServer.call(name, {:insert, :no_list})
+    assert {:error, %Error{}} = GenServer.call(name, {:delete, :no_id})
+    assert :ok = Server.publish(name)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1]}
+    assert Process.whereis(name) == writer
+  end
+
+  test "a follower ignores what it does not know" do
+    {name, _pid} = start()
+    {follower, _pid} = start(domains: nil, follow: {name, node()})
+    pid = Process.whereis(follower)
+
+    for message <- @messages do
+      send(pid, message)
+      GenServer.cast(pid, message)
+    end
+
+    assert Server.info!(follower).follows == {name, node()}
+    assert Process.whereis(follower) == pid
+  end
+
+  test "kills of the writer and of its keeper, as fast as they start, never end the data" do
+    {name, pid} = start()
+    Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
+    Server.publish!(name)
+
+    for round <- 1..Attack.size(150, 2_000) do
+      for {_id, keeper, _type, _modules} <- Supervisor.which_children(pid), is_pid(keeper) do
+        if rem(round, 2) == 0, do: Process.exit(keeper, :kill)
+      end
+
+      if writer = Process.whereis(name), do: Process.exit(writer, :kill)
+      assert {:ok, ids} = BeTree.search(name, %{a: 1})
+      assert length(ids) == 100
+    end
+
+    assert Process.alive?(pid)
+    eventually(fn -> match?({:ok, %{expressions: 100}}, Server.info(name)) end)
+    eventually(fn -> Server.insert(name, 101, "a = 1") == :ok end)
+  end
+end
