@@ -20,10 +20,9 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
         (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
         // Each element of the shorter list is sought in the longer.
-        (
-            test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)),
-            Value::Integers(span) | Value::Strings(span),
-        ) => test.constants().min(span.len as usize),
+        (test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)), Value::Integers(span) | Value::Strings(span)) => {
+            test.constants().min(span.len as usize)
+        }
         (_, Value::Segments(span) | Value::Caps(span)) => span.len as usize / A_WORD,
         _ => 0,
     };

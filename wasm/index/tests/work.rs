@@ -52,7 +52,8 @@ fn parts_are_found_wherever_they_are() {
     let parts: Vec<String> = parts.into_iter().collect();
     let index = index(&parts.iter().map(|part| format!("contains(s, '{part}')")).collect::<Vec<_>>());
     for haystack in haystacks {
-        let expected: Vec<u64> = (0..).zip(&parts).filter(|(_, part)| haystack.contains(*part)).map(|(id, _)| id).collect();
+        let expected: Vec<u64> =
+            (0..).zip(&parts).filter(|(_, part)| haystack.contains(*part)).map(|(id, _)| id).collect();
         assert_eq!(search(&index, &format!(r#"{{"s": "{haystack}"}}"#)).0, expected, "{haystack}");
     }
 }
@@ -72,7 +73,8 @@ fn long_lists_of_strings_are_searched_like_short_ones() {
     let index = index(&texts);
     for values in &lists {
         // In an order of the event's own, some twice, some that no expression knows.
-        let given = values.iter().rev().chain(values.first()).copied().chain([90_001, 90_000].repeat(values.len() % 11));
+        let given =
+            values.iter().rev().chain(values.first()).copied().chain([90_001, 90_000].repeat(values.len() % 11));
         let given: Vec<usize> = given.collect();
         let has: BTreeSet<usize> = given.iter().copied().collect();
         let mut expected = Vec::new();

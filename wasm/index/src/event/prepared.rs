@@ -220,7 +220,8 @@ impl<'a> Reader<'a> {
                 .map(Value::Integers),
             STRINGS => {
                 let start = event.strings.len();
-                let list = self.list(4, |event| &mut event.strings, event, |reader, event| reader.text(strings, event))?;
+                let list =
+                    self.list(4, |event| &mut event.strings, event, |reader, event| reader.text(strings, event))?;
                 event.sort_strings(start);
                 list.map(Value::Strings)
             }
