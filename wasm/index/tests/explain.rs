@@ -54,13 +54,13 @@ fn a_wide_expression_is_cut_off() {
 
 #[test]
 fn long_texts_and_values_are_left_out() {
-    let list = (0..2000).map(|i| format!("'été{i}'")).collect::<Vec<_>>().join(", ");
-    let text = (0..2000).map(|i| format!("s not in ({list}, '{i}')")).collect::<Vec<_>>().join(" and ");
+    let list = (0..600).map(|i| format!("'été{i}'")).collect::<Vec<_>>().join(", ");
+    let text = (0..300).map(|i| format!("s not in ({list}, '{i}')")).collect::<Vec<_>>().join(" and ");
     let event = format!(r#"{{"s": "{}", "t": [{}]}}"#, "x".repeat(5000), r#""y","#.repeat(999) + r#""z""#);
     let term = explanation(&text, &event);
     assert!(term.len() < MOST, "{}", term.len());
     // A value each, and the predicates that there was no room for.
-    assert_eq!(atoms(&term, "omitted"), 2000);
+    assert_eq!(atoms(&term, "omitted"), 300);
     assert!(atoms(&term, "predicate") > 200);
     assert!(!term.windows(5000).any(|window| window == "x".repeat(5000).as_bytes()));
     assert_eq!(atoms(&explanation("t one of ('z')", &event), "omitted"), 1);
