@@ -9,8 +9,11 @@ defmodule BeTree.Explanation do
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)
 
+  Printed, it has 200 lines, 20 levels and 64 KB at the most, and says what it leaves out.
+
   For programs, `root` is a `BeTree.Explanation.Node`, whose children are nodes; all parts are evaluated, also those
-  that a search need not look at. `deciding/1` answers the predicates that settle it.
+  that a search need not look at. `deciding/1` returns the predicates that settle it. An explanation has 10,000 nodes and
+  about a mebibyte at the most: a node of kind `:omitted` stands for operands beyond that.
   """
 
   alias BeTree.{Answer, Error}
@@ -30,26 +33,29 @@ defmodule BeTree.Explanation do
     @moduledoc """
     One part of an expression, and what it came to.
 
-      * `kind` - `:and`, `:or`, `:not`, `:constant` or `:predicate`;
+      * `kind` - `:and`, `:or`, `:not`, `:constant`, `:predicate` or `:omitted`;
       * `verdict` - what it came to;
       * `children` - the operands of `:and`, `:or` and `:not`, in the order of the text;
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
-      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`.
+      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; of a value above 4 KB
+        `{:omitted, count}`, the bytes of a string or the elements of a list;
+      * `omitted` - for `:omitted`, how many operands are left out; `verdict` is what they come to together.
 
-    The last three are `nil` for what is no predicate.
+    A field is `nil` for nodes that do not have it.
     """
 
     @enforce_keys [:kind, :verdict]
-    defstruct [:kind, :verdict, :attribute, :text, :actual, children: []]
+    defstruct [:kind, :verdict, :attribute, :text, :actual, :omitted, children: []]
 
     @type t :: %__MODULE__{
-            kind: :and | :or | :not | :constant | :predicate,
+            kind: :and | :or | :not | :constant | :predicate | :omitted,
             verdict: boolean,
             children: [t],
             attribute: String.t() | nil,
             text: String.t() | nil,
-            actual: term
+            actual: term,
+            omitted: pos_integer | nil
           }
   end
 
@@ -66,14 +72,19 @@ defmodule BeTree.Explanation do
       [{"country = 'CA'", true, "CA"}]
   """
   @spec deciding(t) :: [Node.t()]
-  def deciding(%__MODULE__{root: root}), do: settle(root)
+  def deciding(%__MODULE__{root: root}), do: settle([root], [])
 
-  defp settle(%Node{kind: kind} = node) when kind in [:predicate, :constant], do: [node]
-  defp settle(%Node{kind: :not, children: [operand]}), do: settle(operand)
+  # One list of nodes to look at and one of those found: no list is copied for each level.
+  defp settle([], found), do: Enum.reverse(found)
+
+  defp settle([%Node{kind: kind} = node | rest], found) when kind in [:predicate, :constant, :omitted],
+    do: settle(rest, [node | found])
+
+  defp settle([%Node{kind: :not, children: children} | rest], found), do: settle(children ++ rest, found)
 
   # The operands that came to what their `and` or `or` came to are those that brought it about.
-  defp settle(%Node{verdict: verdict, children: children}) do
-    Enum.flat_map(children, &if(&1.verdict == verdict, do: settle(&1), else: []))
+  defp settle([%Node{verdict: verdict, children: children} | rest], found) do
+    settle(for(child <- children, child.verdict == verdict, do: child) ++ rest, found)
   end
 
   @doc false
@@ -97,6 +108,10 @@ defmodule BeTree.Explanation do
     %Node{kind: :constant, verdict: verdict}
   end
 
+  defp to_node({verdict, :omitted, count, []}) when is_boolean(verdict) and is_integer(count) and count > 0 do
+    %Node{kind: :omitted, verdict: verdict, omitted: count}
+  end
+
   defp to_node({verdict, :not, nil, [operand]}) when is_boolean(verdict) do
     %Node{kind: :not, verdict: verdict, children: [to_node(operand)]}
   end
@@ -111,8 +126,15 @@ defmodule BeTree.Explanation do
   defp to_nodes([operand | rest]), do: [to_node(operand) | to_nodes(rest)]
   defp to_nodes(other), do: throw({:not_a_node, other})
 
+  # What is printed at the most: bytes, lines, levels, and characters of a predicate's text and of a value.
+  @bytes 60_000
+  @lines 200
+  @levels 20
+  @text 1_000
+
   @doc """
-  The readable tree, without a line break at its end.
+  The readable tree, without a line break at its end: 200 lines, 20 levels and 64 KB at the most, with a note of what is
+  left out.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -126,29 +148,54 @@ defmodule BeTree.Explanation do
   @spec to_string(t) :: String.t()
   def to_string(%__MODULE__{match: match, root: root}) do
     headline = if match, do: "match", else: "no match"
-    IO.iodata_to_binary([headline | branches([root], "\n")])
+    print([{[root], "", 1}], [headline], @lines, @bytes)
   end
 
-  # `margin` is a line break and what stands before a branch on each of its lines.
-  defp branches([], _margin), do: []
+  # Prints what is open: on each level the nodes that are left, the margin in front of them, and the level.
+  defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")
+  defp print([{[], _margin, _level} | open], lines, left, bytes), do: print(open, lines, left, bytes)
 
-  defp branches([last], margin) do
-    [margin, "└─ ", label(last) | branches(last.children, margin <> "   ")]
+  defp print(_open, lines, left, bytes) when left == 0 or bytes <= 0 do
+    print([], ["... (more is left out)" | lines], 0, 0)
   end
 
-  defp branches([node | rest], margin) do
-    [margin, "├─ ", label(node), branches(node.children, margin <> "│  ") | branches(rest, margin)]
+  defp print([{[node | rest], margin, level} | open], lines, left, bytes) do
+    {branch, below} = if rest == [], do: {"└─ ", "   "}, else: {"├─ ", "│  "}
+    line = margin <> branch <> label(node)
+    open = [{rest, margin, level} | open]
+
+    cond do
+      node.children == [] ->
+        print(open, [line | lines], left - 1, bytes - byte_size(line))
+
+      level == @levels ->
+        line = line <> " (what it joins is left out)"
+        print(open, [line | lines], left - 1, bytes - byte_size(line))
+
+      true ->
+        open = [{node.children, margin <> below, level + 1} | open]
+        print(open, [line | lines], left - 1, bytes - byte_size(line))
+    end
   end
 
   defp label(%Node{kind: :predicate} = node) do
-    "#{node.text}: #{node.verdict} (#{node.attribute} is #{actual(node.actual)})"
+    "#{cut(node.text)}: #{node.verdict} (#{cut(node.attribute)} is #{actual(node.actual)})"
   end
 
   defp label(%Node{kind: :constant, verdict: verdict}), do: "#{verdict}"
+  defp label(%Node{kind: :omitted} = node), do: "... (#{node.omitted} operands are left out): #{node.verdict}"
   defp label(%Node{kind: kind, verdict: verdict}), do: "#{kind}: #{verdict}"
 
+  # The first bytes of a long text, of which none may be half a character.
+  defp cut(text) when byte_size(text) <= @text, do: text
+
+  defp cut(<<start::binary-size(@text), rest::binary>>) do
+    "#{String.replace(start, ~r/[\x80-\xff]+\z/, "")}... (more than #{byte_size(rest)} bytes are left out)"
+  end
+
   defp actual(:undefined), do: "undefined"
-  defp actual(value), do: inspect(value, charlists: :as_lists)
+  defp actual({:omitted, count}), do: "a long value of #{count} bytes or elements"
+  defp actual(value), do: cut(inspect(value, charlists: :as_lists, limit: 50, printable_limit: @text))
 
   defimpl String.Chars do
     defdelegate to_string(explanation), to: BeTree.Explanation

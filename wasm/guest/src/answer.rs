@@ -35,26 +35,26 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
         ("ungated", info.ungated),
         ("depth", info.depth),
         ("code_bytes", info.code_bytes),
-        ("memory_bytes", memory_bytes()),
     ];
     let mut writer = Writer::new(out);
-    writer.list(pairs.len());
-    for (name, number) in pairs {
+    writer.list(pairs.len() + 1);
+    let pairs = pairs.into_iter().map(|(name, number)| (name, number as u64));
+    for (name, number) in pairs.chain([("memory_bytes", memory_bytes())]) {
         writer.tuple(2);
         writer.atom(name);
-        writer.unsigned(number as u64);
+        writer.unsigned(number);
     }
     writer.end_list();
 }
 
 #[cfg(target_arch = "wasm32")]
-fn memory_bytes() -> usize {
-    const PAGE: usize = 64 * 1024;
-    core::arch::wasm32::memory_size::<0>() * PAGE
+fn memory_bytes() -> u64 {
+    // 4 GiB are one byte more than `usize` has there.
+    core::arch::wasm32::memory_size::<0>() as u64 * u64::from(crate::sizes::PAGE)
 }
 
 /// Natively there is no linear memory, so none is told of.
 #[cfg(not(target_arch = "wasm32"))]
-fn memory_bytes() -> usize {
+fn memory_bytes() -> u64 {
     0
 }

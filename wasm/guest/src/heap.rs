@@ -11,8 +11,10 @@ use std::ptr::null_mut;
 
 use dlmalloc::{Allocator, Dlmalloc};
 
+use crate::sizes::{self, end_of};
+
 /// A page of wasm.
-pub(crate) const PAGE: usize = 64 * 1024;
+pub(crate) const PAGE: usize = sizes::PAGE as usize;
 /// A large page of the host, in pages of wasm.
 const LARGE: usize = 2 * 1024 * 1024 / PAGE;
 /// Memory of so many pages is large: what is not needed yet at its end is a sixteenth of it or less.
@@ -101,5 +103,6 @@ fn grow(pages: usize) -> Option<(usize, usize)> {
         page => page * PAGE,
     };
     // Of all that can be addressed the last block is left out, as an end behind it would be 0.
-    Some((start, (pages * PAGE).min(usize::MAX - start) & !(ALIGNMENT - 1)))
+    let size = end_of(pages as u32) as usize;
+    Some((start, size.min(usize::MAX - start) & !(ALIGNMENT - 1)))
 }

@@ -7,6 +7,7 @@ mod answer;
 mod heap;
 mod memory;
 mod request;
+mod sizes;
 mod stack;
 mod state;
 
@@ -24,7 +25,7 @@ pub extern "C" fn be_tree_abi() -> i32 {
 /// The address of a buffer of at least `length` bytes, or 0 where memory is refused.
 #[no_mangle]
 pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
-    with_state(|state| state.inbox(length as usize).map_or(0, |address| address as usize as u32))
+    with_state(|state| state.inbox(length).map_or(0, |address| address as usize as u32))
 }
 
 /// The address of three `u32`: where the last answer lies, its length in bytes, and how far a search has come.
@@ -133,5 +134,5 @@ pub extern "C" fn be_tree_forget() -> i32 {
 /// Not inlined, so that the wiped stack begins where this function's does.
 #[inline(never)]
 fn forget() -> i32 {
-    with_state(|state| state.read(State::forget))
+    with_state(|state| state.change(State::forget))
 }

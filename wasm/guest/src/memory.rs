@@ -9,7 +9,8 @@
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
-/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
+/// Has the compiler do all stores above before those below, as what goes on after a call was cut off here relies on that. The
+/// stores that commit something are atomic ones: a fence orders no others.
 pub(crate) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
@@ -49,11 +50,13 @@ mod chunks {
     use std::cell::Cell;
     use std::mem::size_of;
     use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
     use be_tree_index::index::PROBE;
 
     use super::in_order;
     use crate::heap::{HEAP, PAGE};
+    use crate::sizes::end_of;
 
     /// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
     const FIRST: usize = 32 * 1024;
@@ -61,9 +64,9 @@ mod chunks {
     /// The head of a chunk. Each chunk lies at a higher address than those before it.
     #[repr(C, align(16))]
     struct Chunk {
-        end: Cell<usize>,
+        end: AtomicUsize,
         /// The address of the next chunk, or 0.
-        next: Cell<usize>,
+        next: AtomicUsize,
     }
 
     #[repr(C)]
@@ -74,12 +77,12 @@ mod chunks {
 
     /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
     pub(super) struct Memory {
-        is_searching: Cell<bool>,
+        is_searching: AtomicBool,
         /// The chunk that is being filled, and the first address in it that is free.
-        chunk: Cell<usize>,
-        free: Cell<usize>,
+        chunk: AtomicUsize,
+        free: AtomicUsize,
         /// The size of memory, in pages, before it grew by a chunk that may not be noted yet; 0 where all are.
-        grown_from: Cell<usize>,
+        grown_from: AtomicUsize,
         first: First,
     }
 
@@ -88,11 +91,14 @@ mod chunks {
 
     #[global_allocator]
     pub(super) static MEMORY: Memory = Memory {
-        is_searching: Cell::new(false),
-        chunk: Cell::new(0),
-        free: Cell::new(0),
-        grown_from: Cell::new(0),
-        first: First { head: Chunk { end: Cell::new(0), next: Cell::new(0) }, rest: Cell::new([0; FIRST]) },
+        is_searching: AtomicBool::new(false),
+        chunk: AtomicUsize::new(0),
+        free: AtomicUsize::new(0),
+        grown_from: AtomicUsize::new(0),
+        first: First {
+            head: Chunk { end: AtomicUsize::new(0), next: AtomicUsize::new(0) },
+            rest: Cell::new([0; FIRST]),
+        },
     };
 
     impl Memory {
@@ -100,19 +106,19 @@ mod chunks {
             self.note_growth();
             if is_next {
                 let first = &self.first.head;
-                first.end.set(self.first() + size_of::<First>());
+                first.end.store(self.first() + size_of::<First>(), Relaxed);
                 self.move_to(self.first());
             }
-            self.is_searching.set(true);
+            self.is_searching.store(true, Relaxed);
         }
 
         pub fn leave(&self) {
             self.note_growth();
-            self.is_searching.set(false);
+            self.is_searching.store(false, Relaxed);
         }
 
         pub fn is_used(&self) -> bool {
-            self.chunk.get() != 0
+            self.chunk.load(Relaxed) != 0
         }
 
         pub fn wipe(&self) {
@@ -120,12 +126,12 @@ mod chunks {
             while at != 0 {
                 let start = at + size_of::<Chunk>();
                 // SAFETY: behind its head a chunk holds what a search wrote, and no search is left (`State::forget`).
-                unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.get() - start) };
-                at = chunk(at).next.get();
+                unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.load(Relaxed) - start) };
+                at = chunk(at).next.load(Relaxed);
             }
-            self.first.head.end.set(0);
-            self.chunk.set(0);
-            self.free.set(0);
+            self.first.head.end.store(0, Relaxed);
+            self.chunk.store(0, Relaxed);
+            self.free.store(0, Relaxed);
         }
 
         fn first(&self) -> usize {
@@ -135,28 +141,28 @@ mod chunks {
         /// Begins to fill the chunk at `address`. In between the two stores what is free lies behind the end of the
         /// chunk, so that nothing is taken from it.
         fn move_to(&self, address: usize) {
-            self.free.set(address + size_of::<Chunk>());
+            self.free.store(address + size_of::<Chunk>(), Relaxed);
             in_order();
-            self.chunk.set(address);
+            self.chunk.store(address, Relaxed);
         }
 
         fn take(&self, layout: Layout) -> *mut u8 {
             loop {
-                let chunk = chunk(self.chunk.get());
-                let start = self.free.get().next_multiple_of(layout.align());
+                let chunk = chunk(self.chunk.load(Relaxed));
+                let start = self.free.load(Relaxed).checked_next_multiple_of(layout.align());
                 // Both lie in one memory of 4 GiB at most, but a layout may be as large as half of it.
-                match start.checked_add(layout.size()) {
-                    Some(end) if end <= chunk.end.get() => {
-                        self.free.set(end);
-                        return start as *mut u8;
+                match start.and_then(|start| start.checked_add(layout.size())) {
+                    Some(end) if end <= chunk.end.load(Relaxed) => {
+                        self.free.store(end, Relaxed);
+                        return (end - layout.size()) as *mut u8;
                     }
                     None => return null_mut(),
                     Some(_) => {}
                 }
-                if chunk.next.get() == 0 && !self.grow(layout) {
+                if chunk.next.load(Relaxed) == 0 && !self.grow(layout) {
                     return null_mut();
                 }
-                self.move_to(chunk.next.get());
+                self.move_to(chunk.next.load(Relaxed));
             }
         }
 
@@ -164,9 +170,9 @@ mod chunks {
         /// allowed it.
         fn grow(&self, layout: Layout) -> bool {
             let last = self.last();
-            let twice = 2 * (chunk(last).end.get() - last);
+            let twice = (chunk(last).end.load(Relaxed) - last).saturating_mul(2);
             let bytes = (size_of::<Chunk>() + layout.align()).saturating_add(layout.size());
-            self.grown_from.set(memory_size(0));
+            self.grown_from.store(memory_size(0), Relaxed);
             in_order();
             let has_grown = memory_grow(0, bytes.max(twice).div_ceil(PAGE)) != usize::MAX
                 || memory_grow(0, bytes.div_ceil(PAGE)) != usize::MAX;
@@ -176,27 +182,28 @@ mod chunks {
 
         /// Appends the chunk that memory has grown by, if there is one that was not appended.
         fn note_growth(&self) {
-            let grown_from = self.grown_from.get();
+            let grown_from = self.grown_from.load(Relaxed);
             if grown_from == 0 {
                 return;
             }
-            let (start, end) = (grown_from * PAGE, memory_size(0) * PAGE);
+            let end = end_of(memory_size(0) as u32) as usize;
+            let start = grown_from * PAGE;
             let last = self.last();
             if start < end && start != last {
                 let new = chunk(start);
-                new.end.set(end);
-                new.next.set(0);
+                new.end.store(end, Relaxed);
+                new.next.store(0, Relaxed);
                 in_order();
-                chunk(last).next.set(start);
+                chunk(last).next.store(start, Relaxed);
             }
             in_order();
-            self.grown_from.set(0);
+            self.grown_from.store(0, Relaxed);
         }
 
         fn last(&self) -> usize {
             let mut last = self.first();
-            while chunk(last).next.get() != 0 {
-                last = chunk(last).next.get();
+            while chunk(last).next.load(Relaxed) != 0 {
+                last = chunk(last).next.load(Relaxed);
             }
             last
         }
@@ -204,10 +211,10 @@ mod chunks {
         fn has(&self, pointer: *mut u8) -> bool {
             let mut at = self.first();
             while at != 0 {
-                if (at..chunk(at).end.get()).contains(&(pointer as usize)) {
+                if (at..chunk(at).end.load(Relaxed)).contains(&(pointer as usize)) {
                     return true;
                 }
-                at = chunk(at).next.get();
+                at = chunk(at).next.load(Relaxed);
             }
             false
         }
@@ -226,7 +233,7 @@ mod chunks {
     unsafe impl GlobalAlloc for Memory {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            if self.is_searching.get() {
+            if self.is_searching.load(Relaxed) {
                 return self.take(layout);
             }
             // SAFETY: the caller's promise.
@@ -235,7 +242,7 @@ mod chunks {
 
         #[inline]
         unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-            if self.is_searching.get() {
+            if self.is_searching.load(Relaxed) {
                 let block = self.take(layout);
                 if !block.is_null() {
                     // SAFETY: a block of this size.
@@ -250,7 +257,7 @@ mod chunks {
         #[inline]
         unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
             // A search may drop what an earlier one that was cut off left half written.
-            if !self.is_searching.get() && !self.has(pointer) {
+            if !self.is_searching.load(Relaxed) && !self.has(pointer) {
                 // SAFETY: the caller's promise, and the block is none of a search's.
                 unsafe {
                     if layout.align() < PROBE {
@@ -262,7 +269,7 @@ mod chunks {
         }
 
         unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-            let is_searching = self.is_searching.get();
+            let is_searching = self.is_searching.load(Relaxed);
             let has = self.has(pointer);
             match (is_searching, has) {
                 // SAFETY: the caller's promise, and the block is none of a search's; it is as long as what is wiped. A
@@ -277,10 +284,10 @@ mod chunks {
                 (true, false) => unreachable(),
                 _ => {}
             }
-            if is_searching && pointer as usize + layout.size() == self.free.get() {
-                let room = chunk(self.chunk.get()).end.get() - pointer as usize;
+            if is_searching && pointer as usize + layout.size() == self.free.load(Relaxed) {
+                let room = chunk(self.chunk.load(Relaxed)).end.load(Relaxed) - pointer as usize;
                 if size <= room {
-                    self.free.set(pointer as usize + size);
+                    self.free.store(pointer as usize + size, Relaxed);
                     return pointer;
                 }
             }

@@ -1,6 +1,8 @@
 //! What an instance holds, and its operations on it.
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use be_tree_index::draw::draw;
 use be_tree_index::error::{Error, Kind};
@@ -10,13 +12,13 @@ use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 
 use crate::memory::{self, in_order};
-use crate::{answer, request};
+use crate::{answer, request, sizes};
 
 /// The size of the inbox at first.
-const INBOX: usize = 4096;
+const INBOX: u32 = 4096;
 
 /// A larger inbox is given back when it is next asked for a small one.
-const LARGE: usize = 1 << 20;
+const LARGE: u32 = 1 << 20;
 
 /// An index, one search of it or one batch of searches, and the two buffers by which they are reached.
 #[derive(Default)]
@@ -28,11 +30,13 @@ pub(crate) struct State {
     request: Request,
     /// The number of the batch that can be gone on with.
     unfinished: Option<u64>,
-    /// Whether a change began that did not end: a trap cut it off.
-    changing: bool,
+    /// Whether a change of the heap began that did not end: a trap cut it off. The heap is not touched from then on.
+    changing: AtomicBool,
     inbox: Vec<u8>,
+    /// Why a change was refused.
     answer: Vec<u8>,
-    /// What a search answers that is no list of ids, in the memory of searches.
+    /// What a search answers that is no list of ids, and what anything else answers that changes nothing, in the memory of
+    /// searches.
     passing: Vec<u8>,
     outbox: Outbox,
 }
@@ -45,7 +49,7 @@ pub(crate) struct Outbox {
     length: u32,
     /// [`NOTHING`] where no search is under way, [`NOTED`] once it is known what was asked for, another number after
     /// each step.
-    progress: u32,
+    progress: AtomicU32,
 }
 
 const NOTHING: u32 = 0;
@@ -118,17 +122,43 @@ pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
 
 impl State {
     /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back.
-    pub fn inbox(&mut self, length: usize) -> Option<*const u8> {
+    ///
+    /// Where the heap is torn the buffer lies in the memory of searches, so that the operation it is for can say so.
+    pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
         let length = length.max(INBOX);
-        let is_large = self.inbox.len() > LARGE && length <= LARGE;
-        if is_large || length > self.inbox.len() {
-            // What was in it is of no use any more, so no other takes it over. The next message may be a little longer.
-            self.unfinished = None;
-            self.inbox = Vec::new();
-            self.inbox.try_reserve_exact(length + length / 16).ok()?;
+        let room = sizes::room_for(length)? as usize;
+        let is_large = self.inbox.len() > LARGE as usize && length <= LARGE;
+        if !is_large && length as usize <= self.inbox.len() {
+            return Some(self.inbox.as_ptr());
+        }
+        if self.changing.load(Relaxed) {
+            memory::of_search(true);
+            let mut inbox = Vec::<u8>::new();
+            inbox.try_reserve_exact(room).ok()?;
+            return Some(ManuallyDrop::new(inbox).as_ptr());
+        }
+        self.begin_change();
+        // What was in it is of no use any more, so no other takes it over. The next message may be a little longer.
+        self.unfinished = None;
+        self.inbox = Vec::new();
+        let is_there = self.inbox.try_reserve_exact(room).is_ok();
+        if is_there {
             self.inbox.resize(self.inbox.capacity(), 0);
         }
-        Some(self.inbox.as_ptr())
+        self.end_change();
+        is_there.then(|| self.inbox.as_ptr())
+    }
+
+    /// Notes that the heap changes until [`State::end_change`].
+    fn begin_change(&self) {
+        self.changing.store(true, Relaxed);
+        in_order();
+    }
+
+    fn end_change(&self) {
+        in_order();
+        self.changing.store(false, Relaxed);
+        in_order();
     }
 
     /// Where the address and the length of the last answer stand.
@@ -138,26 +168,36 @@ impl State {
 
     /// Runs an operation that changes the index, and notes if it does not come back.
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        self.read(|state| {
-            state.outbox.progress = NOTHING;
-            state.unfinished = None;
-            state.changing = true;
-            let outcome = operation(state);
-            state.changing = false;
-            outcome
-        })
-    }
-
-    /// Runs an operation and answers its status; what it refused goes to the outbox.
-    pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
+        if self.changing.load(Relaxed) {
+            return self.read(|_| Err(damaged().into()));
+        }
+        self.outbox.advance_to(NOTHING);
+        self.begin_change();
+        self.unfinished = None;
         self.answer.clear();
         self.outbox.clear();
-        let outcome = if self.changing { Err(damaged().into()) } else { operation(self) };
+        let outcome = operation(self);
         if let Err(refusal) = &outcome {
             answer::error(refusal, &mut self.answer);
             self.outbox.send(&self.answer);
         }
+        self.end_change();
         i32::from(outcome.is_err())
+    }
+
+    /// Runs an operation that changes nothing, and answers its status; what it refused goes to the outbox. All that it
+    /// allocates lies in the memory of searches, so that it may be cut off anywhere, and may say that the heap is torn.
+    pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
+        self.outbox.advance_to(NOTHING);
+        memory::of_search(true);
+        self.passing = Vec::new();
+        self.outbox.clear();
+        let outcome = if self.changing.load(Relaxed) { Err(damaged().into()) } else { operation(self) };
+        let status = i32::from(outcome.is_err());
+        if let Err(refusal) = outcome {
+            self.refuse(refusal);
+        }
+        status
     }
 
     pub fn schema(&mut self, length: usize) -> Outcome {
@@ -201,13 +241,10 @@ impl State {
 
     /// Notes the request, then searches. It may be cut off anywhere; from when the request is noted, `resume` goes on.
     pub fn search(&mut self, request: Request) -> i32 {
-        self.outbox.progress = NOTHING;
-        in_order();
+        self.outbox.advance_to(NOTHING);
         self.request = request;
         self.unfinished = None;
-        in_order();
-        self.outbox.progress = NOTED;
-        in_order();
+        self.outbox.advance_to(NOTED);
         self.go_on()
     }
 
@@ -221,7 +258,7 @@ impl State {
 
     /// Goes on with a search that was cut off.
     pub fn resume(&mut self) -> i32 {
-        if self.outbox.progress == NOTHING {
+        if self.outbox.progress() == NOTHING {
             return self.refuse_at_once("there is no search to go on with; start one");
         }
         self.go_on()
@@ -234,7 +271,7 @@ impl State {
     }
 
     fn go_on(&mut self) -> i32 {
-        memory::of_search(self.outbox.progress == NOTED);
+        memory::of_search(self.outbox.progress() == NOTED);
         self.outbox.clear();
         let status = match self.advance() {
             Ok(()) => 0,
@@ -244,13 +281,12 @@ impl State {
             }
         };
         // Behind this nothing may be cut off: it is the last that is done.
-        in_order();
-        self.outbox.progress = NOTHING;
+        self.outbox.advance_to(NOTHING);
         status
     }
 
     fn advance(&mut self) -> Outcome {
-        if self.changing {
+        if self.changing.load(Relaxed) {
             return Err(damaged().into());
         }
         match self.request {
@@ -266,14 +302,14 @@ impl State {
                 })
             }
             Request::Batch { number, events, bytes, only, form } => {
-                if self.outbox.progress == NOTED {
+                if self.outbox.progress() == NOTED {
                     message(&self.inbox, bytes.saturating_add(only.unwrap_or(0)))?;
                     self.batch.open(search::Request { events, bytes, only, form: Form::from_code(form)? });
                 }
                 self.advance_batch(number)
             }
             Request::More { number } => {
-                if self.outbox.progress == NOTED {
+                if self.outbox.progress() == NOTED {
                     self.batch.next_part();
                 }
                 self.advance_batch(number)
@@ -292,7 +328,7 @@ impl State {
     ) -> Outcome {
         let State { index, search, inbox, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        if outbox.progress == NOTED {
+        if outbox.progress() == NOTED {
             let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
             let (event, ids) = whole.split_at(event);
             open(search, index, event, only.map(|_| packed(ids)))?;
@@ -310,7 +346,7 @@ impl State {
         let State { index, search, batch, inbox, outbox, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         // Only what is new counts: to be run again is no progress.
-        if outbox.progress == NOTED {
+        if outbox.progress() == NOTED {
             outbox.step();
         }
         let refused = |(position, error)| Refusal { error, position: Some(position) };
@@ -339,10 +375,10 @@ impl State {
     }
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
-        let State { index, inbox, answer, .. } = self;
+        let State { index, inbox, passing, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        explain(index, Format::from_code(format)?, message(inbox, event)?, id, answer)?;
-        self.outbox.send(&self.answer);
+        explain(index, Format::from_code(format)?, message(inbox, event)?, id, passing)?;
+        self.outbox.send(&self.passing);
         Ok(())
     }
 
@@ -357,16 +393,16 @@ impl State {
     }
 
     pub fn draw(&mut self) -> Outcome {
-        let State { index, answer, .. } = self;
-        draw(index.as_ref().ok_or_else(no_schema)?, answer);
-        self.outbox.send(&self.answer);
+        let State { index, passing, .. } = self;
+        draw(index.as_ref().ok_or_else(no_schema)?, passing);
+        self.outbox.send(&self.passing);
         Ok(())
     }
 
     pub fn info(&mut self) -> Outcome {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
-        answer::info(&index.info(), &mut self.answer);
-        self.outbox.send(&self.answer);
+        answer::info(&index.info(), &mut self.passing);
+        self.outbox.send(&self.passing);
         Ok(())
     }
 
@@ -379,7 +415,7 @@ impl State {
         self.search.abandon();
         // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
         std::mem::forget(std::mem::take(&mut self.passing));
-        *self = State { index: self.index.take(), ..State::default() };
+        *self = State { index: self.index.take(), changing: AtomicBool::new(true), ..State::default() };
         memory::wipe_searches();
         if let State { index: Some(index), search, batch, .. } = self {
             search.reserve(index)?;
@@ -397,8 +433,19 @@ impl Outbox {
     }
 
     /// Tells the host that there is progress.
-    fn step(&mut self) {
-        self.progress = self.progress.wrapping_add(1).max(NOTED + 1);
+    fn step(&self) {
+        self.advance_to(self.progress().wrapping_add(1).max(NOTED + 1));
+    }
+
+    fn progress(&self) -> u32 {
+        self.progress.load(Relaxed)
+    }
+
+    /// Commits what was done so far.
+    fn advance_to(&self, progress: u32) {
+        in_order();
+        self.progress.store(progress, Relaxed);
+        in_order();
     }
 
     /// Points to an answer.

@@ -1,12 +1,33 @@
 //! Whether a predicate holds for an event.
 
-use crate::event::{Event, Value};
+use memchr::memmem;
+
+use crate::event::{has_string, Event, Value, FEW};
 use crate::interner::StringId;
 use crate::predicate::{Constants, Predicate, Test};
 use crate::schema::AttributeId;
 
 /// Kilometres; the radius that the field's programs use.
 const EARTH_RADIUS: f64 = 6372.8;
+
+/// Bytes of a string, or segments or caps, that take about as long to look at as a word of a program.
+const A_WORD: usize = 8;
+
+/// About how long it takes to tell whether `predicate` holds, in words of a program; nothing of what has few constants and
+/// a small value.
+pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
+    let words = match (&predicate.test, event.values[predicate.attribute as usize]) {
+        (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
+        (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
+        // Each element of the shorter list is sought in the longer.
+        (test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)), Value::Integers(span) | Value::Strings(span)) => {
+            test.constants().min(span.len as usize)
+        }
+        (_, Value::Segments(span) | Value::Caps(span)) => span.len as usize / A_WORD,
+        _ => 0,
+    };
+    u32::try_from(words).unwrap_or(u32::MAX)
+}
 
 /// Whether `predicate` holds. One that reads an undefined attribute does not, but for `is null`.
 pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
@@ -24,7 +45,7 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::OneOf(constants), value) => has_one_of(value, constants, event),
         (Test::NoneOf(constants), value) => !has_one_of(value, constants, event),
         (Test::AllOf(constants), value) => has_all_of(value, constants, event),
-        (Test::Contains(part), value) => with_bytes(value, event, |bytes| contains(bytes, part)),
+        (Test::Contains(part), value) => with_bytes(value, event, |bytes| memmem::find(bytes, part).is_some()),
         (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
         (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(lat)) => {
@@ -57,7 +78,12 @@ fn has_one_of(value: Value, constants: &Constants<StringId>, event: &Event) -> b
         (Value::Integers(span), Constants::Integers(constants)) => intersects(span.of(&event.integers), constants),
         (Value::String(text), Constants::Strings(constants)) => constants.binary_search(&text.id).is_ok(),
         (Value::Strings(span), Constants::Strings(constants)) => {
-            span.of(&event.strings).iter().any(|text| constants.binary_search(&text.id).is_ok())
+            let texts = span.of(&event.strings);
+            if texts.len() <= constants.len().max(FEW) {
+                texts.iter().any(|text| constants.binary_search(&text.id).is_ok())
+            } else {
+                constants.iter().any(|&constant| has_string(texts, constant))
+            }
         }
         _ => false,
     }
@@ -73,11 +99,11 @@ fn has_all_of(value: Value, constants: &Constants<StringId>, event: &Event) -> b
     match (value, constants) {
         (Value::Integers(span), Constants::Integers(constants)) => {
             let values = span.of(&event.integers);
-            constants.iter().all(|constant| values.binary_search(constant).is_ok())
+            constants.len() <= values.len() && constants.iter().all(|constant| values.binary_search(constant).is_ok())
         }
         (Value::Strings(span), Constants::Strings(constants)) => {
-            let values = span.of(&event.strings);
-            constants.iter().all(|constant| values.iter().any(|text| text.id == *constant))
+            let texts = span.of(&event.strings);
+            constants.len() <= texts.len() && constants.iter().all(|&constant| has_string(texts, constant))
         }
         _ => false,
     }
@@ -88,16 +114,6 @@ fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool
         Value::String(text) => test(event.text(text)),
         _ => false,
     }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    let Some((&first, rest)) = part.split_first() else {
-        return true;
-    };
-    let Some(last_start) = bytes.len().checked_sub(part.len()) else {
-        return false;
-    };
-    (0..=last_start).any(|start| bytes[start] == first && bytes[start + 1..].starts_with(rest))
 }
 
 fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {

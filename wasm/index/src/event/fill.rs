@@ -4,7 +4,7 @@ use super::json::Json;
 use super::prepared;
 use super::records::Records;
 use super::source::{Read, Source};
-use super::{Cap, Event, Place, Segment, Span, Text, Value};
+use super::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
@@ -84,8 +84,10 @@ pub fn decode(
         Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.named(),
         Format::Json => Filler { source: Json::new(bytes), schema, strings, event, is_far }.named(),
         Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.record(),
-        // It was found to be complete before.
-        Format::Prepared => return prepared::read(bytes, schema, strings, event),
+        Format::Prepared => {
+            prepared::read(bytes, schema, strings, event)?;
+            return check_required(schema, event);
+        }
         Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event, is_far }.records(),
     }
     .map_err(|error| *error)?;
@@ -302,6 +304,11 @@ impl<S: Source> Filler<'_, S> {
             push(&mut self.event.strings, text)?;
             self.seek(hash, place)?;
         }
+        if self.event.strings.len() - start > FEW {
+            // Strings are sorted by their ids, and those that are sought have none yet.
+            self.event.find_sought(self.strings);
+        }
+        self.event.sort_strings(start);
         self.set(id, Value::Strings(since(start, &self.event.strings)));
         Ok(())
     }

@@ -83,7 +83,7 @@ pub enum Value {
     String(Text),
     /// Integers in [`Event::integers`], sorted and without duplicates.
     Integers(Span),
-    /// Strings in [`Event::strings`], in the order of the event.
+    /// Strings in [`Event::strings`], in the order of the event or, where they are many, of their ids.
     Strings(Span),
     /// Segments in [`Event::segments`], in the order of the event.
     Segments(Span),
@@ -126,6 +126,19 @@ enum Place {
     Element(u32),
 }
 
+/// Lists of no more strings than this are in the order of the event, and looked through. Longer ones are sorted.
+pub(crate) const FEW: usize = 16;
+
+/// Whether one of `texts`, a list of an event, has this id.
+#[inline]
+pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
+    if texts.len() <= FEW {
+        texts.iter().any(|text| text.id == id)
+    } else {
+        texts.binary_search_by_key(&id, |text| text.id).is_ok()
+    }
+}
+
 /// So many strings are looked up at once, where they are many and far away.
 const SOUGHT: usize = 32;
 
@@ -165,6 +178,16 @@ impl Event {
             reserve(&mut self.caps, bytes / 8)?;
         }
         Ok(())
+    }
+
+    /// Sorts the list of strings from `start` on, whose ids are known, if it is long: expressions that ask for many strings
+    /// then take time that is linear in what they ask for.
+    #[inline]
+    fn sort_strings(&mut self, start: usize) {
+        if self.strings.len() - start > FEW {
+            // Equal strings by their places, so that the order depends on the event alone.
+            self.strings[start..].sort_unstable_by_key(|text| (text.id, text.bytes.start));
+        }
     }
 
     /// Takes in bytes for strings, and answers where they start.

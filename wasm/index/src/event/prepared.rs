@@ -8,8 +8,8 @@ use super::{Cap, Event, Segment, Span, Text, Value};
 use crate::error::{Error, Kind};
 use crate::hash::out_of_memory;
 use crate::interner::{Interner, StringId};
-use crate::predicate::{CapType, Entity};
-use crate::schema::Schema;
+use crate::predicate::{CapType, Entity, Float};
+use crate::schema::{Schema, Type};
 
 const FALSE: u32 = 0;
 const TRUE: u32 = 1;
@@ -41,19 +41,53 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
 
 /// Reads what [`write()`] wrote into `event`, which is empty. Strings get the ids by which `strings` knows them.
 ///
-/// Errors: `type` where it was written under another schema, `syntax` where it was not written so, `out_of_memory`.
+/// # Errors
+///
+/// `type` where it was written under another schema, `syntax` where [`write()`] writes no such bytes, such as a value that
+/// does not fit its attribute, and `out_of_memory`.
 pub(super) fn read(bytes: &[u8], schema: &Schema, strings: &Interner, event: &mut Event) -> Result<(), Error> {
     let mut reader = Reader { rest: bytes, all: bytes };
     if reader.take().map(u64::from_le_bytes) != Some(schema.fingerprint()) {
         let message = "the event was prepared for other attributes than this index has; prepare it for this one";
         return Err(Error::new(Kind::Type, message));
     }
+    let mut next = 0;
     while !reader.rest.is_empty() {
         let head = reader.number().ok_or_else(damaged)?;
+        let attribute = head >> CODE_BITS;
+        // Each attribute comes once, in the order of the schema.
+        if attribute < next || attribute as usize >= schema.len() {
+            return Err(damaged());
+        }
+        next = attribute + 1;
+        if !fits(head & CODE, schema.attribute(attribute).ty) {
+            return Err(damaged());
+        }
         let value = reader.value(head & CODE, strings, event)?.ok_or_else(damaged)?;
-        *event.values.get_mut((head >> CODE_BITS) as usize).ok_or_else(damaged)? = value;
+        event.values[attribute as usize] = value;
     }
     Ok(())
+}
+
+/// Whether an attribute of type `ty` has values with this code.
+#[inline]
+fn fits(code: u32, ty: Type) -> bool {
+    match ty {
+        Type::Boolean => code <= TRUE,
+        Type::Integer | Type::IntegerEnum => code == INTEGER,
+        Type::Float => code == FLOAT,
+        Type::String => code == STRING,
+        Type::IntegerList => code == INTEGERS,
+        Type::StringList => code == STRINGS,
+        Type::Segments => code == SEGMENTS,
+        Type::FrequencyCaps => code == CAPS,
+    }
+}
+
+/// The float with these bytes, as an event holds it: finite, and with one zero.
+fn finite(bytes: [u8; 8]) -> Option<f64> {
+    let float = f64::from_le_bytes(bytes);
+    float.is_finite().then(|| Float::new(float).get())
 }
 
 fn code(value: Value) -> Option<u32> {
@@ -177,14 +211,20 @@ impl<'a> Reader<'a> {
             FALSE => Some(Value::Boolean(false)),
             TRUE => Some(Value::Boolean(true)),
             INTEGER => self.integer().map(Value::Integer),
-            FLOAT => self.take().map(f64::from_le_bytes).map(Value::Float),
+            FLOAT => self.take().and_then(finite).map(Value::Float),
             STRING => self.text(strings, event)?.map(Value::String),
-            INTEGERS => {
-                self.list(8, |event| &mut event.integers, event, |reader, _| Ok(reader.integer()))?.map(Value::Integers)
+            INTEGERS => self
+                .list(8, |event| &mut event.integers, event, |reader, _| Ok(reader.integer()))?
+                // Tests rely on the order.
+                .filter(|span| span.of(&event.integers).is_sorted_by(|a, b| a < b))
+                .map(Value::Integers),
+            STRINGS => {
+                let start = event.strings.len();
+                let list =
+                    self.list(4, |event| &mut event.strings, event, |reader, event| reader.text(strings, event))?;
+                event.sort_strings(start);
+                list.map(Value::Strings)
             }
-            STRINGS => self
-                .list(4, |event| &mut event.strings, event, |reader, event| reader.text(strings, event))?
-                .map(Value::Strings),
             SEGMENTS => self
                 .list(16, |event| &mut event.segments, event, |reader, _| Ok(reader.segment()))?
                 .map(Value::Segments),

@@ -25,7 +25,7 @@ use super::words::{Chunk, Words};
 use super::{booleans, source, Expression, PredicateIndex, Step};
 use crate::event::key::Scale;
 use crate::event::probe::{self, Probe};
-use crate::event::{Event, Value};
+use crate::event::{has_string, Event, Value, FEW};
 use crate::interner::StringId;
 use crate::library::Library;
 use crate::predicate::{self, Constants, Float, Predicate, Relation};
@@ -97,6 +97,9 @@ const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_
 const EQUAL: u32 = 1;
 /// An undefined value, beside less, equal and greater.
 const UNDEFINED: u32 = 3;
+
+/// A run that came upon a predicate that is left to the next step counts as one over so many words, which no budget has.
+const EXHAUSTED: usize = 1 << 30;
 
 /// Where the operations of a program start.
 pub(crate) const START: u32 = 1;
@@ -426,7 +429,8 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(bool),
-    /// The budget ran out before the operation at this position.
+    /// The budget ran out before the operation at this position. A program that is not alone is never stopped: one whose
+    /// predicates were too much work for the step is false, over more words than there are.
     Stopped(u32),
 }
 
@@ -486,6 +490,7 @@ fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &m
         }
         match take(program, 0, at, asked, memo) {
             ControlFlow::Continue(next) => at = next,
+            ControlFlow::Break(_) if memo.is_exhausted() => break Outcome::Stopped(at as u32),
             ControlFlow::Break((holds, _)) => break Outcome::Done(holds),
         }
     };
@@ -509,6 +514,10 @@ fn take(
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),
         code::GO => return ControlFlow::Continue(start + words.word(at + 1) as usize),
+        code::SHARED => match memo.holds(asked.library, words.word(at + 1), asked.event) {
+            Some(holds) => (holds, at + 2),
+            None => return ControlFlow::Break((false, start + EXHAUSTED)),
+        },
         code::PACKED => {
             let (holds, tests) = booleans::run(words, at, asked.probes);
             return ControlFlow::Break((holds, at + tests));
@@ -555,7 +564,7 @@ fn is_in(operation: u32, probe: Probe, list: List<impl Words>) -> bool {
     (is_listed == (operation == code::IN)) & probe.is_defined()
 }
 
-/// The value of an operation at the start of `words`, jumps aside.
+/// The value of an operation at the start of `words`, jumps aside. It means nothing where the work of a step is exhausted.
 #[inline(never)]
 pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     test(words, 0, asked, memo).0
@@ -574,12 +583,17 @@ fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, u
         membership if membership >= code::IN => {
             (is_in(membership, probe, List::at(words, at + 1)), at + 1 + list::words(operand))
         }
-        code::SHARED => (memo.holds(library, operand, event), at + 2),
+        code::SHARED => (memo.holds(library, operand, event).unwrap_or(false), at + 2),
         comparison => {
             let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
             (holds, at + 1 + constants(comparison, operand))
         }
     }
+}
+
+/// How many words the operation at the start of `words` takes.
+pub(crate) fn taken(words: &[u32]) -> u32 {
+    1 + length(words[0] & CODE, words.word(1)) as u32
 }
 
 /// How many words an operation takes whose first operand is `operand`.
@@ -644,7 +658,12 @@ fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option
 /// Whether one of a list of strings is among `list`; nothing where the value is undefined.
 fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Strings(span) = value else { return None };
-    Some(span.of(&event.strings).iter().any(|text| list.contains(text.id.0 as i32)))
+    let texts = span.of(&event.strings);
+    Some(if texts.len() <= list.len().max(FEW) {
+        texts.iter().any(|text| list.contains(text.id.0 as i32))
+    } else {
+        list.iter().any(|constant| has_string(texts, StringId(constant as u32)))
+    })
 }
 
 /// Whether `value` is a list of integers that has all of `list`.
@@ -657,8 +676,8 @@ fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool
 /// Whether `value` is a list of strings that has all of `list`.
 fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
     let Value::Strings(span) = value else { return false };
-    let values = span.of(&event.strings);
-    list.iter().all(|constant| values.iter().any(|text| text.id.0 == constant as u32))
+    let texts = span.of(&event.strings);
+    list.iter().all(|constant| has_string(texts, StringId(constant as u32)))
 }
 
 #[cfg(test)]

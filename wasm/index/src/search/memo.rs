@@ -22,6 +22,10 @@ pub(crate) struct Memo {
     event: u8,
     /// The part that is forgotten next.
     forgotten: usize,
+    /// How much more work may begin in this step, in words of a program.
+    left: u32,
+    /// Whether a predicate was not evaluated as there was no work left.
+    is_exhausted: bool,
 }
 
 impl Memo {
@@ -46,14 +50,33 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
-    /// Whether the predicate `id` holds for `event`; evaluated at most once an event.
+    /// Begins a step in which predicates may be evaluated as long as their work is less than `work`, one at the least.
+    pub fn allow(&mut self, work: u32) {
+        self.left = work;
+        self.is_exhausted = false;
+    }
+
+    /// Whether a predicate of this step was left to the next one. All that were evaluated are remembered, so the next step
+    /// gets further.
+    pub fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
+    /// Whether the predicate `id` holds for `event`; evaluated at most once an event. Nothing where it is left to the next
+    /// step: what evaluates it may take as long as the whole event is.
     #[inline]
-    pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> bool {
+    pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> Option<bool> {
         let value = &mut self.values[id as usize];
         if *value >> 1 != self.event {
-            *value = self.event << 1 | u8::from(evaluate::holds(library.predicates.get(id), event));
+            if self.left == 0 {
+                self.is_exhausted = true;
+                return None;
+            }
+            let predicate = library.predicates.get(id);
+            self.left = self.left.saturating_sub(evaluate::work(predicate, event));
+            *value = self.event << 1 | u8::from(evaluate::holds(predicate, event));
         }
-        *value & 1 == 1
+        Some(*value & 1 == 1)
     }
 }
 

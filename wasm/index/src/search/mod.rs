@@ -885,6 +885,7 @@ fn run_all(
 ) -> u32 {
     let mut budget = STEP * WORDS;
     let mut run = 0;
+    memo.allow(budget);
     for &id in programs {
         if budget == 0 {
             break;
@@ -901,6 +902,10 @@ fn run_all(
         }
         progress.position = 0;
         run += 1;
+    }
+    if memo.is_exhausted() && progress.position == 0 {
+        // The last one did not come to its end, and is run again in the next step.
+        run -= 1;
     }
     progress.evaluated += u64::from(run);
     run

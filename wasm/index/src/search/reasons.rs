@@ -108,6 +108,7 @@ impl Search {
     pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { missed, jumps, runs, .. }, event, probes, memo, .. } = self;
+        memo.allow(STEP);
         let mut explainer = Explainer {
             reasons,
             subscriptions: index.subscriptions(),
@@ -292,11 +293,16 @@ impl Explainer<'_> {
         let program = self.reasons.program(place);
         let code = self.asked.library.code(self.subscriptions.get(slot));
         while self.budget > 0 {
-            self.budget -= 1;
             let (position, on, distance) = reasons::test_at(program, *at);
             let operation = &code[position as usize..];
+            self.budget = self.budget.saturating_sub(program::taken(operation));
+            let holds = program::value(operation, self.asked, self.memo);
+            if self.memo.is_exhausted() {
+                self.budget = 0;
+                break;
+            }
             match distance {
-                _ if program::value(operation, self.asked, self.memo) != on => *at += 1,
+                _ if holds != on => *at += 1,
                 0 => {
                     *at = 0;
                     return Some(reasons::number(operation, self.asked.library, self.attributes));

@@ -18,6 +18,11 @@ impl<'a> Writer<'a> {
         Writer { out }
     }
 
+    /// How many bytes the buffer has.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// A signed integer.
     pub fn integer(&mut self, integer: i64) {
         if let Ok(byte) = u8::try_from(integer) {

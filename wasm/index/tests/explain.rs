@@ -1,0 +1,78 @@
+//! Explanations of large expressions and events: as long as is allowed, whole terms, and quickly made.
+
+use be_tree_index::event::Format;
+use be_tree_index::explain::explain;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::term::Reader;
+
+/// The explanation of `text` for `event`.
+fn explanation(text: &str, event: &str) -> Vec<u8> {
+    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    let attributes = vec![
+        attribute("a", Type::Integer),
+        attribute("b", Type::Boolean),
+        attribute("s", Type::String),
+        attribute("t", Type::StringList),
+    ];
+    let mut index = Index::new(Schema::new(attributes).unwrap());
+    index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
+    let mut out = Vec::new();
+    explain(&index, Format::Json, event.as_bytes(), 1, &mut out).unwrap();
+    let mut reader = Reader::new(&out).unwrap();
+    reader.skip().unwrap();
+    reader.finish().unwrap();
+    out
+}
+
+/// How often `atom` is in a term.
+fn atoms(term: &[u8], atom: &str) -> usize {
+    let encoded = [&[119, atom.len() as u8], atom.as_bytes()].concat();
+    term.windows(encoded.len()).filter(|window| *window == encoded).count()
+}
+
+const MOST: usize = (1 << 20) + 300_000;
+
+#[test]
+fn a_deep_expression_is_cut_off() {
+    let term = explanation(&format!("{}b", "not ".repeat(200_000)), r#"{"b": true}"#);
+    assert!(term.len() < MOST, "{}", term.len());
+    assert_eq!((atoms(&term, "not"), atoms(&term, "omitted"), atoms(&term, "predicate")), (10_001, 1, 0));
+}
+
+#[test]
+fn a_wide_expression_is_cut_off() {
+    let text = (0..30_000).map(|i| format!("a = {i}")).collect::<Vec<_>>().join(" or ");
+    let term = explanation(&text, r#"{"a": 29999}"#);
+    assert_eq!((atoms(&term, "predicate"), atoms(&term, "omitted")), (10_000, 1));
+    // What is left out makes it true.
+    assert_eq!(atoms(&term, "true"), 2);
+    let nested = (0..30_000).fold("b".to_owned(), |text, i| format!("a = {i} and ({text}"));
+    let term = explanation(&format!("{nested}{}", ")".repeat(30_000)), r#"{"a": 1, "b": true}"#);
+    assert_eq!((atoms(&term, "and"), atoms(&term, "predicate"), atoms(&term, "omitted")), (1, 10_000, 1));
+}
+
+#[test]
+fn long_texts_and_values_are_left_out() {
+    let list = (0..600).map(|i| format!("'été{i}'")).collect::<Vec<_>>().join(", ");
+    let text = (0..300).map(|i| format!("s not in ({list}, '{i}')")).collect::<Vec<_>>().join(" and ");
+    let event = format!(r#"{{"s": "{}", "t": [{}]}}"#, "x".repeat(5000), r#""y","#.repeat(999) + r#""z""#);
+    let term = explanation(&text, &event);
+    assert!(term.len() < MOST, "{}", term.len());
+    // A value each, and the predicates that there was no room for.
+    assert_eq!(atoms(&term, "omitted"), 300);
+    assert!(atoms(&term, "predicate") > 200);
+    assert!(!term.windows(5000).any(|window| window == "x".repeat(5000).as_bytes()));
+    assert_eq!(atoms(&explanation("t one of ('z')", &event), "omitted"), 1);
+    assert_eq!(atoms(&explanation("s = 'x'", r#"{"s": "x"}"#), "omitted"), 0);
+}
+
+#[test]
+fn a_list_is_in_the_order_of_the_event() {
+    let strings: Vec<String> = (0..40).map(|i| format!("x{}", i * 7 % 40)).collect();
+    let constants = strings.iter().map(|string| format!("'{string}'")).collect::<Vec<_>>().join(", ");
+    let term = explanation(&format!("t all of ({constants})"), &format!(r#"{{"t": {strings:?}}}"#));
+    let expected: Vec<u8> =
+        strings.iter().flat_map(|string| [&[109, 0, 0, 0, string.len() as u8], string.as_bytes()].concat()).collect();
+    assert!(term.windows(expected.len()).any(|window| window == expected));
+}
