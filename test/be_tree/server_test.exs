@@ -366,7 +366,7 @@ defmodule BeTree.ServerTest do
       end)
 
       assert length(finish(Search.resume(search))) == 1_000
-      assert Task.await(waiting) == {:ok, [1_000]}
+      assert Task.await(waiting, 60_000) == {:ok, [1_000]}
       assert BeTree.search(name, %{age: 1_000}) == {:ok, [1_000]}
     end
 
