@@ -7,6 +7,7 @@ defmodule BeTree.NativeTest do
   import BeTree.WasmModule
 
   alias BeTree.{Native, WasmModule}
+  alias BeTree.Runtime.Wasmtime
 
   @functions [
     function("three", [], [:i32], i32_const(3)),
@@ -49,6 +50,16 @@ defmodule BeTree.NativeTest do
     end
 
     eventually(none_left, 10)
+  end
+
+  test "compiles a binary once, however many ask for it at once" do
+    wasm = assemble(functions: [function("once", [], [], [nop()])])
+    {before, _instances, _suspended} = Native.counts()
+    loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many(60_000)
+    {modules, _instances, _suspended} = Native.counts()
+    assert Enum.all?(loads, &match?({:ok, _}, &1))
+    # Modules of earlier tests may go meanwhile, and none comes: no other test runs.
+    assert modules <= before + 1
   end
 
   describe "queue" do

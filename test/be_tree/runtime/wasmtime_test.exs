@@ -102,13 +102,6 @@ defmodule BeTree.Runtime.WasmtimeTest do
                {"f", {:function, [:i32, :i64], [:f64]}}
              ]
     end
-
-    test "compiles a binary once, however many ask for it at once" do
-      wasm = WasmModule.assemble(functions: [function("once", [], [], [nop()])])
-      loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many(60_000)
-      # All have the same module of the host.
-      assert [{:ok, _compiled}] = Enum.uniq(loads)
-    end
   end
 
   describe "instantiate" do
