@@ -7,8 +7,6 @@ defmodule BeTree.ScanTest do
   alias BeTree.{Error, Guest}
   alias BeTree.Test.{Json, Language, Naive, Random}
 
-  @moduletag timeout: 300_000
-
   setup_all do
     {:ok, guest} = Guest.load(Scan.wasm!())
     {:ok, guest: guest}

@@ -11,7 +11,6 @@ defmodule BeTree.ImageTest do
   doctest Image
 
   @moduletag :tmp_dir
-  @moduletag timeout: 300_000
 
   @events 30
 

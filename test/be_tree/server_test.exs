@@ -9,8 +9,6 @@ defmodule BeTree.ServerTest do
 
   doctest Server
 
-  @moduletag timeout: 300_000
-
   setup :quiet
 
   @domains [age: :integer, country: {:string, optional: true}]
