@@ -40,7 +40,7 @@ attack: $(ready) ## Run the attacks of test/attacks in full size
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks
 
 soak: $(ready) ## Search, change, swap and kill for SOAK_MINUTES (60)
-	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test --timeout infinity test/soak
+	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test test/soak
 
 bench: $(ready) ## Run the benchmarks, a quarter of an hour
 	@MIX_ENV=dev mix be_tree.bench

@@ -247,7 +247,9 @@ defmodule BeTree.SoakTest do
   defp same(target, domains, there, where) do
     for _ <- 1..3 do
       event = Random.event(domains)
-      assert BeTree.search(target, Map.new(event)) == {:ok, expected(there, event)}, where
+      answer = BeTree.search(target, Map.new(event))
+      expected = {:ok, expected(there, event)}
+      assert answer == expected, "#{where}: #{inspect(answer)} instead of #{inspect(expected)}"
     end
   end
 
