@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test attack bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
+.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -33,8 +33,14 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 	@echo "cargo test: what of the host runs without the BEAM"
 	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
 
+test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cores
+	@scripts/repeat
+
 attack: $(ready) ## Run the attacks of test/attacks in full size
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks
+
+soak: $(ready) ## Search, change, swap and kill for SOAK_MINUTES (60)
+	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test test/soak
 
 bench: $(ready) ## Run the benchmarks, a quarter of an hour
 	@MIX_ENV=dev mix be_tree.bench

@@ -7,7 +7,6 @@ defmodule BeTree.AdversarialTest do
   alias BeTree.Test.{Json, Random}
 
   @moduletag :adversarial
-  @moduletag timeout: 300_000
 
   setup do
     :rand.seed(:exsss, 20_000)

@@ -5,7 +5,6 @@ defmodule BeTree.PropertyTest do
   alias BeTree.Test.{Json, Naive, Random}
 
   @moduletag :property
-  @moduletag timeout: 300_000
 
   @domains 100
   @expressions 200

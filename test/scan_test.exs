@@ -7,8 +7,6 @@ defmodule BeTree.ScanTest do
   alias BeTree.{Error, Guest}
   alias BeTree.Test.{Json, Language, Naive, Random}
 
-  @moduletag timeout: 300_000
-
   setup_all do
     {:ok, guest} = Guest.load(Scan.wasm!())
     {:ok, guest: guest}
@@ -224,7 +222,7 @@ defmodule BeTree.ScanTest do
 
     for index <- [index, BeTree.Image.read!(image)] do
       searches = for a <- 1..50, do: Task.async(fn -> BeTree.search!(index, %{a: a}, slice: 2_000) end)
-      assert Task.await_many(searches) == for(a <- 1..50, do: Enum.to_list(1..(a - 1)//1))
+      assert Task.await_many(searches, 60_000) == for(a <- 1..50, do: Enum.to_list(1..(a - 1)//1))
     end
   end
 

@@ -1,4 +1,17 @@
 missing = BeTree.Test.Runtimes.missing()
 for runtime <- missing, do: IO.puts("Left out: the cases of #{inspect(runtime)}, which cannot be used here.")
 
-ExUnit.start(exclude: for(runtime <- missing, do: {:runtime, runtime}))
+# These end what hangs. A busy machine is slow, so they are far longer than any test takes.
+ExUnit.start(
+  exclude: for(runtime <- missing, do: {:runtime, runtime}),
+  assert_receive_timeout: 30_000,
+  timeout: 600_000
+)
+
+# The small attacks are the same each time, the full ones are not.
+unless System.get_env("BE_TREE_SEED") do
+  seed = BeTree.Test.Attack.size(1, System.unique_integer([:positive]) + System.os_time())
+  System.put_env("BE_TREE_SEED", Integer.to_string(seed))
+end
+
+if BeTree.Test.Attack.full?(), do: IO.puts("BE_TREE_SEED=#{BeTree.Test.Attack.seed()} repeats these attacks.")

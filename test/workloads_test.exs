@@ -7,8 +7,6 @@ defmodule BeTree.WorkloadsTest do
   alias BeTree.Guest
   alias BeTree.Workload.{W1, W2, W3, W4, W5}
 
-  @moduletag timeout: 300_000
-
   @workloads [
     {W1, %{expressions: 800, attributes: 96}},
     {W2, %{expressions: 3_000}},

@@ -9,7 +9,6 @@ defmodule BeTree.ClusterTest do
 
   doctest Cluster
 
-  @moduletag timeout: 300_000
   @domains [age: :integer]
 
   setup_all :distribute

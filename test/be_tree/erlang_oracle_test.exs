@@ -5,8 +5,6 @@ defmodule BeTree.ErlangOracleTest do
   alias BeTree.Test.{BooleanNaive, Language, Naive, Random, Reason}
   alias BeTree.Workload.W1
 
-  @moduletag timeout: 300_000
-
   @types %{
     boolean: :bool,
     integer: :int,

@@ -3,8 +3,6 @@ defmodule BeTree.ErlangTest do
 
   import ExUnit.CaptureIO
 
-  @moduletag timeout: 300_000
-
   doctest :erl_betree
 
   # Suites in Erlang, for what programs in Erlang call: test/erlang.

@@ -11,7 +11,6 @@ defmodule BeTree.ImageTest do
   doctest Image
 
   @moduletag :tmp_dir
-  @moduletag timeout: 300_000
 
   @events 30
 
@@ -197,7 +196,7 @@ defmodule BeTree.ImageTest do
     writer = Task.async(fn -> Image.to_binary!(tree) end)
     assert Task.yield(writer, 50) == nil
     BeTree.Search.cancel(search)
-    index = Image.read!({:binary, Task.await(writer)})
+    index = Image.read!({:binary, Task.await(writer, 60_000)})
     assert BeTree.search(index, %{a: 5}) == {:ok, [1, 2, 3, 4]}
   end
 

@@ -128,7 +128,7 @@ defmodule BeTree.IndexTest do
       publisher = Task.async(fn -> BeTree.publish!(tree) end)
       eventually(fn -> info(tree).waiting == 1 end)
       release(holder)
-      assert BeTree.search(Task.await(publisher), @event) == {:ok, @matches}
+      assert BeTree.search(Task.await(publisher, 60_000), @event) == {:ok, @matches}
 
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
       assert {:error, %Error{kind: :overloaded}} = BeTree.publish(tree)
@@ -229,7 +229,7 @@ defmodule BeTree.IndexTest do
       assert message =~ "1 replica is in use"
       assert {:error, %Error{kind: :overloaded}} = BeTree.explain(index, @event, 1)
       release(holder)
-      Task.await_many(waiting)
+      Task.await_many(waiting, 60_000)
       assert for(_ <- 1..20, do: receive(do: ({:done, number} -> number))) == Enum.to_list(1..20)
       assert BeTree.search(index, @event) == {:ok, @matches}
     end
@@ -258,7 +258,7 @@ defmodule BeTree.IndexTest do
         late = Task.async(fn -> BeTree.search(target, @event, timeout: 60_000) end)
         eventually(fn -> info(target).waiting == 1 end)
         release(holder)
-        assert Task.await(late) == {:ok, @matches}
+        assert Task.await(late, 60_000) == {:ok, @matches}
         refute_received {_reference, :ready}
       end
     end
@@ -274,7 +274,7 @@ defmodule BeTree.IndexTest do
       last = Task.async(fn -> BeTree.search(index, @event) end)
       eventually(fn -> info(index).waiting == 1 end)
       for %{pid: pid} <- holders, do: Process.exit(pid, :kill)
-      assert Task.await(last) == {:ok, @matches}
+      assert Task.await(last, 60_000) == {:ok, @matches}
       eventually(fn -> info(index).state == :free end)
       assert %{machines: 2} = info(index)
     end
@@ -300,7 +300,7 @@ defmodule BeTree.IndexTest do
           event = if rem(number, 2) == 0, do: %{}, else: {:json, "{}"}
           {number, Task.async(fn -> BeTree.search(index, event, slice: 1_000) end)}
         end)
-        |> Enum.map(fn {number, task} -> {number, Task.await(task)} end)
+        |> Enum.map(fn {number, task} -> {number, Task.await(task, 60_000)} end)
 
       for {number, answer} <- answers do
         if rem(number, 2) == 0,

@@ -65,13 +65,15 @@ defmodule BeTree.IteratorTest do
             send(parent, :held)
         end
 
-        :erlang.garbage_collect()
+        receive(do: (:collect -> :erlang.garbage_collect()))
         receive(do: (:stop -> :ok))
       end)
 
     send(holder, {:forget, self()})
     assert_receive :held
-    assert BeTree.search(tree, @event) == {:ok, @matches}
+    searching = Task.async(fn -> BeTree.search(tree, @event) end)
+    send(holder, :collect)
+    assert Task.await(searching, 30_000) == {:ok, @matches}
     assert Process.alive?(holder)
     send(holder, :stop)
   end

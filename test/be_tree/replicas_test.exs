@@ -129,7 +129,7 @@ defmodule BeTree.ReplicasTest do
         Search.cancel(search)
         {pid, monitor} = spawn_monitor(fn -> BeTree.search(index, event, slice: 1_000) end)
         Process.exit(pid, :kill)
-        assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 5_000
+        assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}
       end
     end
   end

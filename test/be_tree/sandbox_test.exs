@@ -173,7 +173,8 @@ defmodule BeTree.SandboxTest do
       {microseconds, answer} = :timer.tc(fn -> Sandbox.call(sandbox, "spin", [], timeout: 50) end)
       assert {:error, %Error{kind: :timeout, message: message}} = answer
       assert message =~ ~r/after \d+ slices/
-      assert microseconds in 49_000..2_000_000
+      # Not before its time; how much later is up to the machine.
+      assert microseconds >= 49_000
 
       assert Sandbox.call!(sandbox, "count", [3]) == [7]
     end

@@ -9,8 +9,6 @@ defmodule BeTree.ServerTest do
 
   doctest Server
 
-  @moduletag timeout: 300_000
-
   setup :quiet
 
   @domains [age: :integer, country: {:string, optional: true}]
@@ -366,7 +364,7 @@ defmodule BeTree.ServerTest do
       end)
 
       assert length(finish(Search.resume(search))) == 1_000
-      assert Task.await(waiting) == {:ok, [1_000]}
+      assert Task.await(waiting, 60_000) == {:ok, [1_000]}
       assert BeTree.search(name, %{age: 1_000}) == {:ok, [1_000]}
     end
 

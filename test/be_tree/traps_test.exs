@@ -5,8 +5,6 @@ defmodule BeTree.TrapsTest do
 
   alias BeTree.{Event, Runtime.Wasmtime}
 
-  @moduletag timeout: 300_000
-
   @request %{input: nil, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :normal}
   @domains [
     a: :integer,

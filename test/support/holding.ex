@@ -16,7 +16,7 @@ defmodule BeTree.Test.Holding do
         receive(do: (:go -> BeTree.Search.cancel(search)))
       end)
 
-    assert_receive {:held, pid}, 5_000
+    assert_receive {:held, pid}
     assert pid == task.pid
     task
   end
@@ -24,6 +24,6 @@ defmodule BeTree.Test.Holding do
   @doc "Has the search given up, and waits for its process to end."
   def release(task) do
     send(task.pid, :go)
-    Task.await(task)
+    Task.await(task, 60_000)
   end
 end

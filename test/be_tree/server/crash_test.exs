@@ -6,8 +6,6 @@ defmodule BeTree.Server.CrashTest do
   alias BeTree.{Error, Server}
   alias BeTree.Test.WasmGuest
 
-  @moduletag timeout: 300_000
-
   setup :quiet
 
   defp start(options) do

@@ -10,8 +10,6 @@ defmodule BeTree.Server.SwapTest do
   alias BeTree.Test.WasmGuest
   alias BeTree.Workload.W3
 
-  @moduletag timeout: 300_000
-
   setup_all do
     {:ok, scan} = Guest.load(Scan.wasm!())
     {:ok, scan: scan}

@@ -29,7 +29,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
   end
 
   defp answer(worker) do
-    assert_receive {^worker, answer}, 5_000
+    assert_receive {^worker, answer}
     answer
   end
 

@@ -1,5 +1,5 @@
 //! What the tests share: an oracle, cases with known answers, random cases, and encoders of events.
-//! But for the twin, none of it uses the code under test, only its types.
+//! But for the twin and the sequence, none of it uses the code under test, only its types.
 
 // Each test is a crate of its own and uses a part of this.
 #![allow(dead_code)]
@@ -9,4 +9,5 @@ pub mod encode;
 pub mod generate;
 pub mod naive;
 pub mod random;
+pub mod sequence;
 pub mod twin;

@@ -1,16 +1,34 @@
-//! Random choices that a seed determines.
+//! Random choices that a seed, or the bytes of a fuzzer, determine.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-pub struct Random(u64);
+/// SplitMix64 (Steele, Lea and Flood, 2014), behind given bytes.
+pub struct Random {
+    state: u64,
+    /// The first choices, two bytes each, the last one first.
+    bytes: Vec<u8>,
+}
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Random(seed)
+        Random { state: seed, bytes: Vec::new() }
+    }
+
+    /// Choices that `bytes` make as long as there are any, and then always the same ones.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Random { state: 0, bytes: bytes.iter().rev().copied().collect() }
+    }
+
+    /// Whether no given bytes are left.
+    pub fn is_spent(&self) -> bool {
+        self.bytes.len() < 2
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        if let [.., second, first] = self.bytes[..] {
+            self.bytes.truncate(self.bytes.len() - 2);
+            return u16::from_le_bytes([first, second]).into();
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

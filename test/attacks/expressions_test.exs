@@ -1,0 +1,104 @@
+defmodule BeTree.Attacks.ExpressionsTest do
+  # Texts of expressions: of the grammar with other types and constants than fit, with faults in their bytes, and noise.
+  # Each is inserted, and then found where the oracle finds it, or refused, and then changes nothing.
+  use ExUnit.Case, async: true
+
+  alias BeTree.Error
+  alias BeTree.Test.{Attack, Language, Naive, Random}
+
+  @moduletag timeout: :infinity
+
+  @refused [:syntax, :unknown_attribute, :type, :out_of_bounds, :missing_attribute]
+  @words ~w[and or not in of one none all is null empty ( ) , = <> < <= > >= && || true false 'a' "b" 1 -9 1.5 1e9 a b_2
+            contains starts_with geo_within_radius segment_within within_frequency_cap 99999999999999999999 1e999 ' " \\]
+
+  test "with faults in their bytes, and made of words in any order" do
+    Attack.each(Attack.size(40, 4_260), fn number ->
+      domains = Random.domains()
+      tree = BeTree.new!(domains)
+
+      taken =
+        for id <- 1..50 do
+          text = text(domains, number + id)
+
+          case BeTree.insert(tree, id, text, constants: Random.constants()) do
+            :ok -> id
+            {:error, %Error{kind: kind} = error} -> refused(kind, error, text)
+          end
+        end
+
+      taken = Enum.reject(taken, &is_nil/1)
+      found = BeTree.search!(tree, Random.event(domains))
+      assert found -- taken == []
+      assert BeTree.info!(tree).expressions == length(taken)
+      for id <- Enum.shuffle(taken), do: BeTree.delete!(tree, id)
+      assert BeTree.info!(tree).expressions == 0
+    end)
+  end
+
+  defp refused(kind, error, text) do
+    assert kind in @refused, "#{inspect(text)}: #{inspect(error)}"
+    assert error.text == text
+    # Of bytes that are no text each counts as a character at the most.
+    most = if String.valid?(text), do: String.length(text), else: byte_size(text)
+    assert error.column == nil or error.column in 1..(most + 1)
+    assert is_binary(Exception.message(error))
+    nil
+  end
+
+  defp text(domains, kind) do
+    case rem(kind, 4) do
+      0 -> Enum.map_join(1..Enum.random(1..30), " ", fn _ -> Enum.random(@words) end)
+      1 -> for(_ <- 1..Enum.random(1..60), into: "", do: <<:rand.uniform(256) - 1>>)
+      _ -> domains |> Random.expression() |> Random.text() |> Attack.mutate() |> printable()
+    end
+  end
+
+  # Texts that are no UTF-8 are among them as they are, so most are made readable again.
+  defp printable(text), do: if(:rand.uniform(10) == 1, do: text, else: String.replace(text, ~r/[^\x20-\x7e]/, " "))
+
+  test "that the grammar makes for one schema are inserted into another" do
+    Attack.each(Attack.size(12, 2_130), fn _number ->
+      own = Random.domains()
+      domains = Random.domains()
+      tree = BeTree.new!(domains)
+      expressions = for id <- 1..100, do: {id, Random.expression(if(rem(id, 2) == 0, do: own, else: domains))}
+
+      taken =
+        for {id, expression} <- expressions,
+            BeTree.insert(tree, id, Random.text(expression), constants: Random.constants()) == :ok,
+            do: {id, expression}
+
+      # Those of its own schema are all taken.
+      assert Enum.all?(expressions, fn {id, _} -> rem(id, 2) == 0 or List.keymember?(taken, id, 0) end)
+
+      for _ <- 1..5 do
+        event = Random.event(domains)
+        expected = for {id, expression} <- taken, Naive.eval(expression, Map.new(event), Random.constants()), do: id
+        # Another schema's expression may name an attribute of another type, by which the oracle decides otherwise.
+        found = BeTree.search!(tree, event)
+        own = Enum.filter(found, &(rem(&1, 2) == 1))
+        assert own == Enum.filter(expected, &(rem(&1, 2) == 1))
+      end
+    end)
+  end
+
+  test "of the language's own cases, each byte of which is changed once" do
+    tree = BeTree.new!(Language.domains())
+    rows = Enum.take_every(Language.rows(), Attack.size(10, 1))
+
+    for {text, _event, _holds} <- rows,
+        at <- 0..(byte_size(text) - 1)//1,
+        byte <- Attack.size([0xFF], [0, ?(, ?', 0xFF]) do
+      <<before::binary-size(at), _byte, behind::binary>> = text
+      changed = <<before::binary, byte, behind::binary>>
+
+      case BeTree.insert(tree, 1, changed, constants: Language.constants()) do
+        :ok -> BeTree.delete!(tree, 1)
+        {:error, error} -> refused(error.kind, error, changed)
+      end
+    end
+
+    assert BeTree.info!(tree).expressions == 0
+  end
+end

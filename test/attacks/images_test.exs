@@ -1,0 +1,55 @@
+defmodule BeTree.Attacks.ImagesTest do
+  # Images with faults: each is refused with a reason, whatever byte is wrong and wherever it is cut off.
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Error, Image}
+  alias BeTree.Test.{Attack, Language}
+
+  @moduletag timeout: :infinity
+
+  setup_all do
+    tree = BeTree.new!(Language.domains())
+    BeTree.insert_all!(tree, Language.subscriptions())
+    {:ok, image: Image.to_binary!(tree)}
+  end
+
+  test "with a byte or several that are wrong", %{image: image} do
+    Attack.each(Attack.size(60, 20_000), fn _number ->
+      mutated = Attack.mutate(image)
+      if mutated != image, do: refused(mutated)
+    end)
+  end
+
+  test "with one bit that is wrong", %{image: image} do
+    Attack.each(Attack.size(60, 20_000), fn _number ->
+      at = :rand.uniform(bit_size(image)) - 1
+      <<before::bitstring-size(at), bit::1, behind::bitstring>> = image
+      refused(<<before::bitstring, 1 - bit::1, behind::bitstring>>)
+    end)
+  end
+
+  test "cut off, or with something behind", %{image: image} do
+    Attack.each(Attack.size(20, 5_000), fn _number ->
+      refused(binary_part(image, 0, :rand.uniform(byte_size(image)) - 1))
+    end)
+
+    for length <- 0..Attack.size(20, 5_000), do: refused(binary_part(image, 0, length))
+    for length <- 1..10, do: refused(binary_part(image, 0, byte_size(image) - length))
+    for more <- [<<0>>, "more", image], do: refused(image <> more)
+  end
+
+  test "as it is, it is read", %{image: image} do
+    index = Image.read!({:binary, image})
+    for {_text, event, _holds} <- Enum.take(Language.rows(), 20), do: assert({:ok, _ids} = BeTree.search(index, event))
+  end
+
+  defp refused(image) do
+    source = {:binary, image}
+
+    for answer <- [Image.read(source), Image.read_tree(source), Image.verify(source)] do
+      assert {:error, %Error{kind: kind} = error} = answer
+      assert kind in [:bad_module, :out_of_memory]
+      assert is_binary(Exception.message(error))
+    end
+  end
+end

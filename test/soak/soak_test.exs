@@ -1,0 +1,263 @@
+defmodule BeTree.SoakTest do
+  # Operations from a seed, in windows that each end with nothing left: answers are compared with the oracle, and what the
+  # VM holds after each window with what it held after the first ones. `make test` runs a few small windows, `make soak`
+  # as many as fit into SOAK_MINUTES. The seed alone decides about the operations.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Native, Server}
+  alias BeTree.Test.{Naive, Random}
+
+  @moduletag timeout: :infinity
+
+  setup :quiet
+
+  @name BeTree.Soak
+  @constants Random.constants()
+
+  # The first windows make what the VM and the host keep.
+  @warm_up 3
+
+  test "answers stay right, and what is held stays flat" do
+    # Code is loaded when it is first called, and brings its atoms.
+    {:ok, modules} = :application.get_key(:be_tree, :modules)
+    for module <- modules, do: Code.ensure_loaded!(module)
+    seed = seed()
+    minutes = System.get_env("BE_TREE_SOAK_MINUTES")
+    if minutes, do: IO.puts("soak: BE_TREE_SEED=#{seed} repeats these operations.")
+    {operations, last?} = plan(minutes)
+    soak(1, seed, operations, last?, nil)
+  end
+
+  # BE_TREE_SEED is 1 where nobody set it; an hour is not spent on the same operations as the last one.
+  defp seed do
+    given = "BE_TREE_SEED" |> System.fetch_env!() |> String.to_integer()
+    if System.get_env("BE_TREE_SOAK_MINUTES") && given == 1, do: System.os_time(), else: given
+  end
+
+  defp plan(nil), do: {50, &(&1 == @warm_up + 2)}
+
+  defp plan(minutes) do
+    ends = System.monotonic_time(:second) + 60 * String.to_integer(minutes)
+    {600, &(&1 > @warm_up and System.monotonic_time(:second) >= ends)}
+  end
+
+  defp soak(window, seed, operations, last?, plateau) do
+    # A process of its own, so that its terms are gone when it has ended.
+    fn -> window(window, seed, operations) end |> Task.async() |> Task.await(:infinity)
+    plateau = flat(window, seed, plateau)
+    unless last?.(window), do: soak(window + 1, seed, operations, last?, plateau)
+  end
+
+  defp flat(window, _seed, _plateau) when window < @warm_up, do: nil
+  defp flat(_window, _seed, nil), do: settled(held())
+
+  defp flat(window, seed, plateau) do
+    check = fn -> Enum.all?(limits(), fn {what, more} -> held()[what] <= plateau[what] + more end) end
+    patient(check, 300) || flunk("BE_TREE_SEED=#{seed}, window #{window}: #{inspect(held())} after #{inspect(plateau)}")
+    plateau
+  end
+
+  # What is freed goes through threads of the host, so it is asked for until it is so.
+  defp patient(_check, 0), do: false
+
+  defp patient(check, tries) do
+    check.() || (Process.sleep(100) && patient(check, tries - 1))
+  end
+
+  # What is held when nothing goes any more.
+  defp settled(before) do
+    Process.sleep(100)
+    now = held()
+    if {now.instances, now.suspended} == {before.instances, before.suspended}, do: now, else: settled(now)
+  end
+
+  # How much more each may be than on the plateau: nothing, but for what allocators keep.
+  defp limits do
+    [modules: 0, instances: 0, suspended: 0, processes: 0, descriptors: 0, persistent: 0] ++
+      [atoms: 0, mappings: 60, memory: 4_000_000, resident: 100_000_000]
+  end
+
+  defp held do
+    for pid <- Process.list(), do: :erlang.garbage_collect(pid)
+    {modules, instances, suspended} = Native.counts()
+
+    %{
+      modules: modules,
+      instances: instances,
+      suspended: suspended,
+      processes: length(Process.list()),
+      descriptors: length(proc("fd", &File.ls/1, [])),
+      persistent: :persistent_term.info().count,
+      atoms: :erlang.system_info(:atom_count),
+      mappings: length(String.split(proc("maps", &File.read/1, ""), "\n")),
+      memory: :erlang.memory(:total),
+      resident: resident(proc("statm", &File.read/1, "0 0"))
+    }
+  end
+
+  # No such files but on Linux.
+  defp proc(name, read, otherwise) do
+    case read.("/proc/self/" <> name) do
+      {:ok, content} -> content
+      {:error, :enoent} -> otherwise
+    end
+  end
+
+  defp resident(statm), do: 4_096 * (statm |> String.split() |> Enum.at(1) |> String.to_integer())
+
+  defp window(window, seed, operations) do
+    :rand.seed(:exsss, {seed, window, 0})
+    domains = Random.domains()
+    {:ok, supervisor} = Supervisor.start_link([server(domains)], strategy: :one_for_one)
+
+    try do
+      Enum.reduce(1..operations, {domains, %{}}, fn number, {domains, there} ->
+        operation = operation(:rand.uniform(100))
+        random = :rand.uniform(1_000_000_000)
+        # What an operation draws does not move the next one.
+        kept = :rand.export_seed()
+        :rand.seed(:exsss, {random, number, 0})
+        there = run(operation, "BE_TREE_SEED=#{seed}, window #{window}, #{number}: #{operation}", domains, there)
+        :rand.seed(kept)
+        {domains, there}
+      end)
+    after
+      Supervisor.stop(supervisor)
+    end
+  end
+
+  defp server(domains), do: {Server, name: @name, domains: domains, interval: :infinity, changes: 1_000_000}
+
+  defp operation(percent) when percent <= 30, do: :insert
+  defp operation(percent) when percent <= 40, do: :insert_all
+  defp operation(percent) when percent <= 60, do: :delete
+  defp operation(percent) when percent <= 80, do: :search
+  defp operation(percent) when percent <= 85, do: :swap
+  defp operation(percent) when percent <= 90, do: :kill
+  defp operation(percent) when percent <= 95, do: :kill_searches
+  defp operation(_percent), do: :refuse
+
+  # Each returns the expressions that are there afterwards.
+  defp run(:insert, where, domains, there) do
+    id = :rand.uniform(200)
+    expression = Random.expression(domains)
+
+    case Server.insert(@name, id, Random.text(expression), constants: @constants) do
+      :ok ->
+        refute is_map_key(there, id), where
+        Map.put(there, id, expression)
+
+      {:error, %Error{kind: :duplicate_id}} ->
+        assert is_map_key(there, id), where
+        there
+    end
+  end
+
+  defp run(:insert_all, where, domains, there) do
+    many = for id <- Enum.take_random(1..200, Enum.random(1..20)), do: {id, Random.expression(domains)}
+
+    case Server.insert_all(@name, texts(many)) do
+      {:ok, count} ->
+        assert count == length(many), where
+        Map.merge(there, Map.new(many))
+
+      {:error, %Error{kind: :duplicate_id}} ->
+        assert Enum.any?(many, fn {id, _} -> is_map_key(there, id) end), where
+        there
+    end
+  end
+
+  defp run(:delete, where, _domains, there) do
+    id = :rand.uniform(200)
+    answer = Server.delete(@name, id)
+    assert answer == :ok == is_map_key(there, id), where
+    Map.delete(there, id)
+  end
+
+  defp run(:search, where, domains, there) do
+    :ok = Server.publish(@name)
+    same(@name, domains, there, where)
+    there
+  end
+
+  defp run(:swap, where, domains, there) do
+    tree = BeTree.new!(domains)
+    BeTree.insert_all!(tree, texts(there))
+    index = BeTree.publish!(tree, replicas: 2)
+    same(index, domains, there, where)
+    :ok = Server.swap(@name, index)
+    same(@name, domains, there, where)
+    there
+  end
+
+  defp run(:kill, where, domains, there) do
+    pid = Process.whereis(@name)
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
+    eventually(fn -> Process.whereis(@name) not in [nil, pid] and match?({:ok, _info}, Server.info(@name)) end)
+    :ok = Server.publish(@name)
+    same(@name, domains, there, where)
+    there
+  end
+
+  defp run(:kill_searches, where, domains, there) do
+    :ok = Server.publish(@name)
+    event = Random.event(domains)
+    expected = expected(there, event)
+
+    workers = for _ <- 1..8, do: spawn_monitor(fn -> exit({:found, BeTree.search(@name, event, slice: 1_000)}) end)
+    for {pid, _monitor} <- Enum.take_every(workers, 2), do: Process.exit(pid, :kill)
+
+    for {{pid, monitor}, number} <- Enum.with_index(workers) do
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason}
+      assert reason == {:found, {:ok, expected}} or (reason == :killed and rem(number, 2) == 0), where
+    end
+
+    there
+  end
+
+  # A tree of little memory takes what it can, and then goes on as it is.
+  defp run(:refuse, where, domains, there) do
+    case BeTree.new(domains, memory: 65_536 * Enum.random(20..80)) do
+      {:ok, tree} -> fill(tree, where, domains)
+      {:error, %Error{kind: kind}} -> assert kind == :out_of_memory, where
+    end
+
+    there
+  end
+
+  defp fill(tree, where, domains) do
+    answers =
+      for id <- 1..300 do
+        expression = Random.expression(domains)
+        {id, expression, BeTree.insert(tree, id, Random.text(expression), constants: @constants)}
+      end
+
+    there = for {id, expression, :ok} <- answers, into: %{}, do: {id, expression}
+    for {_id, _expression, {:error, error}} <- answers, do: assert(error.kind == :out_of_memory, where)
+    same(tree, domains, there, where)
+    {gone, kept} = there |> Enum.to_list() |> Enum.split(div(map_size(there), 2))
+    for {id, _expression} <- gone, do: assert(BeTree.delete(tree, id) == :ok, where)
+    same(tree, domains, Map.new(kept), where)
+  end
+
+  defp same(target, domains, there, where) do
+    for _ <- 1..3 do
+      event = Random.event(domains)
+      answer = BeTree.search(target, Map.new(event))
+      expected = {:ok, expected(there, event)}
+      assert answer == expected, "#{where}: #{inspect(answer)} instead of #{inspect(expected)}"
+    end
+  end
+
+  defp expected(there, event) do
+    event = Map.new(event)
+    Enum.sort(for {id, expression} <- there, Naive.eval(expression, event, @constants), do: id)
+  end
+
+  defp texts(expressions),
+    do: for({id, expression} <- expressions, do: {id, Random.text(expression), constants: @constants})
+end

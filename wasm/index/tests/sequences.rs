@@ -1,0 +1,25 @@
+//! Sequences of operations against the oracle: inserts, batches of them, deletions, searches, explanations and batches of
+//! events. `BE_TREE_SEED` and `BE_TREE_SEQUENCES` choose others.
+
+mod support;
+
+use support::random::Random;
+use support::sequence::Sequence;
+
+const OPERATIONS: usize = 150;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn operations_in_any_order_find_what_the_oracle_finds() {
+    let first = number("BE_TREE_SEED", 1);
+    for seed in first..first + number("BE_TREE_SEQUENCES", 15) {
+        println!("BE_TREE_SEED={seed} BE_TREE_SEQUENCES=1 repeats this");
+        let random = &mut Random::new(seed);
+        let mut sequence = Sequence::new(random);
+        (0..OPERATIONS).for_each(|_| sequence.step(random));
+        sequence.end();
+    }
+}

@@ -1,0 +1,162 @@
+//! Operations on an index and on the oracle, in any order.
+
+use std::collections::BTreeMap;
+
+use super::encode;
+use super::generate::{self, CONSTANTS};
+use super::naive::{self, NaiveEvent};
+use super::random::Random;
+use be_tree_index::event::Format;
+use be_tree_index::explain::explain;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::language::read;
+use be_tree_index::predicate::Postfix;
+use be_tree_index::search::{Batch, Form, Request, Search};
+
+/// How many ids there are: few, so that they are used again.
+const IDS: usize = 60;
+
+/// An index and the oracle, which do the same.
+pub struct Sequence {
+    index: Index,
+    search: Search,
+    batch: Batch,
+    oracle: BTreeMap<u64, Postfix>,
+}
+
+impl Sequence {
+    pub fn new(random: &mut Random) -> Self {
+        let index = Index::new(generate::schema(random));
+        Sequence { index, search: Search::default(), batch: Batch::default(), oracle: BTreeMap::new() }
+    }
+
+    fn subscription(&self, random: &mut Random) -> (u64, String) {
+        let depth = random.below(6);
+        (random.below(IDS) as u64, generate::expression(random, self.index.schema(), depth))
+    }
+
+    fn expected(&self, event: &NaiveEvent) -> Vec<u64> {
+        let matching = self.oracle.iter().filter(|(_, postfix)| naive::matches(postfix, event));
+        matching.map(|(&id, _)| id).collect()
+    }
+
+    fn insert(&mut self, random: &mut Random) {
+        let (id, text) = self.subscription(random);
+        let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
+        let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
+        let free = !self.oracle.contains_key(&id);
+        match self.index.insert(&insertion) {
+            Ok(()) => {
+                assert!(free, "{id} was there");
+                self.oracle.insert(id, postfix.expect("what is inserted can be read"));
+            }
+            Err(error) => assert!(!free || postfix.is_err(), "{text}: {error}"),
+        }
+    }
+
+    /// All of some subscriptions are inserted, or none: an id that is twice there, or was, is refused.
+    fn insert_all(&mut self, random: &mut Random) {
+        let many = 1 + random.below(8);
+        let subscriptions: Vec<(u64, String)> = (0..many).map(|_| self.subscription(random)).collect();
+        let mut after = self.oracle.clone();
+        let mut fits = true;
+        for (id, text) in &subscriptions {
+            let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
+            fits &= postfix.is_ok() && !after.contains_key(id);
+            after.extend(postfix.map(|postfix| (*id, postfix)));
+        }
+        let insertions = subscriptions
+            .iter()
+            .map(|(id, text)| Ok(Insertion { id: *id, text: text.as_bytes(), constants: CONSTANTS.to_vec() }));
+        match self.index.insert_all(insertions) {
+            Ok(ids) => {
+                assert!(fits);
+                assert_eq!(ids.len(), many);
+                self.oracle = after;
+            }
+            Err((position, error)) => assert!(!fits && position < many, "{error}"),
+        }
+    }
+
+    fn delete(&mut self, random: &mut Random) {
+        let id = random.below(IDS) as u64;
+        assert_eq!(self.index.delete(id).is_ok(), self.oracle.remove(&id).is_some());
+    }
+
+    fn search(&mut self, random: &mut Random) {
+        let event = generate::event(random, self.index.schema());
+        let bytes = encode::term_by_name(random, &self.index.schema().clone(), &event);
+        self.search.reserve(&self.index).unwrap();
+        self.search.open(&self.index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
+        // Some searches are given up in the middle.
+        if random.chance(20) {
+            self.search.step(&self.index);
+            self.search.abandon();
+            return;
+        }
+        let found = self.search.run(&self.index).ids().to_vec();
+        assert_eq!(found, self.expected(&event));
+    }
+
+    fn explain(&mut self, random: &mut Random) {
+        let id = random.below(IDS) as u64;
+        let event = generate::event(random, self.index.schema());
+        let bytes = encode::term_by_name(random, &self.index.schema().clone(), &event);
+        let mut out = Vec::new();
+        let explained = explain(&self.index, Format::Term, &bytes, id, &mut out);
+        assert_eq!(explained.is_ok(), self.oracle.contains_key(&id));
+        assert_eq!(out.is_empty(), explained.is_err());
+    }
+
+    fn batch(&mut self, random: &mut Random) {
+        let schema = self.index.schema().clone();
+        let many = 1 + random.below(20);
+        let events: Vec<NaiveEvent> = (0..many).map(|_| generate::event(random, &schema)).collect();
+        let mut message = Vec::new();
+        for event in &events {
+            let bytes = encode::term_by_position(random, &schema, event);
+            message.extend(2_i32.to_le_bytes());
+            message.extend((bytes.len() as u32).to_le_bytes());
+            message.extend(bytes);
+        }
+        self.search.reserve(&self.index).unwrap();
+        self.batch.reserve(&self.index).unwrap();
+        let bytes = message.len();
+        self.batch.open(Request { events: many as u32, bytes, only: None, form: Form::Ids });
+        let mut answers = Vec::new();
+        while !self.batch.is_done() {
+            self.batch.next_part();
+            let mut part = self.batch.run(&self.index, &mut self.search, &message).unwrap();
+            while let Some((&length, rest)) = part.split_first() {
+                let (words, rest) = rest.split_at(length as usize);
+                answers.push(words.to_vec());
+                part = rest;
+            }
+        }
+        let expected: Vec<Vec<u64>> = events.iter().map(|event| self.expected(event)).collect();
+        assert_eq!(answers, expected);
+    }
+
+    /// Does one operation on both sides, and checks that the index is whole.
+    pub fn step(&mut self, random: &mut Random) {
+        match random.below(12) {
+            0..=3 => self.insert(random),
+            4 => self.insert_all(random),
+            5..=7 => self.delete(random),
+            8 | 9 => self.search(random),
+            10 => self.explain(random),
+            _ => self.batch(random),
+        }
+        self.index.validate().unwrap();
+        assert_eq!(self.index.len(), self.oracle.len());
+    }
+
+    /// Deletes all that is there, and checks that nothing of it is left.
+    pub fn end(mut self) {
+        let ids: Vec<u64> = self.oracle.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.index.delete(id).unwrap());
+        self.index.validate().unwrap();
+        let info = self.index.info();
+        assert_eq!((info.expressions, info.predicates, info.strings, info.entries, info.code_bytes), (0, 0, 0, 0, 0));
+    }
+}
