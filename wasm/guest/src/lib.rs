@@ -99,7 +99,7 @@ pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
 /// Explains the subscription `id` for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
-    with_state(|state| state.read(|state| state.explain(format, event as usize, id)))
+    with_state(|state| state.search(Request::Explain { format, event: event as usize, id }))
 }
 
 /// Checks the subscriptions in the inbox, and inserts none of them.
@@ -111,7 +111,7 @@ pub extern "C" fn be_tree_check(length: u32) -> i32 {
 /// Draws the tree.
 #[no_mangle]
 pub extern "C" fn be_tree_draw() -> i32 {
-    with_state(|state| state.read(State::draw))
+    with_state(|state| state.search(Request::Draw))
 }
 
 /// Counts and sizes.

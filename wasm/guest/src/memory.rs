@@ -36,6 +36,20 @@ pub(crate) fn wipe_searches() {
     chunks::MEMORY.wipe();
 }
 
+/// Whether the heap takes memory of searches from now on where it is refused any other. No search is under way then.
+pub(crate) fn lend(lends: bool) {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.lend(lends);
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = lends;
+}
+
+/// Memory of searches for the heap, all zeros: where it begins, and how many bytes it has, at least `size`.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
+    chunks::MEMORY.lent(size)
+}
+
 /// Has what follows allocate on the heap.
 pub(crate) fn of_all_else() {
     #[cfg(target_arch = "wasm32")]
@@ -50,7 +64,7 @@ mod chunks {
     use std::mem::size_of;
     use std::ptr::null_mut;
 
-    use be_tree_index::index::PROBE;
+    use be_tree_index::memory::PROBE;
 
     use super::in_order;
     use crate::heap::{HEAP, PAGE};
@@ -75,6 +89,8 @@ mod chunks {
     /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
     pub(super) struct Memory {
         is_searching: Cell<bool>,
+        /// Whether chunks may become the heap's.
+        lends: Cell<bool>,
         /// The chunk that is being filled, and the first address in it that is free.
         chunk: Cell<usize>,
         free: Cell<usize>,
@@ -89,6 +105,7 @@ mod chunks {
     #[global_allocator]
     pub(super) static MEMORY: Memory = Memory {
         is_searching: Cell::new(false),
+        lends: Cell::new(false),
         chunk: Cell::new(0),
         free: Cell::new(0),
         grown_from: Cell::new(0),
@@ -109,6 +126,38 @@ mod chunks {
         pub fn leave(&self) {
             self.note_growth();
             self.is_searching.set(false);
+            // A trap may have cut off what it was lent to.
+            self.lends.set(false);
+        }
+
+        pub fn lend(&self, lends: bool) {
+            self.lends.set(lends);
+        }
+
+        /// Takes the first chunk of at least `size` bytes out of the list, but for the one that is always there.
+        pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
+            if !self.lends.get() {
+                return None;
+            }
+            let mut before = self.first();
+            loop {
+                let at = chunk(before).next.get();
+                if at == 0 {
+                    return None;
+                }
+                let (end, next) = (chunk(at).end.get(), chunk(at).next.get());
+                if end - at >= size {
+                    chunk(before).next.set(next);
+                    // The next search begins at the first chunk.
+                    if self.is_used() {
+                        self.move_to(self.first());
+                    }
+                    // SAFETY: the chunk is memory of searches, of which none is under way and nothing is used any more.
+                    unsafe { (at as *mut u8).write_bytes(0, end - at) };
+                    return Some((at, end - at));
+                }
+                before = at;
+            }
         }
 
         pub fn is_used(&self) -> bool {

@@ -84,6 +84,12 @@ pub(crate) enum Request {
         format: i32,
         event: usize,
     },
+    Explain {
+        format: i32,
+        event: usize,
+        id: u64,
+    },
+    Draw,
 }
 
 /// An error and, of many insertions or events, the position of the one concerned.
@@ -125,7 +131,9 @@ impl State {
             // What was in it is of no use any more, so no other takes it over. The next message may be a little longer.
             self.unfinished = None;
             self.inbox = Vec::new();
-            self.inbox.try_reserve_exact(length + length / 16).ok()?;
+            let reserved =
+                self.with_memory_of_searches(|state| state.inbox.try_reserve_exact(length.saturating_add(length / 16)));
+            reserved.ok()?;
             self.inbox.resize(self.inbox.capacity(), 0);
         }
         Some(self.inbox.as_ptr())
@@ -142,10 +150,27 @@ impl State {
             state.outbox.progress = NOTHING;
             state.unfinished = None;
             state.changing = true;
-            let outcome = operation(state);
+            let outcome = state.with_memory_of_searches(operation);
             state.changing = false;
             outcome
         })
+    }
+
+    /// Runs an operation before which no search can be gone on with. Where the heap is refused memory it takes that of
+    /// searches.
+    fn with_memory_of_searches<T>(&mut self, operation: impl FnOnce(&mut Self) -> T) -> T {
+        self.abandon();
+        memory::lend(true);
+        let result = operation(self);
+        memory::lend(false);
+        result
+    }
+
+    /// Leaves what searches allocated to the next of them.
+    fn abandon(&mut self) {
+        self.search.abandon();
+        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
+        std::mem::forget(std::mem::take(&mut self.passing));
     }
 
     /// Runs an operation and answers its status; what it refused goes to the outbox.
@@ -279,6 +304,8 @@ impl State {
                 self.advance_batch(number)
             }
             Request::Prepare { format, event } => self.prepare(format, event),
+            Request::Explain { format, event, id } => self.explain(format, event, id),
+            Request::Draw => self.draw(),
         }
     }
 
@@ -338,11 +365,12 @@ impl State {
         self.outbox.send(&self.passing);
     }
 
-    pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
-        let State { index, inbox, answer, .. } = self;
+    fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
+        let State { index, inbox, passing, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        explain(index, Format::from_code(format)?, message(inbox, event)?, id, answer)?;
-        self.outbox.send(&self.answer);
+        *passing = Vec::new();
+        explain(index, Format::from_code(format)?, message(inbox, event)?, id, passing)?;
+        outbox.send(passing);
         Ok(())
     }
 
@@ -356,10 +384,11 @@ impl State {
         Ok(())
     }
 
-    pub fn draw(&mut self) -> Outcome {
-        let State { index, answer, .. } = self;
-        draw(index.as_ref().ok_or_else(no_schema)?, answer);
-        self.outbox.send(&self.answer);
+    fn draw(&mut self) -> Outcome {
+        let State { index, passing, outbox, .. } = self;
+        *passing = Vec::new();
+        draw(index.as_ref().ok_or_else(no_schema)?, passing);
+        outbox.send(passing);
         Ok(())
     }
 
@@ -376,9 +405,7 @@ impl State {
         if self.inbox.capacity() == 0 && self.answer.capacity() == 0 && !memory::has_searches() {
             return Ok(());
         }
-        self.search.abandon();
-        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
-        std::mem::forget(std::mem::take(&mut self.passing));
+        self.abandon();
         *self = State { index: self.index.take(), ..State::default() };
         memory::wipe_searches();
         if let State { index: Some(index), search, batch, .. } = self {
