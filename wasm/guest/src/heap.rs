@@ -62,12 +62,12 @@ unsafe impl GlobalAlloc for Heap {
 /// Memory for the heap.
 struct Growth;
 
-// SAFETY: what it gives is fresh memory that nobody else has, at least as much as is asked for, and never taken back.
+// SAFETY: what it gives is memory of zeros that nobody else has, at least as much as is asked for, and never taken back.
 unsafe impl Allocator for Growth {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (before, needed) = (memory_size(0), size.div_ceil(PAGE));
         let up_to = if before < MANY { before + needed } else { (before + needed).next_multiple_of(LARGE) };
-        let grown = grow(up_to - before).or_else(|| grow(needed));
+        let grown = grow(up_to - before).or_else(|| grow(needed)).or_else(|| crate::memory::lent(size));
         grown.map_or((null_mut(), 0, 0), |(start, size)| (start as *mut u8, size, 0))
     }
 

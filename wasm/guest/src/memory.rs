@@ -37,6 +37,20 @@ pub(crate) fn wipe_searches() {
     chunks::MEMORY.wipe();
 }
 
+/// Whether the heap takes memory of searches from now on where it is refused any other. No search is under way then.
+pub(crate) fn lend(lends: bool) {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.lend(lends);
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = lends;
+}
+
+/// Memory of searches for the heap, all zeros: where it begins, and how many bytes it has, at least `size`.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
+    chunks::MEMORY.lent(size)
+}
+
 /// Has what follows allocate on the heap.
 pub(crate) fn of_all_else() {
     #[cfg(target_arch = "wasm32")]
@@ -52,7 +66,7 @@ mod chunks {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-    use be_tree_index::index::PROBE;
+    use be_tree_index::memory::PROBE;
 
     use super::in_order;
     use crate::heap::{HEAP, PAGE};
@@ -78,6 +92,8 @@ mod chunks {
     /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
     pub(super) struct Memory {
         is_searching: AtomicBool,
+        /// Whether chunks may become the heap's.
+        lends: AtomicBool,
         /// The chunk that is being filled, and the first address in it that is free.
         chunk: AtomicUsize,
         free: AtomicUsize,
@@ -92,6 +108,7 @@ mod chunks {
     #[global_allocator]
     pub(super) static MEMORY: Memory = Memory {
         is_searching: AtomicBool::new(false),
+        lends: AtomicBool::new(false),
         chunk: AtomicUsize::new(0),
         free: AtomicUsize::new(0),
         grown_from: AtomicUsize::new(0),
@@ -115,6 +132,38 @@ mod chunks {
         pub fn leave(&self) {
             self.note_growth();
             self.is_searching.store(false, Relaxed);
+            // A trap may have cut off what it was lent to.
+            self.lends.store(false, Relaxed);
+        }
+
+        pub fn lend(&self, lends: bool) {
+            self.lends.store(lends, Relaxed);
+        }
+
+        /// Takes the first chunk of at least `size` bytes out of the list, but for the one that is always there.
+        pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
+            if !self.lends.load(Relaxed) {
+                return None;
+            }
+            let mut before = self.first();
+            loop {
+                let at = chunk(before).next.load(Relaxed);
+                if at == 0 {
+                    return None;
+                }
+                let (end, next) = (chunk(at).end.load(Relaxed), chunk(at).next.load(Relaxed));
+                if end - at >= size {
+                    chunk(before).next.store(next, Relaxed);
+                    // The next search begins at the first chunk.
+                    if self.is_used() {
+                        self.move_to(self.first());
+                    }
+                    // SAFETY: the chunk is memory of searches, of which none is under way and nothing is used any more.
+                    unsafe { (at as *mut u8).write_bytes(0, end - at) };
+                    return Some((at, end - at));
+                }
+                before = at;
+            }
         }
 
         pub fn is_used(&self) -> bool {

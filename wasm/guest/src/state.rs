@@ -138,12 +138,17 @@ impl State {
             return Some(ManuallyDrop::new(inbox).as_ptr());
         }
         self.begin_change();
-        // What was in it is of no use any more, so no other takes it over. The next message may be a little longer.
         self.unfinished = None;
-        self.inbox = Vec::new();
-        let is_there = self.inbox.try_reserve_exact(room).is_ok();
+        // What was in a large one is of no use any more, so no other takes it over, and its room may serve the next. A
+        // small one stays until there is another, so that a refusal changes nothing.
+        if self.inbox.len() > LARGE as usize {
+            self.inbox = Vec::new();
+        }
+        let mut inbox = Vec::new();
+        let is_there = self.with_memory_of_searches(|_| inbox.try_reserve_exact(room)).is_ok();
         if is_there {
-            self.inbox.resize(self.inbox.capacity(), 0);
+            inbox.resize(inbox.capacity(), 0);
+            self.inbox = inbox;
         }
         self.end_change();
         is_there.then(|| self.inbox.as_ptr())
@@ -176,13 +181,30 @@ impl State {
         self.unfinished = None;
         self.answer.clear();
         self.outbox.clear();
-        let outcome = operation(self);
+        let outcome = self.with_memory_of_searches(operation);
         if let Err(refusal) = &outcome {
             answer::error(refusal, &mut self.answer);
             self.outbox.send(&self.answer);
         }
         self.end_change();
         i32::from(outcome.is_err())
+    }
+
+    /// Runs an operation before which no search can be gone on with. Where the heap is refused memory it takes that of
+    /// searches.
+    fn with_memory_of_searches<T>(&mut self, operation: impl FnOnce(&mut Self) -> T) -> T {
+        self.abandon();
+        memory::lend(true);
+        let result = operation(self);
+        memory::lend(false);
+        result
+    }
+
+    /// Leaves what searches allocated to the next of them.
+    fn abandon(&mut self) {
+        self.search.abandon();
+        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
+        std::mem::forget(std::mem::take(&mut self.passing));
     }
 
     /// Runs an operation that changes nothing, and answers its status; what it refused goes to the outbox. All that it
@@ -412,9 +434,7 @@ impl State {
         if self.inbox.capacity() == 0 && self.answer.capacity() == 0 && !memory::has_searches() {
             return Ok(());
         }
-        self.search.abandon();
-        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
-        std::mem::forget(std::mem::take(&mut self.passing));
+        self.abandon();
         *self = State { index: self.index.take(), changing: AtomicBool::new(true), ..State::default() };
         memory::wipe_searches();
         if let State { index: Some(index), search, batch, .. } = self {

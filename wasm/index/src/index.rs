@@ -10,15 +10,17 @@ use crate::expression::{Expression, Literal};
 use crate::hash::{hash_bytes, out_of_memory};
 use crate::interner::{Interner, StringId};
 use crate::language;
-use crate::library::Library;
+use crate::library::{analysis_bytes, Library};
+use crate::memory::{ensure, Reserve, AROUND};
 use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::{Access, Analysis};
+use crate::tree::demands::Demands;
 use crate::tree::filter::{self, Led};
 use crate::tree::gate::{Demand, Gate};
-use crate::tree::Tree;
+use crate::tree::{NodeId, Tree};
 use crate::vocabulary::Vocabulary;
 
 /// Memory that any insertion wants free, on top of what its tables grow by.
@@ -28,23 +30,6 @@ const HEADROOM: usize = 64 * 1024;
 const HEADROOM_PER_BYTE: usize = 16;
 /// Memory that it wants free, once it is read, for each step and each constant.
 const HEADROOM_PER_STEP: usize = 200;
-
-/// An expression that wants more memory free than this is a long one.
-const LONG: usize = 2 * HEADROOM;
-/// So much memory is likely to be refused, and is not to be enlarged before that.
-const MOST_IN_PIECES: usize = 8 * HEADROOM;
-/// A piece is, with what the allocator puts around it, a page of wasm.
-const PIECE: usize = 60 * 1024;
-
-/// The alignment of a block that is asked for only to see whether there is room for it. None of it is ever written, so an
-/// allocator that wipes what is freed need not wipe that.
-pub const PROBE: usize = 128;
-
-#[derive(Clone, Copy)]
-#[repr(align(128))]
-struct Probe {
-    _room: [u8; PROBE],
-}
 
 /// A subscription to be inserted: its id, the text of its expression, and the constants given with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +79,9 @@ pub struct Index {
     reasons: Option<Reasons>,
     predicates: usize,
     code_bytes: usize,
+    /// Memory for the deletion of any subscription, and how much the largest takes.
+    reserve: Reserve,
+    deletion: usize,
 }
 
 impl Index {
@@ -142,7 +130,7 @@ impl Index {
     /// Keeps from now on what [`crate::search::Search::open_reasons`] needs of each subscription: 8 bytes for each
     /// predicate of its text, or less. Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
-        ensure(HEADROOM, Reasons::bytes(self.len(), self.code_bytes))?;
+        ensure(HEADROOM + Reasons::bytes(self.len(), self.code_bytes))?;
         let mut reasons = Reasons::default();
         self.subscriptions.iter().for_each(|(slot, subscription)| reasons.insert(slot, subscription, &self.library));
         self.reasons = Some(reasons);
@@ -191,11 +179,32 @@ impl Index {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
             return Err(Error::new(Kind::DuplicateId, message));
         }
-        let postfix = self.read(insertion)?;
+        let (postfix, bytes) = self.read(insertion)?;
+        let (steps, constants) = (postfix.len(), constants(&postfix));
+        let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
+        let more = self.removal(program::most_words(steps, constants), constants, steps);
+        self.reserve.hold(self.deletion.max(deletion) + more)?;
+        // The reserve may have been taken from what was found free.
+        ensure(bytes)?;
         let expression = self.intern(postfix)?;
-        let slot = self.subscribe(insertion.id, &expression);
+        let (slot, long) = match self.subscribe(insertion.id, &expression, bytes) {
+            Ok(subscribed) => subscribed,
+            Err(error) => {
+                self.release(&expression.predicates);
+                return Err(error);
+            }
+        };
+        self.deletion = self.deletion.max(deletion);
         self.predicates += expression.predicates.len();
         drop(expression);
+        self.complete(slot);
+        // Last, as it may be refused memory and leave undone what it is refused for.
+        self.tree.split_all(long, &self.library, &self.subscriptions);
+        Ok(())
+    }
+
+    /// What is left to be done for a subscription that the tree holds.
+    fn complete(&mut self, slot: Slot) {
         let Index { subscriptions, library, dense, reasons, .. } = self;
         if let Home::Dense(position) = subscriptions.get(slot).home() {
             dense.settle(position);
@@ -203,7 +212,16 @@ impl Index {
         if let Some(reasons) = reasons {
             reasons.insert(slot, subscriptions.get(slot), library);
         }
-        Ok(())
+    }
+
+    /// Bytes that the tables of what is free may request when a subscription is deleted that has a program of so many words,
+    /// so many constants and predicates.
+    fn removal(&self, words: usize, constants: usize, predicates: usize) -> usize {
+        self.subscriptions.removal()
+            + self.strings.removal(constants)
+            + self.library.predicates.removal(predicates)
+            + self.library.programs.removal(words)
+            + 8 * AROUND
     }
 
     /// Reads an expression as erl-be-tree does, and inserts nothing: an id that is there already is no error.
@@ -211,7 +229,8 @@ impl Index {
     /// Errors: those of [`Index::insert`], and [`Kind::Type`] for what only erl-be-tree refuses: asking whether an attribute
     /// that is required is null, or whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        let postfix = self.read(insertion)?;
+        let (postfix, bytes) = self.read(insertion)?;
+        ensure(bytes)?;
         for predicate in predicates(&postfix) {
             let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
             let refusal = match (&predicate.test, ty) {
@@ -236,8 +255,10 @@ impl Index {
     ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
         for (position, insertion) in insertions.into_iter().enumerate() {
-            let result = insertion.and_then(|insertion| self.insert(&insertion).map(|()| insertion.id));
-            match result {
+            // Room for its id first: what is inserted is not to be forgotten.
+            let room = inserted.try_reserve(1).map_err(out_of_memory);
+            let insertion = room.and(insertion);
+            match insertion.and_then(|insertion| self.insert(&insertion).map(|()| insertion.id)) {
                 Ok(id) => inserted.push(id),
                 Err(error) => {
                     for &id in inserted.iter().rev() {
@@ -250,29 +271,55 @@ impl Index {
         Ok(inserted)
     }
 
-    /// Deletes one subscription. Errors: [`Kind::NotFound`].
+    /// Deletes one subscription. It is never refused for want of memory: insertions hold as much as a deletion takes.
+    ///
+    /// Errors: [`Kind::NotFound`].
     pub fn delete(&mut self, id: u64) -> Result<(), Error> {
         let Some(slot) = self.subscriptions.find(id) else {
             return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
         };
+        let subscription = self.subscriptions.get(slot);
+        let words = self.library.words(subscription);
+        let analysis = self.library.analysis_bytes(subscription);
+        let constants = words + analysis / size_of::<u64>() / 6;
+        let bytes = analysis + self.removal(words, constants, words);
+        let is_short = ensure(2 * bytes).is_err();
+        if is_short {
+            self.reserve.release();
+        }
         let subscription = self.subscriptions.remove(slot);
         if let Some(reasons) = &mut self.reasons {
             reasons.remove(slot);
         }
-        self.take_down(slot, &subscription);
+        if !is_short {
+            self.take_down(slot, &subscription, is_short);
+        }
         let Expression { predicates, .. } = self.library.expression(&subscription);
         self.release(&predicates);
         self.predicates -= predicates.len();
-        let shared: Vec<_> = program::shared(self.library.code(&subscription)).collect();
-        shared.into_iter().for_each(|predicate| self.library.predicates.release(predicate));
-        let words = self.library.words(&subscription);
+        drop(predicates);
+        let Library { predicates, programs, .. } = &mut self.library;
+        let (held, code) = subscription.length.of(programs.get(subscription.program));
+        program::shared(&held[..code]).for_each(|predicate| predicates.release(predicate));
         self.code_bytes -= words * size_of::<u32>();
-        self.library.programs.remove(subscription.program, words);
+        programs.remove(subscription.program, words);
+        if is_short {
+            // Behind all that the reserve is for: merging buckets may use what is left of it.
+            self.take_down(slot, &subscription, is_short);
+        }
+        if self.is_empty() {
+            self.deletion = 0;
+            self.reserve.release();
+        } else {
+            // Refused, it is held again by the next change that finds as much. What this one gave back is enough for the next
+            // deletion, as it ended with as much free as it began with.
+            let _ = self.reserve.hold(self.deletion + self.removal(0, 1, 1));
+        }
         Ok(())
     }
 
     /// Takes a subscription out of wherever its home is.
-    fn take_down(&mut self, slot: Slot, removed: &Subscription) {
+    fn take_down(&mut self, slot: Slot, removed: &Subscription, is_short: bool) {
         let Index { library, subscriptions, tree, dense, .. } = self;
         match removed.home() {
             Home::Nowhere => {}
@@ -292,8 +339,8 @@ impl Index {
                 }
             }
             Home::Gated => {
-                let analysis = Analysis::of(removed, library);
-                tree.remove(slot, removed.program, &analysis, library, subscriptions);
+                let analysis = (!is_short).then(|| Analysis::of(removed, library));
+                tree.remove(slot, removed.program, analysis.as_ref(), library, subscriptions);
             }
         }
     }
@@ -317,13 +364,12 @@ impl Index {
         self.tree.validate(&self.library, &self.subscriptions)
     }
 
-    /// Reads an expression, and refuses it where taking it in could run out of memory half way: by asking for all of that
-    /// beforehand.
-    fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
+    /// Reads an expression, and tells how many bytes taking it in requests at the most, but for its places in the tree.
+    fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
-        ensure(HEADROOM + text, 0)?;
+        ensure(HEADROOM + text)?;
         let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
-        let constants: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
+        let constants = constants(&postfix);
         let words = program::most_words(postfix.len(), constants);
         let tables = self.library.predicates.growth(predicates(&postfix).count())
             + self.library.programs.growth(words)
@@ -333,15 +379,15 @@ impl Index {
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));
-        ensure(HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants), tables)?;
-        Ok(postfix)
+        let bytes = HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants) + tables;
+        Ok((postfix, bytes))
     }
 
     /// Takes in the strings and constants of an expression.
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
         let mut refused = None;
-        let strings_at_most: usize = predicates(&postfix).map(|predicate| predicate.test.constants()).sum();
+        let strings_at_most = constants(&postfix);
         let mut hashes = Vec::with_capacity(strings_at_most);
         for predicate in predicates(&postfix) {
             predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
@@ -380,42 +426,65 @@ impl Index {
         }
     }
 
-    fn subscribe(&mut self, id: u64, expression: &Expression) -> Slot {
+    /// Holds an expression, which requests up to so many `bytes` besides its places in the tree. Errors: out of memory, and
+    /// nothing is changed. Besides its slot the answer is which leaf lists are long then.
+    fn subscribe(&mut self, id: u64, expression: &Expression, bytes: usize) -> Result<(Slot, Vec<NodeId>), Error> {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
                 let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library));
                 if value {
                     self.hang_ungated(slot);
                 }
-                slot
+                Ok((slot, Vec::new()))
             }
-            Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal),
+            Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal, bytes),
         }
     }
 
-    fn subscribe_tree(&mut self, id: u64, expression: &Expression, normal: Normal) -> Slot {
+    fn subscribe_tree(
+        &mut self,
+        id: u64,
+        expression: &Expression,
+        normal: Normal,
+        bytes: usize,
+    ) -> Result<(Slot, Vec<NodeId>), Error> {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library);
+        let attributes = expression.predicates.iter().map(|predicate| predicate.attribute);
+        let before = self.library.statistics.saved(attributes);
         self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.library);
-        let expected = self.expected(&access);
+        let plan = match &access {
+            Access::Demands(literals) => match self.tree.prepare(literals, &analysis, bytes) {
+                Ok(plan) => Some(plan),
+                Err(error) => {
+                    self.library.statistics.restore(before);
+                    return Err(error);
+                }
+            },
+            Access::Filter(_) | Access::Nothing => None,
+        };
+        let expected = self.expected(&access, &analysis);
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
             let probability = self.probability(index, literal, &analysis, &expected);
             Estimate { probability, cost: cost(&predicate.test) }
         });
         let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library));
-        match access {
-            Access::Demands(demands) => {
+        match (access, plan) {
+            (_, Some(plan)) => {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);
-                self.tree.insert(slot, &demands, &self.library, &self.subscriptions);
+                let long = self.tree.insert(slot, plan, &analysis, &self.library, &self.subscriptions);
+                return Ok((slot, long));
             }
-            Access::Filter(filter) => self.subscriptions.get_mut(slot).set_home(self.tree.insert_likely(slot, filter)),
-            Access::Nothing if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
+            (Access::Filter(filter), _) => {
+                self.subscriptions.get_mut(slot).set_home(self.tree.insert_likely(slot, filter));
+            }
+            _ if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
                 self.hang_dense(slot, &analysis, &expression.predicates);
             }
-            Access::Nothing => self.hang_ungated(slot),
+            _ => self.hang_ungated(slot),
         }
-        slot
+        Ok((slot, Vec::new()))
     }
 
     /// Its program is run where its windows leave it open, and for many events at once.
@@ -456,18 +525,19 @@ impl Index {
 
     /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
     /// literal this one, and the one that its entries are filtered by.
-    fn expected(&self, access: &Access) -> [Option<NodeIndex>; 2] {
-        let demands = match access {
-            Access::Demands(demands) if demands.len() == 1 => &demands[0],
+    fn expected(&self, access: &Access, analysis: &Analysis) -> [Option<NodeIndex>; 2] {
+        let literal = match access {
+            Access::Demands(literals) if literals.len() == 1 => literals[0],
             _ => return [None; 2],
         };
+        let demands = Demands::of(literal, analysis);
         let led = |gate: &Gate| match demands.own().is_some_and(|own| own.attribute == gate.attribute) {
             true if gate.is_met_where_it_leads() => Led::Wholly,
             true => Led::Partly,
             false => Led::Nothing,
         };
-        let filter = filter::choose(demands, led, &self.library);
-        [Some(demands.literal), filter.map(|demanded| demanded.literal)]
+        let filter = filter::choose(&demands, led, &self.library);
+        [Some(literal), filter.map(|demanded| demanded.literal)]
     }
 
     /// How likely a literal is to hold when its expression is evaluated.
@@ -487,29 +557,17 @@ impl Index {
     }
 }
 
+/// How many constants all predicates of an expression have.
+fn constants<S>(postfix: &[Step<S>]) -> usize {
+    predicates(postfix).map(|predicate| predicate.test.constants()).sum()
+}
+
 /// The predicates of an expression, each as often as its text has it.
 fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
     postfix.iter().filter_map(|step| match step {
         Step::Predicate(predicate) => Some(predicate),
         _ => None,
     })
-}
-
-/// Refuses where so many bytes, and as many as `tables` may take, are not to be had in one block.
-///
-/// Of a large block a part may be free at the end of memory. The allocator would enlarge memory by the whole of it all the
-/// same, but for pieces that it is asked for before, by a piece. That takes time, so it is done for long expressions only.
-fn ensure(bytes: usize, tables: usize) -> Result<(), Error> {
-    let block = |bytes: usize| {
-        let mut probe: Vec<Probe> = Vec::new();
-        probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)?;
-        Ok(probe)
-    };
-    let whole = bytes + tables;
-    if bytes > LONG && whole < MOST_IN_PIECES {
-        (0..whole.div_ceil(PIECE)).map(|_| block(PIECE)).collect::<Result<Vec<_>, Error>>()?;
-    }
-    block(whole).map(drop)
 }
 
 /// The cost of a test beside that of a comparison.

@@ -4,6 +4,7 @@ use crate::bytes::{same, Bytes};
 use crate::chunks::Chunks;
 use crate::hash::hash_bytes;
 use crate::numbers::Numbers;
+use crate::predicates::growth;
 
 /// The number of a string that an [`Interner`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +121,11 @@ impl Interner {
         self.by_bytes.remove(hash_bytes(&entry.bytes), id.0);
         entry.bytes = Bytes::default();
         self.free.push(id.0);
+    }
+
+    /// Bytes that giving back `more` strings may request, for the list of free numbers.
+    pub(crate) fn removal(&self, more: usize) -> usize {
+        2 * growth(&self.free, more)
     }
 
     /// Bytes that taking in `more` strings may take to enlarge the tables.

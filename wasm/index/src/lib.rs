@@ -15,6 +15,7 @@ pub mod index;
 pub mod interner;
 pub mod language;
 mod library;
+pub mod memory;
 mod numbers;
 pub mod predicate;
 pub(crate) mod predicates;

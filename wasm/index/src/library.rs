@@ -1,6 +1,6 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
-use crate::expression::program::Written;
+use crate::expression::program::{self, Written};
 use crate::expression::store::{ProgramId, Programs};
 use crate::expression::Expression;
 use crate::predicates::Predicates;
@@ -46,6 +46,14 @@ impl Library {
         self.written(subscription).expression(self)
     }
 
+    /// Bytes that reading a subscription's expression back, and analysing it, requests at the most.
+    pub fn analysis_bytes(&self, subscription: &Subscription) -> usize {
+        let (words, code) = subscription.length.of(self.programs.get(subscription.program));
+        let shared = program::shared(&words[..code]).map(|id| self.predicates.get(id).test.constants());
+        let constants = code + shared.sum::<usize>();
+        analysis_bytes(program::steps(words, code), constants)
+    }
+
     /// How many words are kept of a subscription's program.
     pub fn words(&self, subscription: &Subscription) -> usize {
         subscription.length.kept(self.programs.get(subscription.program))
@@ -55,4 +63,15 @@ impl Library {
     pub fn slot(&self, program: ProgramId) -> Slot {
         self.programs.code(program).first()
     }
+}
+
+/// Bytes that reading back and analysing an expression requests for each step, and for each constant or word of code.
+const PER_STEP: usize = 40 * size_of::<usize>();
+const PER_CONSTANT: usize = 6 * size_of::<u64>();
+/// Bytes that it requests for the shortest one.
+const LEAST: usize = 2048;
+
+/// Bytes that reading back and analysing an expression of so many steps and constants, or words of code, requests.
+pub(crate) fn analysis_bytes(steps: usize, constants: usize) -> usize {
+    LEAST + PER_STEP * steps + PER_CONSTANT * constants
 }

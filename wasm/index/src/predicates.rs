@@ -83,6 +83,11 @@ impl Predicates {
         self.free.push(id);
     }
 
+    /// Bytes that giving back `more` predicates may request, for the list of free numbers.
+    pub(crate) fn removal(&self, more: usize) -> usize {
+        2 * growth(&self.free, more)
+    }
+
     /// Bytes that the next insertion may take to enlarge the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
         self.entries.growth(more) + table_growth(&self.by_value, more)

@@ -35,6 +35,13 @@ struct AttributeStatistics {
     optional: bool,
 }
 
+/// What was known of some attributes.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    attributes: Vec<(AttributeId, AttributeStatistics)>,
+    expressions: u32,
+}
+
 /// Estimates for the attributes of a schema. They steer where expressions are placed, never whether they match.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statistics {
@@ -46,6 +53,18 @@ pub(crate) struct Statistics {
 impl Statistics {
     pub fn new(schema: &Schema) -> Self {
         Statistics { attributes: schema.attributes().iter().map(initial).collect(), expressions: 0 }
+    }
+
+    /// What is known of some attributes, so that what an expression adds to it can be taken back.
+    pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
+        let saved = attributes.map(|attribute| (attribute, self.attributes[attribute as usize]));
+        Saved { attributes: saved.collect(), expressions: self.expressions }
+    }
+
+    /// Takes back what was noted since.
+    pub fn restore(&mut self, saved: Saved) {
+        saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute as usize] = known);
+        self.expressions = saved.expressions;
     }
 
     /// Takes note of an interval that an expression asks for.

@@ -9,7 +9,7 @@ use crate::dense::Position;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::ids::{Ids, Row};
-use crate::predicates::table_growth;
+use crate::predicates::{growth, table_growth};
 
 /// The place of a subscription in [`Subscriptions`].
 pub(crate) type Slot = u32;
@@ -228,6 +228,11 @@ impl Subscriptions {
             self.ascending = true;
         }
         subscription
+    }
+
+    /// Bytes that removing a subscription may request, for the list of free slots.
+    pub fn removal(&self) -> usize {
+        growth(&self.free, 1)
     }
 
     /// Every subscription with its slot.

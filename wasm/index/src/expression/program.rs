@@ -319,6 +319,13 @@ impl<'a> Written<'a> {
     }
 }
 
+/// How many steps the expression has whose program has these words, of which the first `code` are operations.
+pub(crate) fn steps(words: &[u32], code: usize) -> usize {
+    let (code, steps) = words.split_at(code);
+    let predicates = booleans::attributes(code).map_or_else(|| operations(code).count(), Iterator::count);
+    source::unpack(steps, predicates).count()
+}
+
 /// The predicates of a program's `code` that are in the table.
 pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
     operations(code).filter(|(_, operation)| operation[0] & CODE == code::SHARED).map(|(_, operation)| operation[1])

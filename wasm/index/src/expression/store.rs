@@ -114,6 +114,17 @@ impl Programs {
         self.free[len].push(id);
     }
 
+    /// Bytes that giving back a program of `len` words may request, for the lists of free places.
+    pub fn removal(&self, len: usize) -> usize {
+        if len > LARGEST {
+            return growth(&self.free_alone, 1);
+        }
+        match self.free.get(len) {
+            Some(free) => growth(free, 1).max(4 * size_of::<ProgramId>()),
+            None => growth(&self.free, len + 1 - self.free.len()) + 4 * size_of::<ProgramId>(),
+        }
+    }
+
     /// Bytes that inserting a program of up to so many `words` may take beyond its own.
     pub fn growth(&self, words: usize) -> usize {
         let alone = if words > LARGEST { growth(&self.alone, 1) } else { 0 };

@@ -1,6 +1,5 @@
 //! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
 
-use super::demands::Demands;
 use super::filter::{self, Filter};
 use super::gate::{Demand, Gate};
 use crate::expression::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
@@ -45,9 +44,9 @@ pub(crate) enum Missing<'a> {
 
 /// How an expression is found.
 #[derive(Clone, Debug)]
-pub(crate) enum Access<'a> {
+pub(crate) enum Access {
     /// Where events make one of these literals true: whatever makes the expression true does.
-    Demands(Vec<Demands<'a>>),
+    Demands(Vec<NodeIndex>),
     /// By all events: this filter proves it of most that make it true, and leaves it in doubt of the others.
     Filter(Filter),
     /// By nothing: it costs no more to look at it for every event.
@@ -189,7 +188,7 @@ impl Analysis {
     }
 
     /// How the expression is found, as it costs events least. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Access<'_> {
+    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
@@ -220,13 +219,13 @@ impl Analysis {
         self.gates[index as usize].as_ref().filter(|gate| gate.is_exact && Filter::is_exact_for(gate, schema))
     }
 
-    /// What is demanded for each of the literals to wait for that cost events least.
-    fn cheapest(&self, costs: &[f32]) -> Vec<Demands<'_>> {
+    /// The literals to wait for that cost events least.
+    fn cheapest(&self, costs: &[f32]) -> Vec<NodeIndex> {
         let mut access = Vec::new();
         let mut pending = vec![self.normal.root()];
         while let Some(index) = pending.pop() {
             match self.normal.node(index) {
-                NormalNode::Literal(_) => access.push(Demands::of(index, self)),
+                NormalNode::Literal(_) => access.push(index),
                 NormalNode::Or => pending.extend(self.normal.children(index)),
                 NormalNode::And => {
                     let cost = |child: &NodeIndex| costs[*child as usize];

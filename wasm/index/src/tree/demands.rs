@@ -26,11 +26,22 @@ pub(crate) struct Demanded<'a> {
 impl<'a> Demands<'a> {
     /// What is demanded for the `literal` of what `analysis` is about.
     pub fn of(literal: NodeIndex, analysis: &'a Analysis) -> Self {
-        let mut sorted = Vec::with_capacity(analysis.most_demands());
+        Self::again(literal, analysis, Vec::new())
+    }
+
+    /// The same, in the memory of earlier demands.
+    pub fn again(literal: NodeIndex, analysis: &'a Analysis, mut sorted: Vec<Demanded<'a>>) -> Self {
+        sorted.clear();
+        sorted.reserve_exact(analysis.most_demands());
         let demanded = |(literal, gate)| Demanded { literal, gate, share: analysis.share(literal) };
         sorted.extend(analysis.context(literal).map(demanded));
         sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
         Demands { analysis, literal, sorted }
+    }
+
+    /// What is not needed any more, so that its memory can be used again.
+    pub fn into_memory(self) -> Vec<Demanded<'a>> {
+        self.sorted
     }
 
     /// The gate of the literal itself.

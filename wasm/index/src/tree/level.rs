@@ -5,6 +5,8 @@ use std::ops::Range;
 use super::gate::Demand;
 use super::points::Points;
 use super::NodeId;
+use crate::memory::AROUND;
+use crate::predicates::growth;
 use crate::schema::AttributeId;
 
 /// Where below its level a node hangs.
@@ -95,23 +97,21 @@ impl Buckets {
         self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NOTHING)
     }
 
-    /// How many of these buckets have no node.
-    pub fn gaps(&self, low: i64, high: i64) -> usize {
-        match self.is_empty() {
-            true => usize::from(low <= high),
-            false => self.nodes[self.positions(low, high)].iter().filter(|&&node| node == NOTHING).count(),
-        }
+    /// A key in each of these buckets that has no node.
+    pub fn gaps(&self, low: i64, high: i64) -> impl Iterator<Item = i64> + '_ {
+        let only = (self.is_empty() && low <= high).then_some(low);
+        let gaps = self.positions(low, high).filter(|&position| self.nodes[position] == NOTHING);
+        only.into_iter().chain(gaps.map(|position| self.bounds[position]))
     }
 
-    /// Gives each of them one of `nodes`, of which there are as many.
-    pub fn fill(&mut self, low: i64, high: i64, nodes: &[NodeId]) {
-        if self.is_empty() && !nodes.is_empty() {
+    /// Gives a node to the bucket that `key` falls into, which has none.
+    pub fn fill(&mut self, key: i64, node: NodeId) {
+        if self.is_empty() {
             self.bounds.push(i64::MIN);
             self.nodes.push(NOTHING);
         }
-        let positions = self.positions(low, high);
-        let gaps = self.nodes[positions].iter_mut().filter(|node| **node == NOTHING);
-        gaps.zip(nodes).for_each(|(gap, &node)| *gap = node);
+        let position = self.positions(key, key).start;
+        self.nodes[position] = node;
     }
 
     /// The positions of the buckets that share a key with `low..=high`.
@@ -145,6 +145,11 @@ impl Buckets {
         self.nodes.insert(position + 1, node);
     }
 
+    /// Bytes that cutting a bucket in two requests at the most.
+    pub fn growth(&self) -> usize {
+        growth(&self.bounds, 1) + growth(&self.nodes, 1) + 2 * AROUND
+    }
+
     /// Makes one of the bucket at `position` and the one behind it, with `node`.
     pub fn join(&mut self, position: usize, node: NodeId) {
         self.bounds.remove(position + 1);
@@ -175,8 +180,8 @@ mod tests {
     fn every_key_has_its_bucket() {
         let mut buckets = Buckets::default();
         assert_eq!(buckets.find(0), None);
-        assert_eq!((buckets.gaps(3, 2), buckets.gaps(3, 3)), (0, 1));
-        buckets.fill(3, 3, &[7]);
+        assert_eq!((buckets.gaps(3, 2).count(), buckets.gaps(3, 3).count()), (0, 1));
+        buckets.fill(3, 7);
         buckets.cut(0, 10, 8);
         buckets.cut(1, 20, 9);
         assert_eq!([i64::MIN, 9, 10, 19, 20, i64::MAX].map(|key| buckets.find(key)), [7, 7, 8, 8, 9, 9].map(Some));
@@ -192,7 +197,7 @@ mod tests {
     #[test]
     fn what_is_vacated_is_no_neighbours() {
         let mut buckets = Buckets::default();
-        buckets.fill(0, 0, &[0]);
+        buckets.fill(0, 0);
         (1..5).for_each(|node| buckets.cut(node as usize - 1, i64::from(node) * 10, node));
         for (vacated, left) in [(1, vec![0, 2, 3, 4]), (3, vec![0, 2, 4]), (2, vec![0, 4]), (4, vec![0])] {
             buckets.vacate(buckets.position(vacated).unwrap());
@@ -203,8 +208,9 @@ mod tests {
             }
         }
         // What is free is one bucket.
-        assert_eq!((buckets.len(), buckets.gaps(0, 9), buckets.gaps(0, 10)), (2, 0, 1));
-        buckets.fill(0, 10, &[5]);
+        let gaps = |low, high| buckets.gaps(low, high).collect::<Vec<_>>();
+        assert_eq!((buckets.len(), gaps(0, 9), gaps(0, 10)), (2, vec![], vec![10]));
+        buckets.fill(10, 5);
         assert_eq!([9, 10, 49].map(|key| buckets.find(key)), [0, 5, 5].map(Some));
         buckets.vacate(0);
         buckets.vacate(1);

@@ -20,6 +20,7 @@ pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod level;
 mod node;
+mod plan;
 mod points;
 pub(crate) mod scan;
 mod split;
@@ -32,14 +33,17 @@ use demands::Demands;
 use filter::{Filter, Led};
 use gate::{Demand, Gate};
 use level::{Level, Place};
-use node::{grown_by, Position};
+use node::Position;
 pub(crate) use node::{Branch, Node};
+use plan::Plan;
 
 use crate::chunks::Chunks;
+use crate::error::Error;
 use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
-use crate::hash::State;
+use crate::hash::{out_of_memory, State};
 use crate::library::Library;
+use crate::memory::{ensure, push, AROUND};
 use crate::predicates::growth;
 use crate::schema::AttributeId;
 use crate::subscriptions::{Home, Slot, Subscriptions};
@@ -54,6 +58,9 @@ pub(crate) const ROOT: NodeId = 0;
 /// The node of which every search passes the list as well: the expressions whose filter tells of most events whether they are
 /// true. No level leads there.
 pub(crate) const LIKELY: NodeId = 1;
+
+/// Bytes that the demands of one literal take at the most.
+const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 
 /// How many entries a leaf list holds before it is worth a look at splitting it.
 const LEAF_CAPACITY: usize = 24;
@@ -71,16 +78,14 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: Chunks<Node>,
-    free_nodes: Vec<NodeId>,
+    /// The first of the nodes that are free, or the root; and how many there are.
+    free_node: NodeId,
+    free_nodes: usize,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
     /// The expressions that no gate holds back.
     ungated: Vec<ProgramId>,
     entries: usize,
-    /// The most entries that a leaf list has had, and the most bytes that one more value of a level may have taken: what
-    /// enlarging one may cost.
-    longest_list: usize,
-    level_growth: usize,
 }
 
 /// What an expression is filtered by where it waits.
@@ -99,13 +104,12 @@ impl Default for Tree {
         nodes.push(Node::new(Position::Root));
         Tree {
             nodes,
-            free_nodes: Vec::new(),
+            free_node: ROOT,
+            free_nodes: 0,
             levels: Vec::new(),
             free_levels: Vec::new(),
             ungated: Vec::new(),
             entries: 0,
-            longest_list: 0,
-            level_growth: 0,
         }
     }
 }
@@ -174,7 +178,7 @@ impl Tree {
 
     /// How many nodes are in use, from the root on.
     pub fn nodes(&self) -> usize {
-        self.nodes.len() - self.free_nodes.len() - 1
+        self.nodes.len() - self.free_nodes - 1
     }
 
     /// How many entries all leaf lists hold.
@@ -197,15 +201,35 @@ impl Tree {
     pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Home {
         let node = &mut self.nodes[LIKELY as usize];
         node.push(Entry { subject: slot, filter: filter.proving() });
-        self.longest_list = self.longest_list.max(node.entries().len());
         Home::Likely(node.entries().len() as u32 - 1)
     }
 
-    /// Holds `slot` under each of its access literals, of which these are the demands.
-    pub fn insert(&mut self, slot: Slot, access: &[Demands], library: &Library, subscriptions: &Subscriptions) {
-        for demands in access {
-            self.place(ROOT, slot, demands, library, subscriptions);
+    /// Finds the places of an expression that waits for the literals in `access`, and makes sure of the memory that it takes
+    /// to hold it there, and of `more` bytes. Errors: out of memory.
+    pub fn prepare(&self, access: &[NodeIndex], analysis: &Analysis, more: usize) -> Result<Plan, Error> {
+        let mut plan = Plan::default();
+        let mut memory = Vec::new();
+        for &literal in access {
+            let demands = Demands::again(literal, analysis, memory);
+            self.plan(ROOT, &demands, &mut plan)?;
+            memory = demands.into_memory();
         }
+        ensure(self.bytes(&plan)? + DEMANDS + more)?;
+        Ok(plan)
+    }
+
+    /// Holds `slot` at the places that were found for it. The answer is which leaf lists are long then, for
+    /// [`Tree::split_all`].
+    pub fn insert(
+        &mut self,
+        slot: Slot,
+        mut plan: Plan,
+        analysis: &Analysis,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Vec<NodeId> {
+        self.follow(&mut plan, slot, analysis, library, subscriptions);
+        plan.into_long()
     }
 
     /// Takes out the expression at `position` of those that every search looks at, and tells which one is there now.
@@ -221,63 +245,76 @@ impl Tree {
         node.entries().get(position as usize).map(|entry| entry.subject)
     }
 
-    /// Takes out every entry of `slot`, whose program is `program`.
+    /// Takes out every entry of `slot`, whose program is `program` and whose expression was read to `analysis`. Without one
+    /// every node is looked at, which takes long and no memory.
     pub fn remove(
         &mut self,
         slot: Slot,
         program: ProgramId,
-        analysis: &Analysis,
+        analysis: Option<&Analysis>,
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        let nodes = self.nodes_of(slot, program, analysis);
-        for &node in &nodes {
-            let node = &mut self.nodes[node as usize];
-            let before = node.entries().len();
-            node.retain_entries(|entry| !entry.is_of(slot, program));
-            self.entries -= before - node.entries().len();
-        }
-        for &node in &nodes {
-            self.prune(node, library, subscriptions);
+        match analysis.and_then(|analysis| self.nodes_of(slot, program, analysis).ok()) {
+            Some(nodes) => {
+                nodes.iter().for_each(|&node| self.drop_entries(node, slot, program));
+                nodes.iter().for_each(|&node| self.prune(node, library, subscriptions));
+            }
+            None => {
+                let all = 0..self.nodes.len() as NodeId;
+                all.clone().for_each(|node| self.drop_entries(node, slot, program));
+                // No other node is empty.
+                for node in all {
+                    if self.node(node).is_empty() {
+                        self.prune(node, library, subscriptions);
+                    }
+                }
+            }
         }
     }
 
+    /// Takes the entries of an expression out of the list of `node`.
+    fn drop_entries(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
+        // No way leads to this list, and who is in it has an entry there alone.
+        if node == LIKELY || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
+            return;
+        }
+        let node = &mut self.nodes[node as usize];
+        let before = node.entries().len();
+        node.retain_entries(|entry| !entry.is_of(slot, program));
+        self.entries -= before - node.entries().len();
+    }
+
     /// The nodes that have entries of an expression. An entry goes down by demands of its expression only, so they are
-    /// among those that its demands lead to.
-    fn nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Vec<NodeId> {
+    /// among those that its demands lead to. Errors: out of memory.
+    fn nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Result<Vec<NodeId>, Error> {
         let mut holding = Vec::new();
         let mut reached = HashSet::with_hasher(State::default());
-        let mut pending = vec![ROOT];
+        let mut pending = Vec::new();
+        push(&mut pending, ROOT)?;
         while let Some(node) = pending.pop() {
+            reached.try_reserve(1).map_err(out_of_memory)?;
             if !reached.insert(node) {
                 continue;
             }
             let held = &self.nodes[node as usize];
             if held.entries().iter().any(|entry| entry.is_of(slot, program)) {
-                holding.push(node);
+                push(&mut holding, node)?;
             }
             for level in held.branches().iter().map(|branch| self.level(branch.level)) {
+                let mut refused = Ok(());
                 let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
-                gates.for_each(|gate| level.children(&gate.demand, |child| pending.push(child)));
+                gates.for_each(|gate| {
+                    level.children(&gate.demand, |child| {
+                        if refused.is_ok() {
+                            refused = push(&mut pending, child);
+                        }
+                    });
+                });
+                refused?;
             }
         }
-        holding
-    }
-
-    /// Brings `slot` to the nodes below `node`, or to its leaf list, by what is demanded for its literal.
-    fn place(&mut self, node: NodeId, slot: Slot, demands: &Demands, library: &Library, subscriptions: &Subscriptions) {
-        let mut pending = vec![node];
-        while let Some(node) = pending.pop() {
-            match self.choose(node, demands, true) {
-                Some((level, gate)) => self.children(level, &gate.demand, |child| pending.push(child)),
-                None => {
-                    self.add_entry(node, slot, demands, library, subscriptions);
-                    if self.nodes[node as usize].is_to_be_split() {
-                        self.split(node, library, subscriptions);
-                    }
-                }
-            }
-        }
+        Ok(holding)
     }
 
     /// The level of `node` that holds most events back from an entry with these `demands`, and the gate to go there by.
@@ -304,36 +341,6 @@ impl Tree {
         })
     }
 
-    /// Gives the nodes below `level` that `demand` leads to, made where they are missing.
-    fn children(&mut self, level: LevelId, demand: &Demand, mut each: impl FnMut(NodeId)) {
-        match demand {
-            Demand::Points(keys) => {
-                for &key in &**keys {
-                    let child = self.level(level).point(key);
-                    each(child.unwrap_or_else(|| self.new_point(level, key)));
-                }
-            }
-            Demand::Interval(low, high) => {
-                let gaps = self.level(level).buckets.gaps(*low, *high);
-                let new: Vec<_> = (0..gaps).map(|_| self.new_node(Position::Under(level, Place::Bucket))).collect();
-                let buckets = &mut self.levels[level as usize].buckets;
-                buckets.fill(*low, *high, &new);
-                buckets.overlapping(*low, *high).for_each(each);
-            }
-            Demand::Defined | Demand::Except(_) => {
-                let child = match self.levels[level as usize].defined {
-                    Some(child) => child,
-                    None => {
-                        let child = self.new_node(Position::Under(level, Place::Defined));
-                        self.levels[level as usize].defined = Some(child);
-                        child
-                    }
-                };
-                each(child);
-            }
-        }
-    }
-
     fn add_entry(
         &mut self,
         node: NodeId,
@@ -342,17 +349,30 @@ impl Tree {
         library: &Library,
         subscriptions: &Subscriptions,
     ) {
-        let Filters { front, own, prove } = self.filters(node, demands, library);
-        let node = &mut self.nodes[node as usize];
-        for filter in front.map(Filter::joined).into_iter().chain([own]) {
-            let filter = filter.noting(demands.literal);
-            node.push(match prove {
-                true => Entry { subject: slot, filter: filter.proving() },
-                false => Entry { subject: subscriptions.get(slot).program, filter },
-            });
+        for entry in self.entries_of(node, slot, demands, library, subscriptions) {
+            self.nodes[node as usize].push(entry);
             self.entries += 1;
         }
-        self.longest_list = self.longest_list.max(node.entries().len());
+    }
+
+    /// The entries in `node` of an expression with these `demands`.
+    fn entries_of(
+        &self,
+        node: NodeId,
+        slot: Slot,
+        demands: &Demands,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> impl Iterator<Item = Entry> {
+        let Filters { front, own, prove } = self.filters(node, demands, library);
+        let (literal, program) = (demands.literal, subscriptions.get(slot).program);
+        front.map(Filter::joined).into_iter().chain([own]).map(move |filter| {
+            let filter = filter.noting(literal);
+            match prove {
+                true => Entry { subject: slot, filter: filter.proving() },
+                false => Entry { subject: program, filter },
+            }
+        })
     }
 
     /// What an expression with these `demands` is filtered by that waits in `node`.
@@ -411,25 +431,17 @@ impl Tree {
         false
     }
 
-    fn new_node(&mut self, position: Position) -> NodeId {
-        match self.free_nodes.pop() {
-            Some(node) => {
-                self.nodes[node as usize] = Node::new(position);
-                node
-            }
-            None => {
-                self.nodes.push(Node::new(position));
-                self.nodes.len() as NodeId - 1
-            }
-        }
+    fn add_node(&mut self, position: Position) -> NodeId {
+        self.nodes.push(Node::new(position));
+        self.nodes.len() as NodeId - 1
     }
 
-    fn new_point(&mut self, level: LevelId, key: i64) -> NodeId {
-        let child = self.new_node(Position::Under(level, Place::Point(key)));
-        let points = &mut self.levels[level as usize].points;
-        points.insert(key, child);
-        self.level_growth = points.growth().max(self.level_growth);
-        child
+    /// Bytes that so many levels more request at the most.
+    fn levels_growth(&self, more: usize) -> usize {
+        growth(&self.levels, more)
+            + more * 8 * size_of::<LevelId>()
+            + 4 * AROUND
+            + self.levels.len() * size_of::<LevelId>()
     }
 
     fn new_level(&mut self, owner: NodeId, attribute: AttributeId) -> LevelId {
@@ -441,6 +453,8 @@ impl Tree {
             }
             None => {
                 self.levels.push(level);
+                // So giving back a level takes no memory.
+                self.free_levels.reserve(self.levels.len());
                 self.levels.len() as LevelId - 1
             }
         };
@@ -448,9 +462,8 @@ impl Tree {
         id
     }
 
-    /// Bytes that one more expression may take to enlarge the largest tables.
+    /// Bytes that one more expression takes at the most in the lists of what every search looks at or passes.
     pub fn growth(&self) -> usize {
-        let list = (self.longest_list + grown_by(self.longest_list)) * size_of::<Entry>();
-        self.nodes.growth(1) + growth(&self.levels, 1) + growth(&self.ungated, 1) + list + self.level_growth
+        growth(&self.ungated, 1) + self.node(LIKELY).growth(1)
     }
 }

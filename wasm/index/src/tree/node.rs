@@ -1,7 +1,8 @@
 //! Nodes. There are nearly as many as expressions, and most have one entry, so they are kept small.
 
 use super::level::Place;
-use super::{Entry, LevelId, LEAF_CAPACITY};
+use super::plan::list_growth;
+use super::{Entry, LevelId, NodeId, LEAF_CAPACITY};
 use crate::schema::AttributeId;
 
 /// A node: its leaf list and its value levels.
@@ -43,7 +44,8 @@ pub(crate) struct Branch {
 pub(super) enum Position {
     Root,
     Under(LevelId, Place),
-    Free,
+    /// Nowhere. The next node that is free as well, or the root where there is none.
+    Free(NodeId),
 }
 
 /// How a node hangs, above the number of a level: of these there are fewer, as each takes more than 8 bytes.
@@ -63,7 +65,7 @@ impl Node {
     pub(super) fn new(position: Position) -> Self {
         let (level, kind, key) = match position {
             Position::Root => (0, kind::ROOT, 0),
-            Position::Free => (0, kind::FREE, 0),
+            Position::Free(next) => (next, kind::FREE, 0),
             Position::Under(level, Place::Bucket) => (level, kind::BUCKET, 0),
             Position::Under(level, Place::Defined) => (level, kind::DEFINED, 0),
             Position::Under(level, Place::Point(key)) => match i32::try_from(key) {
@@ -79,7 +81,7 @@ impl Node {
         let level = self.above & ((1 << KIND_SHIFT) - 1);
         match self.above >> KIND_SHIFT {
             kind::ROOT => Position::Root,
-            kind::FREE => Position::Free,
+            kind::FREE => Position::Free(level),
             kind::BUCKET => Position::Under(level, Place::Bucket),
             kind::DEFINED => Position::Under(level, Place::Defined),
             kind::POINT => Position::Under(level, Place::Point(self.key.into())),
@@ -145,19 +147,41 @@ impl Node {
         entries.push(entry);
     }
 
-    /// Drops the entries for which `is_kept` is false.
-    pub(super) fn retain_entries(&mut self, is_kept: impl FnMut(&Entry) -> bool) {
-        self.many().0.retain(is_kept);
+    /// Bytes that adding up to `more` entries requests at the most.
+    pub(super) fn growth(&self, more: usize) -> usize {
+        match &self.held {
+            Held::One(_) => list_growth(1, 0, more),
+            Held::Many(entries, _) => list_growth(entries.len(), entries.capacity(), more),
+        }
+    }
+
+    /// Drops the entries for which `is_kept` is false. Allocates nothing.
+    pub(super) fn retain_entries(&mut self, mut is_kept: impl FnMut(&Entry) -> bool) {
+        match &mut self.held {
+            Held::One(entry) if !is_kept(entry) => self.held = Held::Many(Vec::new(), None),
+            Held::One(_) => {}
+            Held::Many(entries, _) => entries.retain(is_kept),
+        }
     }
 
     /// Drops the entry at `position`, where the last one is then.
     pub(super) fn swap_remove_entry(&mut self, position: usize) {
-        self.many().0.swap_remove(position);
+        match &mut self.held {
+            Held::One(_) => self.held = Held::Many(Vec::new(), None),
+            Held::Many(entries, _) => drop(entries.swap_remove(position)),
+        }
     }
 
-    /// Empties its leaf list.
-    pub(super) fn take_entries(&mut self) -> Vec<Entry> {
-        std::mem::take(self.many().0)
+    /// Puts a list in place of its leaf list, which is returned.
+    pub(super) fn replace_entries(&mut self, list: Vec<Entry>) -> Vec<Entry> {
+        std::mem::replace(self.many().0, list)
+    }
+
+    /// Gives back the room that its leaf list does not need, beyond that by which a list grows.
+    pub(super) fn shrink_entries(&mut self) {
+        if let Held::Many(entries, _) = &mut self.held {
+            entries.shrink_to(entries.len());
+        }
     }
 
     pub(super) fn add_branch(&mut self, branch: Branch) {
@@ -222,7 +246,7 @@ mod tests {
                 assert_eq!((node.position(wide_key), node.level()), (Position::Under(level, place), Some(level)));
             }
         }
-        for position in [Position::Root, Position::Free] {
+        for position in [Position::Root, Position::Free(0), Position::Free(7)] {
             let node = Node::new(position);
             assert_eq!((node.position(|_| unreachable!("there is no level")), node.level()), (position, None));
         }
@@ -245,7 +269,7 @@ mod tests {
             }
         }
         node.add_branch(Branch { attribute: 1, level: 3 });
-        assert_eq!(node.take_entries(), plain);
+        assert_eq!(node.replace_entries(Vec::new()), plain);
         assert!(!node.is_empty());
         node.retain_branches(|_| false);
         assert!(node.is_empty());

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 
 use super::NodeId;
 use crate::hash::{State, Words};
+use crate::memory::AROUND;
 
 /// Keys of a line.
 const PLACES: usize = 8;
@@ -96,14 +97,25 @@ impl Points {
         narrow.chain(self.wide().into_iter().flat_map(|wide| wide.nodes.iter().map(|(&key, &node)| (key, node))))
     }
 
-    /// Bytes that one more key may take.
-    pub fn growth(&self) -> usize {
-        let narrow = enlarged(self.narrow.lines.len()) * size_of::<Line>();
-        // Each of the two tables has a power of two of places, of which it fills seven eighths, each with a byte of control, and
-        // doubles.
-        let len = self.wide().map_or(0, |wide| wide.nodes.len());
-        let places = 2 * (8 * len).div_ceil(7).next_power_of_two();
-        narrow.max(2 * places * (size_of::<(i64, NodeId)>() + 1))
+    /// Bytes that `more` keys may take, each time that they enlarge a table.
+    pub fn growth(&self, narrow: usize, wide: usize) -> usize {
+        let mut bytes = 0;
+        let mut lines = self.narrow.lines.len();
+        while narrow > 0 && self.narrow.len + narrow > lines * (PLACES - 1) {
+            lines = enlarged(lines);
+            bytes += lines * size_of::<Line>() + AROUND;
+        }
+        if wide > 0 {
+            // Each of the two tables has a power of two of places, of which it fills seven eighths, each with a byte of
+            // control, and doubles: all that it has had until then comes to as much again.
+            let (len, capacity) = self.wide().map_or((0, 0), |wide| (wide.nodes.len(), wide.nodes.capacity()));
+            bytes += size_of::<Wide>() + AROUND;
+            if len + wide > capacity.min(self.wide().map_or(0, |wide| wide.keys.capacity())) {
+                let places = (8 * (len + wide)).div_ceil(7).next_power_of_two().max(4);
+                bytes += 4 * (2 * places * (size_of::<(i64, NodeId)>() + 1) + 8 * AROUND);
+            }
+        }
+        bytes
     }
 
     fn wide(&self) -> Option<&Wide> {

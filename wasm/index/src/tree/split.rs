@@ -1,13 +1,17 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
 use super::analysis::Analysis;
-use super::demands::{Demanded, Demands};
+use super::demands::Demands;
 use super::filter::Filter;
-use super::gate::Demand;
+use super::gate::{Demand, Gate};
 use super::level::{Level, Place};
-use super::{Entry, LevelId, NodeId, Position, Tree, LEAF_CAPACITY};
+use super::plan::{list_bytes, Plan};
+use super::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY};
+use crate::error::Error;
 use crate::expression::normal::NodeIndex;
+use crate::hash::out_of_memory;
 use crate::library::Library;
+use crate::memory::{ensure, push};
 use crate::schema::AttributeId;
 use crate::statistics::Statistics;
 use crate::subscriptions::{Slot, Subscriptions};
@@ -22,10 +26,25 @@ const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
 
-/// An entry's subscription, the literal that it waits for, and its expression.
-type Analysed = (Slot, NodeIndex, Analysis);
-/// An entry's subscription, and what is demanded for the literal that it waits for.
-type Waiting<'a> = (Slot, Demands<'a>);
+/// Bytes of analyses that are kept from when the entries of a list are read until they are placed. What takes more is read
+/// twice.
+const KEPT: usize = 256 * 1024;
+
+/// What an entry's expression demands.
+struct Read {
+    slot: Slot,
+    /// The literal that it waits for.
+    literal: NodeIndex,
+    /// Bytes that its analysis takes at the most.
+    bytes: usize,
+    /// Its expression, as far as an entry is about it; nothing where that takes too much memory to keep it.
+    analysis: Option<Analysis>,
+    /// The attribute that holds most events back from it, of those that no level above is about, and the share that meets
+    /// the demand.
+    best: Option<(AttributeId, f32)>,
+    /// In a bucket, what it demands of the bucket's attribute.
+    interval: Option<(i64, i64)>,
+}
 
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
 #[derive(Clone, Copy)]
@@ -36,18 +55,38 @@ struct Cut {
 }
 
 impl Tree {
-    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled.
-    pub(super) fn split(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
+    /// Shortens the leaf lists of `long` nodes, and those that this makes long. One for which memory is refused is left as it
+    /// is until the next entry comes.
+    pub fn split_all(&mut self, mut long: Vec<NodeId>, library: &Library, subscriptions: &Subscriptions) {
+        while let Some(node) = long.pop() {
+            if self.nodes[node as usize].is_to_be_split() {
+                // Refused: the list is sound as it is, only long.
+                let _ = self.split(node, &mut long, library, subscriptions);
+            }
+        }
+    }
+
+    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled. Appends to `long`
+    /// which lists are long then. Errors: out of memory, and the tree is sound all the same.
+    fn split(
+        &mut self,
+        node: NodeId,
+        long: &mut Vec<NodeId>,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<(), Error> {
+        let bytes = list_bytes(self.nodes[node as usize].entries().len(), library.schema.len());
+        ensure(bytes)?;
         let to_read = self.promising(node, library);
         if !to_read.contains(&true) {
             self.nodes[node as usize].split_later();
-            return;
+            return Ok(());
         }
-        let analysed = self.analyse(node, &to_read, library, subscriptions);
-        let entries = waiting(&analysed);
+        let entries = self.read(node, &to_read, library, subscriptions)?;
+        ensure(bytes)?;
         match self.worthwhile_cut(node, &entries) {
             Some(cut) => self.cut_bucket(node, cut, &entries, library, subscriptions),
-            None => self.partition(node, &to_read, &entries, library, subscriptions),
+            None => self.partition(node, &to_read, &entries, long, library, subscriptions),
         }
     }
 
@@ -78,69 +117,122 @@ impl Tree {
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
     }
 
-    /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read.
+    /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read. Errors: out of
+    /// memory.
     fn partition(
         &mut self,
         node: NodeId,
         to_read: &[bool],
-        entries: &[Waiting],
+        entries: &[Read],
+        long: &mut Vec<NodeId>,
         library: &Library,
         subscriptions: &Subscriptions,
-    ) {
-        for attribute in self.worthwhile(node, entries, library) {
+    ) -> Result<(), Error> {
+        let attributes = self.worthwhile(node, entries, library);
+        let branches = self.nodes[node as usize].branches().len() + attributes.len();
+        let list = self.nodes[node as usize].entries().len();
+        let bytes = list_bytes(list, 0) + self.levels_growth(attributes.len()) + 4 * branches * size_of::<Branch>();
+        ensure(bytes)?;
+        for attribute in attributes {
             self.new_level(node, attribute);
         }
-        let list = self.take_list(node);
-        let mut children = Vec::new();
+        // Has room for all, so that whatever cannot be placed elsewhere stays without a request.
+        let list = self.nodes[node as usize].replace_entries(Vec::with_capacity(list));
+        self.entries -= list.len();
         let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
-        for ((held, _), (slot, demands)) in read.into_iter().zip(entries) {
-            // What was read and is worth no level now need not wait for one.
-            match self.choose(node, demands, false) {
-                Some((level, gate)) => {
-                    children.clear();
-                    self.children(level, &gate.demand, |child| children.push(child));
-                    for &child in &children {
-                        self.place(child, *slot, demands, library, subscriptions);
-                    }
-                }
-                None => held.iter().for_each(|&entry| self.keep(node, entry)),
+        let mut plan = Plan::default();
+        for ((held, _), entry) in read.into_iter().zip(entries) {
+            match self.move_down(node, entry, &mut plan, library, subscriptions) {
+                Ok(true) => plan.long().for_each(|node| {
+                    // Refused: it is split when the next entry comes.
+                    let _ = push(long, node);
+                }),
+                // Refused, it stays where it is found as well.
+                Ok(false) | Err(_) => held.iter().for_each(|&entry| self.keep(node, entry)),
             }
         }
+        self.nodes[node as usize].shrink_entries();
         self.drop_empty_levels(node);
         self.nodes[node as usize].split_later();
+        Ok(())
     }
 
-    /// What the expressions in the leaf list of `node` demand that are `to_read`.
-    fn analyse(
+    /// Places an entry of `node` below, if there is a level for it. What was read and is worth no level now need not wait for
+    /// one. Errors: out of memory, and nothing is placed.
+    fn move_down(
+        &mut self,
+        node: NodeId,
+        entry: &Read,
+        plan: &mut Plan,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<bool, Error> {
+        plan.clear();
+        let read_again;
+        let analysis = match &entry.analysis {
+            Some(analysis) => analysis,
+            None => {
+                read_again = again(entry, library, subscriptions)?;
+                &read_again
+            }
+        };
+        ensure(DEMANDS)?;
+        let demands = Demands::of(entry.literal, analysis);
+        let Some((level, gate)) = self.choose(node, &demands, false) else {
+            return Ok(false);
+        };
+        self.plan_below(level, &gate.demand, &demands, plan)?;
+        ensure(self.bytes(plan)? + DEMANDS)?;
+        self.follow(plan, entry.slot, analysis, library, subscriptions);
+        Ok(true)
+    }
+
+    /// What the expressions in the leaf list of `node` demand that are `to_read`. Errors: out of memory.
+    fn read(
         &self,
         node: NodeId,
         to_read: &[bool],
         library: &Library,
         subscriptions: &Subscriptions,
-    ) -> Vec<Analysed> {
+    ) -> Result<Vec<Read>, Error> {
         let each = of_each(self.nodes[node as usize].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
         let entries = each.filter_map(|(held, _)| held.last());
         // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
         // fetched many at a time. Then where the programs end.
-        let held: Vec<(Slot, NodeIndex)> = entries.map(|entry| (entry.slot(library), entry.literal())).collect();
+        let mut held: Vec<(Slot, NodeIndex)> = Vec::with_capacity(to_read.len());
+        held.extend(entries.map(|entry| (entry.slot(library), entry.literal())));
         let ends = held.iter().map(|(slot, _)| library.written_last(subscriptions.get(*slot)));
         std::hint::black_box(ends.fold(0, |sum, word| sum ^ word));
-        let analysed = held
-            .into_iter()
-            .map(|(slot, literal)| (slot, literal, Analysis::of_entry(literal, subscriptions.get(slot), library)));
-        analysed.collect()
+        let mut read = Vec::with_capacity(held.len());
+        let mut kept = 0;
+        let above = match self.position(node) {
+            Position::Under(level, Place::Bucket) => Some(self.level(level).attribute),
+            _ => None,
+        };
+        for (slot, literal) in held {
+            let subscription = subscriptions.get(slot);
+            let bytes = library.analysis_bytes(subscription);
+            ensure(bytes)?;
+            let analysis = Analysis::of_entry(literal, subscription, library);
+            let demands = Demands::of(literal, &analysis);
+            let is_new = |gate: &Gate| self.path(node).all(|attribute| attribute != gate.attribute);
+            let best = demands.iter().find(|demanded| is_new(demanded.gate));
+            let best = best.map(|demanded| (demanded.gate.attribute, demanded.share));
+            let interval = above.map(|attribute| interval(&demands, attribute));
+            drop(demands);
+            kept += bytes;
+            let analysis = (kept <= KEPT).then_some(analysis);
+            read.push(Read { slot, literal, bytes, analysis, best, interval });
+        }
+        Ok(read)
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than it costs.
-    fn worthwhile(&self, node: NodeId, entries: &[Waiting], library: &Library) -> Vec<AttributeId> {
-        let used: Vec<AttributeId> = self.path(node).collect();
+    fn worthwhile(&self, node: NodeId, entries: &[Read], library: &Library) -> Vec<AttributeId> {
         let mut scores = vec![0.0; library.schema.len()];
-        for (_, demands) in entries {
-            let best = demands.iter().find(|demanded| !used.contains(&demanded.gate.attribute));
-            if let Some(Demanded { gate, share, .. }) = best {
-                scores[gate.attribute as usize] += 1.0 - share;
-            }
+        for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
+            scores[attribute as usize] += 1.0 - share;
         }
         let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
         let attributes = 0..scores.len() as AttributeId;
@@ -149,17 +241,18 @@ impl Tree {
     }
 
     /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
-    fn worthwhile_cut(&self, node: NodeId, entries: &[Waiting]) -> Option<Cut> {
+    fn worthwhile_cut(&self, node: NodeId, entries: &[Read]) -> Option<Cut> {
         let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
         };
-        let Level { attribute, buckets, .. } = &self.levels[level as usize];
+        let Level { buckets, .. } = &self.levels[level as usize];
         if !self.nodes[node as usize].branches().is_empty() || buckets.len() >= MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         let (low, high) = buckets.range(position);
-        let intervals: Vec<_> = entries.iter().map(|(_, demands)| interval(demands, *attribute)).collect();
+        let mut intervals = Vec::with_capacity(entries.len());
+        intervals.extend(entries.iter().filter_map(|entry| entry.interval));
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
@@ -170,39 +263,68 @@ impl Tree {
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
+    /// Cuts the bucket of `node` in two. Errors: out of memory, and it is as it was.
     fn cut_bucket(
         &mut self,
         node: NodeId,
         cut: Cut,
-        entries: &[Waiting],
+        entries: &[Read],
         library: &Library,
         subscriptions: &Subscriptions,
-    ) {
-        let new = self.new_node(Position::Under(cut.level, Place::Bucket));
-        let Level { attribute, buckets, .. } = &mut self.levels[cut.level as usize];
-        buckets.cut(cut.position, cut.at, new);
-        let attribute = *attribute;
-        self.take_list(node);
+    ) -> Result<(), Error> {
+        let tables = self.nodes.growth(1) + self.levels[cut.level as usize].buckets.growth();
+        ensure(tables + list_bytes(entries.len(), 0))?;
+        let new = self.new_bucket(cut.level);
+        self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
         // What a bucket proves of its entries depends on its bounds, so all are made anew.
-        for (slot, demands) in entries {
-            let (from, to) = interval(demands, attribute);
-            if from < cut.at {
-                self.add_entry(node, *slot, demands, library, subscriptions);
-            }
-            if to >= cut.at {
-                self.add_entry(new, *slot, demands, library, subscriptions);
+        let (mut left, mut right) = (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(2 * entries.len()));
+        for entry in entries {
+            let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket demand an interval") };
+            let sides = [(from < cut.at, node, &mut left), (to >= cut.at, new, &mut right)];
+            let sides = sides.into_iter().filter(|(is_there, ..)| *is_there);
+            if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), library, subscriptions) {
+                self.levels[cut.level as usize].buckets.join(cut.position, node);
+                self.free(new);
+                return Err(error);
             }
         }
+        self.put_list(node, left);
+        self.put_list(new, right);
+        Ok(())
     }
 
-    /// Empties the leaf list of `node`.
-    fn take_list(&mut self, node: NodeId) -> Vec<Entry> {
-        let entries = self.nodes[node as usize].take_entries();
-        self.entries -= entries.len();
-        entries
+    /// Appends to each list the entry that there is of an expression in a node of these. Errors: out of memory.
+    fn remake<'l>(
+        &self,
+        entry: &Read,
+        lists: impl Iterator<Item = (NodeId, &'l mut Vec<Entry>)>,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<(), Error> {
+        let read_again;
+        let analysis = match &entry.analysis {
+            Some(analysis) => analysis,
+            None => {
+                read_again = again(entry, library, subscriptions)?;
+                &read_again
+            }
+        };
+        ensure(DEMANDS)?;
+        let demands = Demands::of(entry.literal, analysis);
+        for (node, list) in lists {
+            list.extend(self.entries_of(node, entry.slot, &demands, library, subscriptions));
+        }
+        Ok(())
     }
 
-    /// Puts an entry back that [`Tree::take_list`] took.
+    /// Puts a list in place of the leaf list of `node`.
+    fn put_list(&mut self, node: NodeId, list: Vec<Entry>) {
+        self.entries += list.len();
+        self.entries -= self.nodes[node as usize].replace_entries(list).len();
+        self.nodes[node as usize].shrink_entries();
+    }
+
+    /// Puts an entry back into a list that was taken out.
     fn keep(&mut self, node: NodeId, entry: Entry) {
         self.nodes[node as usize].push(entry);
         self.entries += 1;
@@ -258,9 +380,11 @@ impl Tree {
         self.free(node);
     }
 
+    /// Gives back a node. Allocates nothing: the nodes that are free refer to one another.
     fn free(&mut self, node: NodeId) {
-        self.nodes[node as usize] = super::Node::new(Position::Free);
-        self.free_nodes.push(node);
+        self.nodes[node as usize] = super::Node::new(Position::Free(self.free_node));
+        self.free_node = node;
+        self.free_nodes += 1;
     }
 
     /// Makes one of a short bucket and a short neighbour, or one that has nothing.
@@ -275,29 +399,65 @@ impl Tree {
         }
         // With the bucket before it; the first one with the second.
         let first = position.saturating_sub(1);
-        let merged: Vec<NodeId> = [first, first + 1].into_iter().filter_map(|place| buckets.node(place)).collect();
+        let mut found = [node; 2];
+        let mut count = 0;
+        for held in [first, first + 1].into_iter().filter_map(|place| buckets.node(place)) {
+            found[count] = held;
+            count += 1;
+        }
+        let merged = &found[..count];
         let is_leaf = |node: &NodeId| self.nodes[*node as usize].branches().is_empty();
         let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
         if length > LEAF_CAPACITY / 2 || !merged.iter().all(is_leaf) {
             return;
         }
-        let mut entries = Vec::new();
-        for &node in &merged {
-            let all = vec![true; self.nodes[node as usize].entries().len()];
-            let held = self.analyse(node, &all, library, subscriptions);
-            self.take_list(node);
-            entries.extend(held);
-        }
+        let Ok(mut entries) = self.read_both(merged, library, subscriptions) else {
+            return;
+        };
         let into = merged[0];
         self.levels[level as usize].buckets.join(first, into);
-        merged[1..].iter().for_each(|&from| self.free(from));
         // What a bucket proves of its entries depends on its bounds, so all are made anew; those of both are made one.
-        entries.sort_by_key(|(slot, literal, _)| (*slot, *literal));
-        entries.dedup_by_key(|(slot, literal, _)| (*slot, *literal));
-        for (slot, demands) in waiting(&entries) {
-            self.add_entry(into, slot, &demands, library, subscriptions);
+        entries.sort_unstable_by_key(|entry| (entry.slot, entry.literal));
+        entries.dedup_by_key(|entry| (entry.slot, entry.literal));
+        let mut list = Vec::with_capacity(2 * entries.len());
+        for (entry, analysis) in entries.iter().filter_map(|entry| Some((entry, entry.analysis.as_ref()?))) {
+            let demands = Demands::of(entry.literal, analysis);
+            list.extend(self.entries_of(into, entry.slot, &demands, library, subscriptions));
+        }
+        self.put_list(into, list);
+        for &from in &merged[1..] {
+            self.entries -= self.nodes[from as usize].entries().len();
+            self.free(from);
         }
     }
+
+    /// The entries of nodes that are to be merged, all with their analyses. Errors: out of memory, which their merging does not
+    /// run out of otherwise.
+    fn read_both(
+        &self,
+        nodes: &[NodeId],
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<Vec<Read>, Error> {
+        let mut both: Vec<Read> = Vec::new();
+        both.try_reserve_exact(LEAF_CAPACITY).map_err(out_of_memory)?;
+        for &node in nodes {
+            let list = self.nodes[node as usize].entries().len();
+            ensure(list_bytes(list, 0))?;
+            both.extend(self.read(node, &vec![true; list], library, subscriptions)?);
+        }
+        if both.iter().any(|entry| entry.analysis.is_none()) {
+            return Err(out_of_memory(()));
+        }
+        ensure(list_bytes(LEAF_CAPACITY, 0) + LEAF_CAPACITY * DEMANDS)?;
+        Ok(both)
+    }
+}
+
+/// The analysis of what was too large to be kept. Errors: out of memory.
+fn again(entry: &Read, library: &Library, subscriptions: &Subscriptions) -> Result<Analysis, Error> {
+    ensure(entry.bytes)?;
+    Ok(Analysis::of_entry(entry.literal, subscriptions.get(entry.slot), library))
 }
 
 /// What a value level for `attribute` is expected to cost an event that comes upon it, in entries passed.
@@ -308,11 +468,6 @@ fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
 /// The entries of each expression by themselves: its own, and in front of it the one that is joined to it.
 fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
-}
-
-/// What is demanded for the literals that entries wait for.
-fn waiting(entries: &[Analysed]) -> Vec<Waiting<'_>> {
-    entries.iter().map(|(slot, literal, analysis)| (*slot, Demands::of(*literal, analysis))).collect()
 }
 
 /// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all

@@ -113,7 +113,7 @@ impl Tree {
                 }
                 Home::Gated => {
                     let analysis = Analysis::of(subscription, library);
-                    let nodes = self.nodes_of(slot, subscription.program, &analysis);
+                    let nodes = self.nodes_of(slot, subscription.program, &analysis).map_err(|error| error.message)?;
                     let lists = nodes.iter().map(|&node| self.node(node).entries());
                     entries += lists.flatten().filter(|entry| entry.is_of(slot, subscription.program)).count();
                 }

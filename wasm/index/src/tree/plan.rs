@@ -1,0 +1,251 @@
+//! Where the entries of an expression are to go, and the memory that this takes: found before anything is changed.
+
+use super::analysis::Analysis;
+use super::demands::Demands;
+use super::gate::Demand;
+use super::node::grown_by;
+use super::{Entry, LevelId, Node, NodeId, Place, Position, Tree, LEAF_CAPACITY};
+use crate::error::Error;
+use crate::expression::normal::NodeIndex;
+use crate::hash::out_of_memory;
+use crate::library::Library;
+use crate::memory::{push, AROUND};
+use crate::subscriptions::{Slot, Subscriptions};
+
+/// The places for the entries of one expression, and what they were found by.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Each with the literal that waits there, the places of a literal one behind the other.
+    places: Vec<(Target, NodeIndex)>,
+    /// Nodes that are still to be looked at; of a plan that was followed, those whose lists are long.
+    pending: Vec<NodeId>,
+}
+
+/// A place for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    /// The leaf list of a node that is there.
+    Node(NodeId),
+    /// The leaf list of the node at this place below a level. There was none.
+    Point(LevelId, i64),
+    Defined(LevelId),
+    /// The same for the bucket that the key falls into.
+    Bucket(LevelId, i64),
+}
+
+/// Bytes that an entry may take in a list which begins with it: that of one entry, one with the entry in front of it, and
+/// those of further entries of the same expression, by a quarter each.
+const NEW: usize = 16 * size_of::<Entry>() + 4 * AROUND;
+
+impl Plan {
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.pending.clear();
+    }
+
+    /// Of a plan that was followed, the nodes whose lists are long now.
+    pub fn long(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.pending.iter().copied()
+    }
+
+    /// The same.
+    pub fn into_long(self) -> Vec<NodeId> {
+        self.pending
+    }
+}
+
+impl Tree {
+    /// Adds to `plan` where the literal with these `demands` is to wait, from `node` on. Errors: out of memory.
+    pub(super) fn plan(&self, node: NodeId, demands: &Demands, plan: &mut Plan) -> Result<(), Error> {
+        push(&mut plan.pending, node)?;
+        self.plan_pending(demands, plan)
+    }
+
+    /// The same, from the nodes on that `demand` leads to below `level`.
+    pub(super) fn plan_below(
+        &self,
+        level: LevelId,
+        demand: &Demand,
+        demands: &Demands,
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
+        self.plan_children(level, demand, demands.literal, plan)?;
+        self.plan_pending(demands, plan)
+    }
+
+    fn plan_pending(&self, demands: &Demands, plan: &mut Plan) -> Result<(), Error> {
+        while let Some(node) = plan.pending.pop() {
+            match self.choose(node, demands, true) {
+                Some((level, gate)) => self.plan_children(level, &gate.demand, demands.literal, plan)?,
+                None => push(&mut plan.places, (Target::Node(node), demands.literal))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_children(&self, level: LevelId, demand: &Demand, literal: NodeIndex, plan: &mut Plan) -> Result<(), Error> {
+        let held = self.level(level);
+        match demand {
+            Demand::Points(keys) => {
+                for &key in &**keys {
+                    match held.point(key) {
+                        Some(child) => push(&mut plan.pending, child)?,
+                        None => push(&mut plan.places, (Target::Point(level, key), literal))?,
+                    }
+                }
+            }
+            Demand::Interval(low, high) => {
+                for key in held.buckets.gaps(*low, *high) {
+                    push(&mut plan.places, (Target::Bucket(level, key), literal))?;
+                }
+                for child in held.buckets.overlapping(*low, *high) {
+                    push(&mut plan.pending, child)?;
+                }
+            }
+            Demand::Defined | Demand::Except(_) => match held.defined {
+                Some(child) => push(&mut plan.pending, child)?,
+                None => push(&mut plan.places, (Target::Defined(level), literal))?,
+            },
+        }
+        Ok(())
+    }
+
+    /// Bytes that following `plan` requests at the most. Errors: out of memory.
+    pub(super) fn bytes(&self, plan: &Plan) -> Result<usize, Error> {
+        // Places that share a list or a table stand together.
+        let mut sorted;
+        let targets = match &plan.places[..] {
+            [] => return Ok(0),
+            [only] => std::slice::from_ref(only),
+            places => {
+                sorted = Vec::new();
+                sorted.try_reserve_exact(places.len()).map_err(out_of_memory)?;
+                sorted.extend_from_slice(places);
+                sorted.sort_unstable();
+                &sorted[..]
+            }
+        };
+        let mut new = 0;
+        let mut bytes = 0;
+        let together = |(a, _): &(Target, NodeIndex), (b, _): &(Target, NodeIndex)| match (a, b) {
+            (Target::Node(a), Target::Node(b)) => a == b,
+            (Target::Point(a, _), Target::Point(b, _)) => a == b,
+            _ => false,
+        };
+        for group in targets.chunk_by(together) {
+            match group[0].0 {
+                // Each may have an entry in front of it.
+                Target::Node(node) => bytes += self.node(node).growth(2 * group.len()),
+                Target::Point(level, _) => {
+                    let is_wide = |(target, _): &&(Target, NodeIndex)| matches!(target, Target::Point(_, key) if i32::try_from(*key).is_err());
+                    let wide = group.iter().filter(is_wide).count();
+                    bytes += self.level(level).points.growth(group.len() - wide, wide);
+                    new += group.len();
+                }
+                Target::Defined(_) | Target::Bucket(..) => {
+                    // The first bucket of a level has two tables.
+                    bytes += 2 * (4 * size_of::<i64>() + AROUND);
+                    new += 1;
+                }
+            }
+        }
+        Ok(bytes
+            + new * NEW
+            + targets.len() * 4 * size_of::<NodeId>()
+            + self.nodes.growth(new.saturating_sub(self.free_nodes))
+            + AROUND)
+    }
+
+    /// Follows `plan` for the subscription in `slot`. Requests no more than [`Tree::bytes`], and memory for the demands of
+    /// one literal.
+    pub(super) fn follow(
+        &mut self,
+        plan: &mut Plan,
+        slot: Slot,
+        analysis: &Analysis,
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) {
+        let Plan { places, pending: long } = plan;
+        let mut memory = Vec::new();
+        for group in places.chunk_by(|(_, a), (_, b)| a == b) {
+            let demands = Demands::again(group[0].1, analysis, memory);
+            for (target, _) in group {
+                let node = self.reach(*target);
+                self.add_entry(node, slot, &demands, library, subscriptions);
+                if self.nodes[node as usize].is_to_be_split() && long.last() != Some(&node) {
+                    long.push(node);
+                }
+            }
+            memory = demands.into_memory();
+        }
+    }
+
+    /// The node at a place, made if it is missing.
+    fn reach(&mut self, target: Target) -> NodeId {
+        match target {
+            Target::Node(node) => node,
+            Target::Point(level, key) => match self.level(level).point(key) {
+                Some(node) => node,
+                None => {
+                    let node = self.new_node(Position::Under(level, Place::Point(key)));
+                    self.levels[level as usize].points.insert(key, node);
+                    node
+                }
+            },
+            Target::Defined(level) => match self.level(level).defined {
+                Some(node) => node,
+                None => {
+                    let node = self.new_node(Position::Under(level, Place::Defined));
+                    self.levels[level as usize].defined = Some(node);
+                    node
+                }
+            },
+            Target::Bucket(level, key) => match self.level(level).buckets.find(key) {
+                Some(node) => node,
+                None => {
+                    let node = self.new_node(Position::Under(level, Place::Bucket));
+                    self.levels[level as usize].buckets.fill(key, node);
+                    node
+                }
+            },
+        }
+    }
+
+    fn new_node(&mut self, position: Position) -> NodeId {
+        let node = self.free_node;
+        match self.position(node) {
+            Position::Free(next) => {
+                self.free_node = next;
+                self.free_nodes -= 1;
+                self.nodes[node as usize] = Node::new(position);
+                node
+            }
+            _ => self.add_node(position),
+        }
+    }
+
+    /// A node for a bucket that was cut, where memory for one was asked for.
+    pub(super) fn new_bucket(&mut self, level: LevelId) -> NodeId {
+        self.new_node(Position::Under(level, Place::Bucket))
+    }
+}
+
+/// Bytes that enlarging a list of `len` entries with room for `capacity` by `more` requests, if each time it grows it is
+/// copied.
+pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
+    let (mut capacity, mut bytes) = (capacity, 0);
+    while len + more > capacity {
+        // A list grows when it is full.
+        capacity += grown_by(capacity);
+        bytes += capacity * size_of::<Entry>() + AROUND;
+    }
+    bytes
+}
+
+/// Bytes that splitting a list of `len` entries requests for lists and tables of that length, and of one with an element for
+/// each of so many attributes.
+pub(super) fn list_bytes(len: usize, attributes: usize) -> usize {
+    let elements = len.max(LEAF_CAPACITY);
+    elements * (6 * size_of::<Entry>() + 16 * size_of::<usize>()) + attributes * 48 + 32 * AROUND
+}
