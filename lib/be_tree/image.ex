@@ -35,7 +35,7 @@ defmodule BeTree.Image do
   is the runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  alias BeTree.{Answer, Domain, Error, Fuel, Guest, Index}
+  alias BeTree.{Answer, Describe, Domain, Error, Fuel, Guest, Index}
   alias BeTree.Image.Layout
 
   @typedoc "An image: a file, or its bytes."
@@ -368,13 +368,16 @@ defmodule BeTree.Image do
 
   defp check_counts(counts, expected) do
     with {:ok, counts} <- counts(counts), {:ok, expected} <- counts(expected) do
-      bad("its module counts #{BeTree.Describe.value(counts)}; expected #{BeTree.Describe.value(expected)}")
+      bad("its module counts #{text(counts)}; expected #{text(expected)}")
     end
   end
 
+  # `Answer.info/1` has checked the keys; the values may be integers of any size.
+  defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
+
   defp check(options) do
     options =
-      BeTree.Describe.options!(options,
+      Describe.options!(options,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
         runtime: BeTree.Runtime.default()
@@ -382,7 +385,7 @@ defmodule BeTree.Image do
 
     for key <- [:memory, :fuel_per_reduction], value = options[key], not (is_integer(value) and value > 0) do
       raise ArgumentError,
-            "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(value)}"
+            "the option #{Describe.value(key)} takes a positive integer, got: #{Describe.value(value)}"
     end
 
     options

@@ -90,7 +90,9 @@ defmodule BeTree.Attacks.MemoryTest do
       tree = tree(limit)
 
       held =
-        for id <- 100..3_000, text = Enum.at([disjunction(30), predicates(20), "s = 'x#{id}'"], rem(id, 3)), reduce: [] do
+        for id <- 100..3_000,
+            text = Enum.at([disjunction(30), predicates(20), "s = 'x#{id}'"], rem(id, 3)),
+            reduce: [] do
           held ->
             case BeTree.insert(tree, id, text) do
               :ok -> [id | held]

@@ -151,7 +151,7 @@ impl State {
             self.inbox = inbox;
         }
         self.end_change();
-        is_there.then(|| self.inbox.as_ptr())
+        is_there.then_some(self.inbox.as_ptr())
     }
 
     /// Notes that the heap changes until [`State::end_change`].
