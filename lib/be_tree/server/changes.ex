@@ -25,6 +25,23 @@ defmodule BeTree.Server.Changes do
          do: {:ok, tree}
   end
 
+  # Times the limit: the same subscriptions take other amounts of memory where they come in another order.
+  @room [1, 2, 4, 8]
+
+  @doc """
+  `tree/3` for changes that were acknowledged, and so must not be lost. Where `memory` is not enough to make them again, the
+  tree may take more than that.
+  """
+  @spec tree_again(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def tree_again(index, changes, memory) do
+    Enum.reduce_while(@room, nil, fn times, _outcome ->
+      case tree(index, changes, times * memory) do
+        {:error, %Error{kind: :out_of_memory}} = error -> {:cont, error}
+        outcome -> {:halt, outcome}
+      end
+    end)
+  end
+
   @doc "Makes changes. What is to be deleted may not be there: then it was inserted and deleted since."
   @spec make(BeTree.t(), t) :: :ok | {:error, Error.t()}
   def make(tree, %{deleted: deleted, inserted: inserted}) do

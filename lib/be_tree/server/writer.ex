@@ -27,9 +27,10 @@ defmodule BeTree.Server.Writer do
   defstruct [
     :table,
     :options,
-    # All subscriptions, and how many they are.
+    # All subscriptions, and how many they are; and how many they were when last they did not fit the memory limit.
     :tree,
     :count,
+    :unfit,
     # The last change, and the last that is shown.
     :version,
     :shown,
@@ -85,8 +86,12 @@ defmodule BeTree.Server.Writer do
 
   @impl GenServer
   def handle_call({:insert, wires}, _from, state) when is_list(wires) do
-    case Changes.insert(state.tree, wires) do
-      {:ok, count} -> {:reply, {:ok, count}, inserted(state, wires, count), {:continue, :due}}
+    state = fit(state)
+
+    with :ok <- check_memory(state),
+         {:ok, count} <- Changes.insert(state.tree, wires) do
+      {:reply, {:ok, count}, inserted(state, wires, count), {:continue, :due}}
+    else
       {:error, error} -> refuse(error, state)
     end
   end
@@ -207,9 +212,32 @@ defmodule BeTree.Server.Writer do
         state
 
       _damaged ->
-        {:ok, tree} = Changes.tree(state.base.index, Delta.changes(state.delta), state.options.memory)
-        %{state | tree: tree}
+        {:ok, tree} = Changes.tree_again(state.base.index, Delta.changes(state.delta), state.options.memory)
+        %{state | tree: tree, unfit: unfit(tree, state)}
     end
+  end
+
+  # A tree that was made again may take more than the limit. Then it takes no insertions until it fits again, which is
+  # tried where deletions have made room.
+  defp unfit(tree, %{options: options, count: count}), do: if(tree.memory > options.memory, do: count)
+
+  defp fit(%{unfit: unfit, count: count} = state) when is_integer(unfit) and count < unfit do
+    case Changes.tree(state.base.index, Delta.changes(state.delta), state.options.memory) do
+      {:ok, tree} -> %{state | tree: tree, unfit: nil}
+      {:error, _error} -> %{state | unfit: count}
+    end
+  end
+
+  defp fit(state), do: state
+
+  defp check_memory(%{unfit: nil}), do: :ok
+
+  defp check_memory(%{options: %{memory: memory}}) do
+    message =
+      "the subscriptions take more than the server's memory limit of #{memory} bytes since its process was started " <>
+        "again; delete some, or start the server with a higher limit"
+
+    {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
   ## Publishing
@@ -275,14 +303,22 @@ defmodule BeTree.Server.Writer do
   defp rebase(%{options: options} = state, %{index: index} = base, changes \\ @none) do
     delta = index |> Delta.new(options.new) |> Delta.add(changes)
 
-    with {:ok, tree} <- Changes.tree(index, changes, options.memory),
+    with {:ok, tree} <- Changes.tree_again(index, changes, options.memory),
          do: take_over(state, base, tree, delta)
   end
 
   defp take_over(state, base, tree, delta) do
     with {:ok, %{expressions: count}} <- BeTree.info(tree) do
       state = %{state | base: base, tree: tree, delta: delta, count: count}
-      if Delta.full?(delta), do: publish_over(state), else: show_base(state)
+      state = %{state | unfit: unfit(tree, state)}
+      if Delta.full?(delta), do: publish_over(state), else: show_base_or_whole(state)
+    end
+  end
+
+  # Where there is no memory for a tree of the delta, there may be for one that has all.
+  defp show_base_or_whole(%{delta: delta} = state) do
+    with {:error, %Error{kind: :out_of_memory}} = error <- show_base(state) do
+      if Delta.size(delta) > 0, do: publish_over(state), else: error
     end
   end
 

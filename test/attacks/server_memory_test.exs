@@ -1,0 +1,66 @@
+defmodule BeTree.Attacks.ServerMemoryTest do
+  # A server that is full, and whose process is killed then.
+  use ExUnit.Case, async: true
+
+  import Bitwise
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Server}
+  alias BeTree.Test.Attack
+
+  @moduletag timeout: 600_000
+
+  setup :quiet
+
+  defp expression(id, length) do
+    strings = for n <- 1..length, do: "'#{id}-#{n}-#{String.duplicate("x", rem(id * n, 40))}'"
+    "a = #{rem(id, 50)} or s in (#{Enum.join(strings, ", ")})"
+  end
+
+  # To the last byte: what does not fit any more is followed by what is smaller.
+  defp fill(_name, id, 0), do: id
+
+  defp fill(name, id, length) do
+    case Server.insert(name, id, expression(id, length)) do
+      :ok -> fill(name, id + 1, length)
+      {:error, %Error{kind: :out_of_memory}} -> fill(name, id, div(length, 2))
+    end
+  end
+
+  for {memory, changes} <- [{3, 100_000}, {4, 100}, {6, 1}, {8, 100_000}] do
+    test "of #{memory} MiB, published after #{changes} changes, comes back with all its data" do
+      name = :"full_#{System.unique_integer([:positive])}"
+
+      options = [
+        domains: [a: :integer, s: {:string, optional: true}],
+        memory: unquote(memory) <<< 20,
+        interval: :infinity
+      ]
+
+      options = [name: name, changes: unquote(changes)] ++ options
+      start_supervised!({Server, options})
+      last = fill(name, 1, 64)
+      :ok = Server.publish(name)
+      {:ok, before} = BeTree.search(name, %{a: 7})
+      assert length(before) > 5
+
+      for round <- 1..Attack.size(3, 20) do
+        writer = Process.whereis(name)
+        Process.exit(writer, :kill)
+        eventually(fn -> Process.whereis(name) not in [nil, writer] end)
+        assert {:ok, _info} = Server.info(name)
+        assert BeTree.search(name, %{a: 7}) == {:ok, before}
+
+        # It still judges insertions, and takes deletions.
+        case Server.insert(name, last + round, expression(last + round, 60)) do
+          :ok -> assert :ok = Server.delete(name, last + round)
+          {:error, %Error{kind: :out_of_memory}} -> :ok
+        end
+      end
+
+      for id <- before, do: assert(:ok = Server.delete(name, id))
+      :ok = Server.publish(name)
+      assert BeTree.search(name, %{a: 7}) == {:ok, []}
+    end
+  end
+end
