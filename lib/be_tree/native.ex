@@ -128,4 +128,7 @@ defmodule BeTree.Native do
 
   @doc "`{modules, instances, suspended_calls}` that are alive."
   def counts, do: :erlang.nif_error(:not_loaded)
+
+  @doc "`{mappings, descriptors}` that what is alive has taken of their quotas."
+  def taken, do: :erlang.nif_error(:not_loaded)
 end

@@ -1,13 +1,24 @@
 //! The bytes of a memory that no longer change, for other memories to begin with.
 //!
-//! On Linux they lie in a file in memory. Who begins with them maps that file over its own memory, privately: what is
-//! only read is there once for all, and what is written becomes a page of the writer's own. Elsewhere, or where the
-//! system has no such file to give, they are copied.
+//! Where they are few, only the pages that are not zero are kept, and copied to each memory that begins with them. On
+//! Linux more bytes lie in a file in memory. A memory that begins with them maps that file, privately: a page that is
+//! only read is there once for all, and a page that is written becomes the writer's own. Elsewhere, or where the system
+//! has no such file to give, they are copied too.
 
 use std::io;
+use std::ops::Range;
 
 #[cfg(target_os = "linux")]
 use std::{fs::File, os::unix::fs::FileExt};
+
+/// Up to so many bytes that are not zero are kept without a file: a file takes one of the process's descriptors.
+#[cfg(target_os = "linux")]
+const FEW: usize = 256 << 10;
+/// Each page of a longer memory would be looked at for each copy.
+#[cfg(target_os = "linux")]
+const SHORT: usize = 4 << 20;
+
+const ZEROS: [u8; 4096] = [0; 4096];
 
 pub struct Frozen {
     length: usize,
@@ -18,32 +29,39 @@ enum Bytes {
     /// Sealed: nobody shortens or changes it.
     #[cfg(target_os = "linux")]
     File(File),
-    Copied(Vec<u8>),
+    /// Stretches among zeros, and where each begins.
+    Stretches(Vec<(usize, Box<[u8]>)>),
 }
 
 impl Frozen {
-    /// Copies `bytes`: about 2 GB a second, most of it for finding the pages.
-    pub fn new(bytes: &[u8]) -> io::Result<Self> {
-        Self::of(bytes.len(), &[(0, bytes)])
-    }
-
-    /// Copies `parts` to where they begin among `length` zeros, within which they end.
+    /// Copies `parts` to where they begin among `length` zeros, within which they end: about 2 GB a second, most of it
+    /// for finding the pages.
     pub fn of(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
-        if let Ok(file) = linux::file(length, parts) {
-            return Ok(Self { length, bytes: Bytes::File(file) });
+        if Self::is_file(length, parts) {
+            if let Ok(file) = linux::file(length, parts) {
+                return Ok(Self { length, bytes: Bytes::File(file) });
+            }
         }
         Self::copied(length, parts)
     }
 
+    /// Whether `of` would make a file, which has a descriptor.
+    pub fn is_file(length: usize, parts: &[(usize, &[u8])]) -> bool {
+        #[cfg(target_os = "linux")]
+        return length > SHORT || stretches(parts).map(|(_, bytes)| bytes.len()).sum::<usize>() > FEW;
+        #[cfg(not(target_os = "linux"))]
+        return false;
+    }
+
     fn copied(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
-        let mut copy = Vec::new();
-        copy.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        copy.resize(length, 0);
-        for (at, bytes) in parts {
-            copy[*at..*at + bytes.len()].copy_from_slice(bytes);
-        }
-        Ok(Self { length, bytes: Bytes::Copied(copy) })
+        let copies = stretches(parts).map(|(at, bytes)| {
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            copy.extend_from_slice(bytes);
+            Ok((at, copy.into_boxed_slice()))
+        });
+        Ok(Self { length, bytes: Bytes::Stretches(copies.collect::<io::Result<_>>()?) })
     }
 
     pub fn length(&self) -> usize {
@@ -55,9 +73,16 @@ impl Frozen {
         match &self.bytes {
             #[cfg(target_os = "linux")]
             Bytes::File(file) => file.read_exact_at(target, offset as u64),
-            Bytes::Copied(bytes) => {
-                let source = bytes.get(offset..).and_then(|rest| rest.get(..target.len()));
-                target.copy_from_slice(source.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Bytes::Stretches(stretches) => {
+                let end = offset.checked_add(target.len()).filter(|end| *end <= self.length);
+                let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+                clear(target);
+                for (at, bytes) in stretches {
+                    let (first, last) = (offset.max(*at), end.min(at + bytes.len()));
+                    if first < last {
+                        target[first - offset..last - offset].copy_from_slice(&bytes[first - at..last - at]);
+                    }
+                }
                 Ok(())
             }
         }
@@ -76,12 +101,41 @@ impl Frozen {
             // SAFETY: the caller's promise is the one that is asked for here.
             #[cfg(target_os = "linux")]
             Bytes::File(file) => unsafe { linux::map_over(file, self.length, start) },
-            Bytes::Copied(_) => {
+            Bytes::Stretches(_) => {
                 let _ = start;
                 Ok(false)
             }
         }
     }
+}
+
+/// Writes zeros where there are others: a page of the system's that holds none stays the one that all share.
+fn clear(bytes: &mut [u8]) {
+    for page in bytes.chunks_mut(ZEROS.len()) {
+        if *page != ZEROS[..page.len()] {
+            page.fill(0);
+        }
+    }
+}
+
+/// The parts without their pages of zeros, as counted from where each part begins.
+fn stretches<'a>(parts: &'a [(usize, &'a [u8])]) -> impl Iterator<Item = (usize, &'a [u8])> {
+    parts.iter().flat_map(|(at, bytes)| runs(bytes).map(move |run| (at + run.start, &bytes[run])))
+}
+
+/// The longest runs of pages that are not zeros.
+fn runs(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let is_zero = |start: usize| {
+            let page = &bytes[start..bytes.len().min(start + ZEROS.len())];
+            *page == ZEROS[..page.len()]
+        };
+        let mut pages = (from..bytes.len()).step_by(ZEROS.len());
+        let start = pages.find(|page| !is_zero(*page))?;
+        from = pages.find(|page| is_zero(*page)).unwrap_or(bytes.len());
+        Some(start..from)
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -94,35 +148,17 @@ mod linux {
     use rustix::mm::{mmap, MapFlags, ProtFlags};
     use rustix::param::page_size;
 
-    const ZEROS: [u8; 4096] = [0; 4096];
+    use super::stretches;
 
     /// A file in memory that holds `parts` among zeros, and whose pages of zeros take nothing.
     pub fn file(length: usize, parts: &[(usize, &[u8])]) -> io::Result<File> {
         let file = File::from(memfd_create("be_tree", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(length as u64)?;
-        for (at, bytes) in parts {
-            write_part(&file, *at, bytes)?;
+        for (at, bytes) in stretches(parts) {
+            file.write_all_at(bytes, at as u64)?;
         }
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
         Ok(file)
-    }
-
-    fn write_part(file: &File, at: usize, bytes: &[u8]) -> io::Result<()> {
-        let mut run = 0..0;
-        for page in bytes.chunks(ZEROS.len()) {
-            let end = run.end + page.len();
-            if *page == ZEROS[..page.len()] {
-                write(file, at, bytes, run)?;
-                run = end..end;
-            } else {
-                run.end = end;
-            }
-        }
-        write(file, at, bytes, run)
-    }
-
-    fn write(file: &File, at: usize, bytes: &[u8], run: std::ops::Range<usize>) -> io::Result<()> {
-        file.write_all_at(&bytes[run.clone()], (at + run.start) as u64)
     }
 
     /// # Safety

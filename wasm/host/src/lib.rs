@@ -30,6 +30,7 @@ mod module;
 mod nifs;
 mod pages;
 mod place;
+mod quota;
 mod reaper;
 mod snapshot;
 mod terms;

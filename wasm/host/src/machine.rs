@@ -15,12 +15,18 @@ use crate::failure::{Failure, Kind};
 use crate::limits::Limits;
 use crate::module::{signature, Compiled};
 use crate::pages;
+use crate::quota::{self, Taken};
 use crate::snapshot::Snapshot;
 
 /// An inbox of more bytes is not kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
 /// Up to so many bytes a memory stays where it is: what wasmtime reserves for each (`Config::memory_reservation`).
 const MAPPED: usize = 4 << 30;
+/// A fiber's stack and its guard page.
+const STACK_MAPPINGS: usize = 2;
+/// Behind a guard: the bytes before the data segments, the data segments, the bytes behind them, and what is reserved, of
+/// which large pages are wanted for a part.
+const MEMORY_MAPPINGS: usize = 6;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
@@ -43,6 +49,8 @@ pub struct Machine {
     exports: Vec<Export>,
     params: Vec<Val>,
     results: Vec<Val>,
+    // What follows the store is released after it.
+    mappings: Vec<Taken>,
     _counted: Counted,
 }
 
@@ -109,6 +117,8 @@ impl Machine {
             );
             return Err(Failure::bad_module(message));
         }
+        let memories = module.resources_required().num_memories as usize;
+        let mappings = quota::mappings().take(STACK_MAPPINGS + memories * MEMORY_MAPPINGS, "an instance")?;
         let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
         store.limiter(|limits| limits);
         let _ = store.set_fuel(CONVENTION_FUEL);
@@ -127,6 +137,7 @@ impl Machine {
             exports: Vec::new(),
             params: Vec::new(),
             results: Vec::new(),
+            mappings: vec![mappings],
             _counted: Counted::new(&census::INSTANCES),
         })
     }
@@ -135,6 +146,7 @@ impl Machine {
     fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
         self.grow_to(snapshot.length())?;
         if let Some(memory) = self.memory {
+            self.mappings.push(quota::mappings().take(1, "a replica")?);
             let start = memory.data_ptr(&self.store);
             // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to
             // them: the store is ours alone, and none of its code is running.

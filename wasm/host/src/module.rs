@@ -9,6 +9,7 @@ use crate::carried;
 use crate::census::{self, Counted};
 use crate::engine;
 use crate::failure::Failure;
+use crate::quota::{self, Taken};
 use crate::reaper::Reaped;
 use crate::terms::atoms;
 
@@ -18,20 +19,30 @@ pub struct Module(pub Arc<Compiled>);
 impl Resource for Module {}
 
 pub struct Compiled {
-    module: Reaped<wasmtime::Module>,
+    module: Reaped<Code>,
     /// The globals that a snapshot carries, or why there can be no snapshot.
     carried: Result<Vec<String>, String>,
     _counted: Counted,
 }
 
+struct Code {
+    module: wasmtime::Module,
+    _mappings: Taken,
+}
+
+/// The code, and what is only read before and behind it.
+const MAPPINGS: usize = 4;
+
 impl Compiled {
     /// Compiles for seconds where the module is large: not for a scheduler.
     pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
         let engine = engine::get().map_err(Failure::bad_module)?;
+        let mappings = quota::mappings().take(MAPPINGS, "a module")?;
         let module = wasmtime::Module::from_binary(engine, bytes)
             .map_err(|error| Failure::bad_module(format!("not a WebAssembly module that can run here: {error:#}")))?;
         let carried = carried::globals(bytes);
-        Ok(Self { module: Reaped::new(module), carried, _counted: Counted::new(&census::MODULES) })
+        let code = Code { module, _mappings: mappings };
+        Ok(Self { module: Reaped::new(code), carried, _counted: Counted::new(&census::MODULES) })
     }
 
     /// The names of the globals that a snapshot carries, if the module can be replicated.
@@ -42,12 +53,12 @@ impl Compiled {
     }
 
     pub fn module(&self) -> &wasmtime::Module {
-        &self.module
+        &self.module.module
     }
 
     /// `[{module, name, type}]`
     pub fn imports<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let imports = self.module.imports();
+        let imports = self.module().imports();
         imports
             .map(|import| (import.module(), import.name(), describe(env, &import.ty())))
             .collect::<Vec<_>>()
@@ -56,7 +67,7 @@ impl Compiled {
 
     /// `[{name, type}]`
     pub fn exports<'a>(&self, env: Env<'a>) -> Term<'a> {
-        let exports = self.module.exports();
+        let exports = self.module().exports();
         exports.map(|export| (export.name(), describe(env, &export.ty()))).collect::<Vec<_>>().encode(env)
     }
 }

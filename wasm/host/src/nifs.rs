@@ -17,6 +17,7 @@ use crate::lists;
 use crate::machine::{Machine, Setup};
 use crate::module::Module;
 use crate::place::Place;
+use crate::quota;
 use crate::snapshot::{Held, Snapshot};
 use crate::terms::{self, atoms, Fuel, Output};
 
@@ -318,6 +319,11 @@ fn counts() -> (usize, usize, usize) {
         census::INSTANCES.load(Ordering::Relaxed),
         census::SUSPENDED.load(Ordering::Relaxed),
     )
+}
+
+#[rustler::nif]
+fn taken() -> (usize, usize) {
+    (quota::mappings().taken(), quota::descriptors().taken())
 }
 
 /// For NIFs on dirty schedulers.

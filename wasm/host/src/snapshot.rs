@@ -8,6 +8,7 @@ use wasmtime::Val;
 
 use crate::failure::{Failure, Kind};
 use crate::frozen::Frozen;
+use crate::quota::{self, Taken};
 use crate::reaper::Reaped;
 
 pub struct Held(pub Arc<Snapshot>);
@@ -16,16 +17,20 @@ pub struct Held(pub Arc<Snapshot>);
 impl Resource for Held {}
 
 pub struct Snapshot {
-    memory: Reaped<Frozen>,
+    memory: Reaped<Memory>,
     /// The exported mutable globals, by name.
     globals: Vec<(String, Val)>,
+}
+
+struct Memory {
+    frozen: Frozen,
+    _descriptor: Option<Taken>,
 }
 
 impl Snapshot {
     /// Copies the memory: not for a normal scheduler.
     pub fn new(memory: &[u8], globals: Vec<(String, Val)>) -> Result<Self, Failure> {
-        let memory = Frozen::new(memory).map_err(|error| no_room(memory.len(), &error))?;
-        Ok(Self { memory: Reaped::new(memory), globals })
+        Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals })
     }
 
     /// A memory of `length` bytes that is zero but for `parts`: where they begin, and their bytes.
@@ -35,12 +40,11 @@ impl Snapshot {
             let part = bytes.len();
             return Err(Failure::bad_module(format!("{part} bytes at {at} are outside of a memory of {length} bytes")));
         }
-        let memory = Frozen::of(length, parts).map_err(|error| no_room(length, &error))?;
-        Ok(Self { memory: Reaped::new(memory), globals: Vec::new() })
+        Ok(Self { memory: freeze(length, parts)?, globals: Vec::new() })
     }
 
     pub fn memory(&self) -> &Frozen {
-        &self.memory
+        &self.memory.frozen
     }
 
     pub fn globals(&self) -> &[(String, Val)] {
@@ -56,15 +60,22 @@ impl Snapshot {
             return Err(Failure::bad_module(message));
         }
         let mut bytes = vec![0; length];
-        let read = self.memory.read(address, &mut bytes);
+        let read = self.memory.frozen.read(address, &mut bytes);
         read.map_err(|error| Failure::new(Kind::OutOfMemory, format!("the snapshot cannot be read: {error}")))?;
         Ok(bytes)
     }
 
     /// How many bytes of memory it holds.
     pub fn length(&self) -> usize {
-        self.memory.length()
+        self.memory.frozen.length()
     }
+}
+
+fn freeze(length: usize, parts: &[(usize, &[u8])]) -> Result<Reaped<Memory>, Failure> {
+    let is_file = Frozen::is_file(length, parts);
+    let descriptor = is_file.then(|| quota::descriptors().take(1, "a snapshot")).transpose()?;
+    let frozen = Frozen::of(length, parts).map_err(|error| no_room(length, &error))?;
+    Ok(Reaped::new(Memory { frozen, _descriptor: descriptor }))
 }
 
 fn no_room(length: usize, error: &io::Error) -> Failure {

@@ -5,7 +5,8 @@ mod frozen;
 
 use frozen::Frozen;
 
-const PAGE: usize = 65_536;
+/// So long that a page alone is more than is kept without a file.
+const PAGE: usize = 512 << 10;
 
 /// Bytes of four pages, of which the second and what follows the third's first byte are zeros.
 fn bytes() -> Vec<u8> {
@@ -18,6 +19,10 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
+fn freeze(bytes: &[u8]) -> Frozen {
+    Frozen::of(bytes.len(), &[(0, bytes)]).unwrap()
+}
+
 fn read(frozen: &Frozen, offset: usize, length: usize) -> Vec<u8> {
     let mut target = vec![1; length];
     frozen.read(offset, &mut target).unwrap();
@@ -28,12 +33,22 @@ fn read(frozen: &Frozen, offset: usize, length: usize) -> Vec<u8> {
 fn holds_what_it_was_made_of() {
     let bytes = bytes();
     for length in [0, 1, 4095, 4096, 4097, PAGE, PAGE + 4096, bytes.len()] {
-        let frozen = Frozen::new(&bytes[..length]).unwrap();
+        let frozen = freeze(&bytes[..length]);
         assert_eq!(frozen.length(), length);
         assert_eq!(read(&frozen, 0, length), &bytes[..length]);
         assert!(frozen.read(0, &mut vec![0; length + 1]).is_err());
     }
-    assert_eq!(read(&Frozen::new(&bytes).unwrap(), 2 * PAGE - 1, 3), [0, 7, 0]);
+    assert_eq!(read(&freeze(&bytes), 2 * PAGE - 1, 3), [0, 7, 0]);
+}
+
+#[test]
+fn few_bytes_take_no_file() {
+    let bytes = vec![1; 256 << 10];
+    let is_file = |length, parts: &[(usize, &[u8])]| Frozen::is_file(length, parts);
+    assert!(!is_file(0, &[]));
+    assert!(!is_file(4 << 20, &[(1 << 20, &bytes)]));
+    assert_eq!(is_file(4 << 20, &[(1 << 20, &bytes), (0, &[1])]), cfg!(target_os = "linux"));
+    assert_eq!(is_file((4 << 20) + 1, &[]), cfg!(target_os = "linux"));
 }
 
 #[test]
@@ -75,7 +90,7 @@ mod linux {
     #[test]
     fn is_mapped_over_many_memories_that_do_not_see_one_another() {
         let bytes = bytes();
-        let frozen = Frozen::new(&bytes).unwrap();
+        let frozen = freeze(&bytes);
         let memories = [memory(5 * PAGE), memory(5 * PAGE)];
         for start in memories {
             // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
@@ -97,8 +112,8 @@ mod linux {
     #[test]
     fn is_not_mapped_where_pages_do_not_fit() {
         let start = memory(4 * PAGE);
-        let whole = Frozen::new(&bytes()[..2 * PAGE]).unwrap();
-        let part = Frozen::new(&bytes()[..PAGE + 100]).unwrap();
+        let whole = freeze(&bytes()[..2 * PAGE]);
+        let part = freeze(&bytes()[..PAGE + 100]);
         // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
         unsafe {
             assert!(!whole.map_over(start.add(8)).unwrap());

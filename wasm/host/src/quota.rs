@@ -1,0 +1,136 @@
+//! Quotas of what the system gives a process only so many of: memory mappings and file descriptors.
+//!
+//! Where mappings run out, the VM's own next allocation aborts it, and where descriptors run out, its sockets and files
+//! fail. So this library takes only a part of either, and refuses what would need more. Each value that has mappings or
+//! a descriptor holds a `Taken`, as a field that is dropped after them, so a count follows the release.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+use crate::failure::{Failure, Kind};
+
+pub struct Quota {
+    /// The things counted, in the plural.
+    things: &'static str,
+    /// The system's name of its limit.
+    name: &'static str,
+    limit: usize,
+    /// How the limit is raised.
+    mend: &'static str,
+    /// The most that this library takes.
+    most: usize,
+    taken: AtomicUsize,
+}
+
+/// So many of a quota's things are taken until this is dropped.
+pub struct Taken {
+    quota: &'static Quota,
+    amount: usize,
+}
+
+/// Memory mappings. Seven eighths of what the process may have, without those that it has when the library is loaded.
+pub fn mappings() -> &'static Quota {
+    static MAPPINGS: OnceLock<Quota> = OnceLock::new();
+    MAPPINGS.get_or_init(|| {
+        let limit = system::max_map_count();
+        Quota {
+            things: "memory mappings",
+            name: "vm.max_map_count",
+            limit,
+            mend: "sysctl -w vm.max_map_count=262144",
+            most: (limit - limit / 8).saturating_sub(system::mapped()),
+            taken: AtomicUsize::new(0),
+        }
+    })
+}
+
+/// File descriptors: half of what the process may have.
+pub fn descriptors() -> &'static Quota {
+    static DESCRIPTORS: OnceLock<Quota> = OnceLock::new();
+    DESCRIPTORS.get_or_init(|| {
+        let limit = system::open_files();
+        Quota {
+            things: "file descriptors",
+            name: "RLIMIT_NOFILE",
+            limit,
+            mend: "ulimit -n 65536",
+            most: limit / 2,
+            taken: AtomicUsize::new(0),
+        }
+    })
+}
+
+impl Quota {
+    /// Takes `amount` for `user`, a noun with its article.
+    ///
+    /// # Errors
+    ///
+    /// `Overloaded` if the quota has fewer left.
+    pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
+        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= self.most);
+        match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Taken { quota: self, amount }),
+            Err(taken) => {
+                let Self { things, name, limit, mend, most, .. } = self;
+                Err(Failure::new(
+                    Kind::Overloaded,
+                    format!(
+                        "{user} needs {amount} more {things}, but this node's trees, indexes and calls hold {taken} of \
+                         the {most} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
+                         the limit before the node starts: {mend}"
+                    ),
+                ))
+            }
+        }
+    }
+
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.quota.taken.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+
+    use rustix::process::{getrlimit, Resource};
+
+    /// Linux' default, for where the setting cannot be read.
+    const DEFAULT_MAPPINGS: usize = 65_530;
+
+    pub fn max_map_count() -> usize {
+        let text = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_MAPPINGS)
+    }
+
+    pub fn mapped() -> usize {
+        fs::read("/proc/self/maps").map_or(0, |maps| maps.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    pub fn open_files() -> usize {
+        let soft = getrlimit(Resource::Nofile).current;
+        soft.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
+    }
+}
+
+/// Elsewhere there is no such limit on mappings, and a snapshot has no descriptor.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub fn max_map_count() -> usize {
+        usize::MAX
+    }
+
+    pub fn mapped() -> usize {
+        0
+    }
+
+    pub fn open_files() -> usize {
+        usize::MAX
+    }
+}
