@@ -1,18 +1,19 @@
 //! The one engine of the process: how every module is compiled and run.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Config, Engine, OperatorCost, OptLevel};
 
+use crate::memories::{self, Memories};
+use crate::stacks::{self, Stacks};
+
 /// What a wasm call may use of its fiber's stack; beyond it the call traps.
 const WASM_STACK: usize = 512 << 10;
-/// The whole stack of a fiber: the rest is for the host's own frames under the wasm frames.
-const FIBER_STACK: usize = 2 << 20;
 
 /// The engine, or why this machine cannot have one.
 ///
-/// Memories keep wasmtime's default of 4 GiB of reserved addresses with guard pages behind them, so that compiled code
-/// has no bounds checks. Only address space is reserved: 47 bits of it hold some 30,000 instances.
+/// A memory has 4 GiB of reserved addresses with a guard behind them, so that compiled code has no bounds checks. Only
+/// addresses are reserved: 47 bits of them hold some 30,000 instances.
 pub fn get() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(&config()).map_err(|error| format!("{error:#}"))).as_ref().map_err(Clone::clone)
@@ -26,7 +27,14 @@ fn config() -> Config {
         .cranelift_opt_level(OptLevel::Speed)
         .wasm_simd(true)
         .max_wasm_stack(WASM_STACK)
-        .async_stack_size(FIBER_STACK);
+        .async_stack_size(stacks::LENGTH)
+        .with_host_stack(Arc::new(Stacks))
+        .memory_reservation(memories::LONGEST as u64)
+        .memory_guard_size(memories::GUARD as u64)
+        .memory_may_move(false)
+        // Data segments are copied: a file that is mapped for them would be a mapping more, and a descriptor a module.
+        .memory_init_cow(false)
+        .with_host_memory(Arc::new(Memories));
     config
 }
 

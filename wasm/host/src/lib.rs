@@ -12,6 +12,7 @@
 //! export `(length: i32) -> i32`, the address of a buffer of at least that length, and an *outbox* export `() -> i32`,
 //! the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
 
+mod arena;
 mod cache;
 mod call;
 mod carried;
@@ -26,6 +27,7 @@ mod integers;
 mod limits;
 mod lists;
 mod machine;
+mod memories;
 mod module;
 mod nifs;
 mod pages;
@@ -33,6 +35,7 @@ mod place;
 mod quota;
 mod reaper;
 mod snapshot;
+mod stacks;
 mod terms;
 
 rustler::init!("Elixir.BeTree.Native", load = load);

@@ -7,26 +7,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use rustler::Term;
-use wasmtime::{Global, Instance, Memory, Mutability, Store, TypedFunc, Val};
+use wasmtime::{Func, Global, Instance, Memory, Mutability, Store, TypedFunc, Val};
 
 use crate::census::{self, Counted};
 use crate::export::Export;
 use crate::failure::{Failure, Kind};
 use crate::limits::Limits;
+use crate::memories::{GUARD, LONGEST};
 use crate::module::{signature, Compiled};
 use crate::pages;
 use crate::quota::{self, Taken};
 use crate::snapshot::Snapshot;
+use crate::stacks::Stack;
 
 /// An inbox of more bytes is not kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
-/// Up to so many bytes a memory stays where it is: what wasmtime reserves for each (`Config::memory_reservation`).
-const MAPPED: usize = 4 << 30;
-/// A fiber's stack and its guard page.
-const STACK_MAPPINGS: usize = 2;
-/// Behind a guard: the bytes before the data segments, the data segments, the bytes behind them, and what is reserved, of
-/// which large pages are wanted for a part.
-const MEMORY_MAPPINGS: usize = 6;
+/// A memory's bytes, and what is reserved behind them.
+const MEMORY_MAPPINGS: usize = 2;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
@@ -49,7 +46,8 @@ pub struct Machine {
     exports: Vec<Export>,
     params: Vec<Val>,
     results: Vec<Val>,
-    // What follows the store is released after it.
+    // The store is released before what follows.
+    stack: Arc<Stack>,
     mappings: Vec<Taken>,
     _counted: Counted,
 }
@@ -75,7 +73,9 @@ impl Machine {
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?;
         if let Some(memory) = machine.memory {
-            pages::prefer_large(memory.data_ptr(&machine.store), setup.memory.min(MAPPED));
+            // All of what is reserved, for a boundary between what is advised and what is not would be one more between
+            // mappings.
+            pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
         }
         machine.open_outbox(setup)?;
         Ok(machine)
@@ -118,11 +118,17 @@ impl Machine {
             return Err(Failure::bad_module(message));
         }
         let memories = module.resources_required().num_memories as usize;
-        let mappings = quota::mappings().take(STACK_MAPPINGS + memories * MEMORY_MAPPINGS, "an instance")?;
+        let mappings = quota::mappings().take(memories * MEMORY_MAPPINGS, "an instance")?;
+        let stack = Stack::new()?;
+        let _in_use = stack.enter()?;
         let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
         store.limiter(|limits| limits);
         let _ = store.set_fuel(CONVENTION_FUEL);
-        let instance = finish(Instance::new_async(&mut store, module, &[]))
+        let instance = stack
+            .provide(|| {
+                have_stack(&mut store)?;
+                finish(Instance::new_async(&mut store, module, &[]))
+            })
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
         let memory = instance.get_memory(&mut store, "memory");
         let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
@@ -137,6 +143,7 @@ impl Machine {
             exports: Vec::new(),
             params: Vec::new(),
             results: Vec::new(),
+            stack,
             mappings: vec![mappings],
             _counted: Counted::new(&census::INSTANCES),
         })
@@ -146,21 +153,14 @@ impl Machine {
     fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
         self.grow_to(snapshot.length())?;
         if let Some(memory) = self.memory {
-            self.mappings.push(quota::mappings().take(1, "a replica")?);
             let start = memory.data_ptr(&self.store);
+            let mapping = quota::mappings().take(1, "a replica")?;
             // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to
-            // them: the store is ours alone, and none of its code is running.
-            //
-            // Of wasmtime 48 this takes the following. A memory that is not shared is allocated on demand (`MmapMemory`:
-            // the engine has neither a pooling allocator nor a memory creator): a private mapping of its own, reserved
-            // whole, of which the memory's bytes are made readable and writable as it grows. Over the beginning wasmtime
-            // itself maps a file, privately, that holds the data segments (`MemoryImageSlot`), so it takes no bytes for
-            // anonymous ones. Growing changes the protection of what lies behind the bytes that there are, or, for a
-            // memory of more than is reserved, copies them to another mapping. Dropping unmaps the whole reservation,
-            // whatever is mapped there. Nothing is ever reset or handed on to another memory: that is the pooling
-            // allocator's way.
+            // them: the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private
+            // memory, and closing the slot replaces mappings of any kind. Growing changes the protection of what lies
+            // behind the bytes that there are.
             match unsafe { snapshot.memory().map_over(start) } {
-                Ok(true) => {}
+                Ok(true) => self.mappings.push(mapping),
                 Ok(false) => {
                     let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
                     copied.map_err(|error| host_failure(&error))?;
@@ -218,6 +218,7 @@ impl Machine {
     }
 
     fn open_outbox(&mut self, setup: &Setup) -> Result<(), Failure> {
+        let _in_use = self.stack.enter()?;
         let Self { store, instance, memory, .. } = self;
         self.outbox = setup.outbox.as_ref().map(|name| find_outbox(instance, store, *memory, name)).transpose()?;
         Ok(())
@@ -264,6 +265,9 @@ impl Machine {
     /// Runs an order to its end and answers the fuel that its function used: from after the input is in place until
     /// the function returns, so it is the same whatever the slice. `metered` tells whether that stretch has begun.
     pub async fn run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
+        let stack = self.stack.clone();
+        // Dropped after the call, where that is cut short.
+        let _in_use = stack.enter()?;
         self.store.data_mut().forget_refusal();
         let outcome = self.try_run(order, metered).await;
         if outcome.is_err() {
@@ -425,6 +429,13 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
         first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
         _ => None,
     }
+}
+
+/// Has the store take its stack, by a call of nothing.
+fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
+    let nothing = Func::wrap(&mut *store, || {});
+    let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
+    finish(nothing.call_async(store, ()))
 }
 
 fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {

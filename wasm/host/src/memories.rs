@@ -1,0 +1,79 @@
+//! Modules' memories: each lies at the beginning of a slot of addresses, and grows in it.
+//!
+//! A slot is as long as all that compiled code can address without looking at a memory's size: 4 GiB, and the guard behind
+//! it for the offsets of its instructions. What of it is no memory traps. So a memory takes two mappings, and its slot's
+//! end guards the next one.
+
+use std::io;
+
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
+
+use crate::arena::{Arena, Slot};
+
+/// The most bytes of a memory: what 32 bits address. A memory of 64-bit addresses ends there too.
+pub const LONGEST: usize = 4 << 30;
+/// What follows a memory of that length, and is never memory.
+pub const GUARD: usize = 32 << 20;
+
+static ARENA: Arena = Arena::new(LONGEST + GUARD, 256);
+
+/// Gives wasmtime its memories.
+pub struct Memories;
+
+// SAFETY: a memory that it makes is zeros, at the beginning of a slot of its own, aligned to pages. The slot is as long as
+// the reservation and the guard together (`new_memory` refuses others), and no more of it than the memory's bytes is
+// readable or writable, so what is beyond them traps.
+unsafe impl MemoryCreator for Memories {
+    fn new_memory(
+        &self,
+        _ty: MemoryType,
+        minimum: usize,
+        _maximum: Option<usize>,
+        reserved: Option<usize>,
+        guard: usize,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        if reserved != Some(LONGEST) || guard != GUARD {
+            return Err(format!("wasmtime wants {reserved:?} bytes and a guard of {guard} for a memory"));
+        }
+        let slot = ARENA.slot().map_err(|error| format!("the host has no addresses for a memory: {error}"))?;
+        let mut memory = Linear { slot, length: 0 };
+        memory.open(minimum).map_err(|error| format!("the host has no memory of {minimum} bytes: {error}"))?;
+        Ok(Box::new(memory))
+    }
+}
+
+struct Linear {
+    slot: Slot,
+    length: usize,
+}
+
+impl Linear {
+    fn open(&mut self, length: usize) -> io::Result<()> {
+        if length > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a memory ends at {LONGEST} bytes")));
+        }
+        // A page of a module is some pages of the system.
+        self.slot.open(self.length, length)?;
+        self.length = length;
+        Ok(())
+    }
+}
+
+// SAFETY: the bytes stay where they are, and only their owner, wasmtime's memory, uses them until it drops this.
+unsafe impl LinearMemory for Linear {
+    fn byte_size(&self) -> usize {
+        self.length
+    }
+
+    fn byte_capacity(&self) -> usize {
+        LONGEST
+    }
+
+    fn grow_to(&mut self, length: usize) -> Result<()> {
+        Ok(self.open(length)?)
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.slot.start()
+    }
+}
