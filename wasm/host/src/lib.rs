@@ -37,9 +37,18 @@ mod reaper;
 mod snapshot;
 mod stacks;
 mod terms;
+mod trial;
 
 rustler::init!("Elixir.BeTree.Native", load = load);
 
+/// The VM says only that this failed, so what failed is printed.
 fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
-    reaper::start() && engine::get().is_ok()
+    let outcome = match reaper::start() {
+        true => engine::get().and_then(trial::run),
+        false => Err("it has no thread".to_owned()),
+    };
+    if let Err(why) = &outcome {
+        eprintln!("be_tree_host cannot be loaded: {why}");
+    }
+    outcome.is_ok()
 }

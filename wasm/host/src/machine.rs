@@ -265,9 +265,8 @@ impl Machine {
     /// Runs an order to its end and answers the fuel that its function used: from after the input is in place until
     /// the function returns, so it is the same whatever the slice. `metered` tells whether that stretch has begun.
     pub async fn run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
-        let stack = self.stack.clone();
         // Dropped after the call, where that is cut short.
-        let _in_use = stack.enter()?;
+        let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
         let outcome = self.try_run(order, metered).await;
         if outcome.is_err() {
@@ -432,7 +431,7 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
 }
 
 /// Has the store take its stack, by a call of nothing.
-fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
+pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
     let nothing = Func::wrap(&mut *store, || {});
     let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
     finish(nothing.call_async(store, ()))
@@ -458,7 +457,7 @@ fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
 }
 
 /// Runs a future of a store that does not yield: it is ready when first polled.
-fn finish<T>(future: impl Future<Output = T>) -> T {
+pub fn finish<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -4,10 +4,11 @@
 //! fail. So this library takes only a part of either, and refuses what would need more. Each value that has mappings or
 //! a descriptor holds a `Taken`, as a field that is dropped after them, so a count follows the release.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::failure::{Failure, Kind};
+use crate::reaper;
 
 pub struct Quota {
     /// The things counted, in the plural.
@@ -18,9 +19,12 @@ pub struct Quota {
     /// How the limit is raised.
     mend: &'static str,
     /// The most that this library takes.
-    most: usize,
+    most: AtomicUsize,
     taken: AtomicUsize,
 }
+
+/// After each so many mappings taken or released, those of others are counted again.
+const STEP: usize = 2_048;
 
 /// So many of a quota's things are taken until this is dropped.
 pub struct Taken {
@@ -28,7 +32,7 @@ pub struct Taken {
     amount: usize,
 }
 
-/// Memory mappings. Seven eighths of what the process may have, without those that it has when the library is loaded.
+/// Memory mappings: seven eighths of what the process may have, without those that others in it have.
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
@@ -38,7 +42,7 @@ pub fn mappings() -> &'static Quota {
             name: "vm.max_map_count",
             limit,
             mend: "sysctl -w vm.max_map_count=262144",
-            most: (limit - limit / 8).saturating_sub(system::mapped()),
+            most: AtomicUsize::new((limit - limit / 8).saturating_sub(system::mapped())),
             taken: AtomicUsize::new(0),
         }
     })
@@ -54,7 +58,7 @@ pub fn descriptors() -> &'static Quota {
             name: "RLIMIT_NOFILE",
             limit,
             mend: "ulimit -n 65536",
-            most: limit / 2,
+            most: AtomicUsize::new(limit / 2),
             taken: AtomicUsize::new(0),
         }
     })
@@ -67,11 +71,19 @@ impl Quota {
     ///
     /// `Overloaded` if the quota has fewer left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
-        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= self.most);
+        let most = self.most.load(Ordering::Relaxed);
+        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= most);
         match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Taken { quota: self, amount }),
+            Ok(taken) => {
+                if taken / STEP != (taken + amount) / STEP {
+                    measure_later();
+                }
+                Ok(Taken { quota: self, amount })
+            }
             Err(taken) => {
-                let Self { things, name, limit, mend, most, .. } = self;
+                // What others had may be free by now.
+                measure_later();
+                let Self { things, name, limit, mend, .. } = self;
                 Err(Failure::new(
                     Kind::Overloaded,
                     format!(
@@ -87,6 +99,20 @@ impl Quota {
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
+}
+
+/// Has the mappings of others counted by the reaper, which takes up to some ten milliseconds.
+fn measure_later() {
+    static AWAITED: AtomicBool = AtomicBool::new(false);
+    if AWAITED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    reaper::later(|| {
+        AWAITED.store(false, Ordering::Relaxed);
+        let quota = mappings();
+        let others = system::mapped().saturating_sub(quota.taken());
+        quota.most.store((quota.limit - quota.limit / 8).saturating_sub(others), Ordering::Relaxed);
+    });
 }
 
 impl Drop for Taken {

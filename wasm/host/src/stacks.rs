@@ -17,14 +17,15 @@ use crate::quota::{self, Taken};
 
 /// The bytes of a stack.
 pub const LENGTH: usize = 2 << 20;
-/// What is in front of a stack and never memory: a stack grows towards it.
-const GUARD: usize = 2 << 20;
+/// What is in front of a stack and never memory: a stack grows towards it. Half a large page, so that no whole one fits
+/// into a stack, which uses a few small ones.
+const GUARD: usize = 1 << 20;
 /// How many stacks stay open between calls.
 const KEPT: usize = 256;
 /// An open stack, and what is not open between it and the one before.
 const MAPPINGS: usize = 2;
 
-static ARENA: Arena = Arena::new(GUARD + LENGTH, 1_024);
+static ARENA: Arena = Arena::new(2 * GUARD + LENGTH, 1_024);
 
 /// The stacks that stay open, in the order in which they were opened, and which of them is the oldest.
 static OPEN: Mutex<(usize, [Weak<Stack>; KEPT])> = Mutex::new((0, [const { Weak::new() }; KEPT]));
@@ -130,6 +131,11 @@ impl Stack {
         NEXT.replace(Some(self.clone()));
         let _provided = Provided;
         work()
+    }
+
+    /// Closes a stack in no use, as if many others had been opened since.
+    pub fn forget(&self) {
+        self.close(IDLE);
     }
 
     fn turn(&self, from: u8, to: u8) -> bool {
