@@ -1,0 +1,51 @@
+defmodule BeTree.Attacks.LimitsTest do
+  # Nodes in which as much is made as the system has mappings or descriptors for: what is too much is refused, what there
+  # is goes on working, and all is released.
+  use ExUnit.Case, async: false
+
+  alias BeTree.Error
+  alias BeTree.Test.{Attack, Limits}
+
+  @moduletag timeout: :infinity
+
+  @mappings with {:ok, text} <- File.read("/proc/sys/vm/max_map_count"), do: String.to_integer(String.trim(text))
+
+  cond do
+    not is_integer(@mappings) -> @moduletag skip: "this system has no such limits"
+    @mappings > 70_000 -> @moduletag skip: "vm.max_map_count is so high that memory would run out first"
+    true -> :ok
+  end
+
+  defp refused({made, error}, limit) do
+    assert %Error{kind: :overloaded, message: message} = error
+    assert message =~ limit
+    made
+  end
+
+  test "calls are suspended until the mappings run out" do
+    assert refused(Limits.in_node(:calls, []), "vm.max_map_count, which is #{@mappings};") > 0.18 * @mappings
+  end
+
+  test "indexes are published until the descriptors run out" do
+    assert refused(Limits.in_node(:indexes, [], 256), "RLIMIT_NOFILE, which is 256;") == 128
+  end
+
+  test "servers of small indexes take no descriptors" do
+    count = Attack.size(300, 1_000)
+    assert Limits.in_node(:servers, [count], Attack.size(256, 1_024)) == count
+  end
+
+  if Attack.full?() do
+    test "sandboxes are made until the mappings run out" do
+      assert refused(Limits.in_node(:sandboxes, []), "vm.max_map_count") > 0.4 * @mappings
+    end
+
+    test "searches of one index are suspended until the mappings run out" do
+      assert refused(Limits.in_node(:searches, []), "vm.max_map_count") > 0.18 * @mappings
+    end
+
+    test "trees are made until the mappings run out" do
+      assert refused(Limits.in_node(:trees, []), "vm.max_map_count") > 0.4 * @mappings
+    end
+  end
+end

@@ -1,0 +1,150 @@
+defmodule BeTree.Test.Limits do
+  @moduledoc """
+  Takes all that the system gives a process, in a node of its own.
+
+  `in_node/2` starts the node, and the other functions run there. Each makes what it is about until that is refused, lets
+  go of it, waits until all is released, and returns how many there were and the refusal.
+  """
+
+  import BeTree.Test.Eventually
+
+  alias BeTree.{Error, Native, Sandbox, Search, Server, WasmModule}
+
+  @doc "Calls `function` of this module in a node of its own that may have so many descriptors, or as many as this one has."
+  def in_node(function, arguments, descriptors \\ nil) do
+    limit = if descriptors, do: 'ulimit -n #{descriptors} && ', else: ''
+    shell = ['-c', limit ++ 'exec erl "$@"', 'sh']
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {'/bin/sh', shell}})
+
+    try do
+      :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()])
+      {:ok, _started} = :peer.call(peer, Application, :ensure_all_started, [:be_tree])
+      :peer.call(peer, __MODULE__, function, arguments, :infinity)
+    after
+      :peer.stop(peer)
+    end
+  end
+
+  @doc "Sandboxes that nobody calls."
+  def sandboxes do
+    exhaust(
+      fn -> Sandbox.load!(spinning()) end,
+      fn module -> Sandbox.new(module) end,
+      fn sandbox -> {:ok, _bytes} = Sandbox.read(sandbox, 0, 1) end
+    )
+  end
+
+  @doc "Calls that are suspended, each in a sandbox of its own."
+  def calls do
+    make = fn module ->
+      with {:ok, sandbox} <- Sandbox.new(module) do
+        case Sandbox.start(sandbox, "spin", [], slice: 1_000) do
+          {:yield, call} -> {:ok, call}
+          error -> error
+        end
+      end
+    end
+
+    exhaust(fn -> Sandbox.load!(spinning()) end, make, fn call -> {:yield, _call} = Sandbox.resume(call) end)
+  end
+
+  @doc "Searches of one index that are suspended."
+  def searches do
+    make = fn index ->
+      case Search.start(index, %{a: 50}, slice: 1) do
+        {:yield, search} -> {:ok, search}
+        error -> error
+      end
+    end
+
+    exhaust(fn -> BeTree.publish!(tree(100), replicas: 65_535) end, make, fn search ->
+      {:yield, _search} = Search.resume(search)
+    end)
+  end
+
+  @doc "Trees."
+  def trees do
+    make = fn nil ->
+      with {:ok, tree} <- BeTree.new(a: :integer),
+           :ok <- BeTree.insert(tree, 7, "a > 7"),
+           do: {:ok, tree}
+    end
+
+    exhaust(fn -> nil end, make, fn tree -> {:ok, [7]} = BeTree.search(tree, %{a: 8}) end)
+  end
+
+  @doc "Indexes of many expressions."
+  def indexes do
+    exhaust(
+      fn -> tree(20_000) end,
+      fn tree -> BeTree.publish(tree) end,
+      fn index -> {:ok, [1]} = BeTree.search(index, %{a: 2}) end
+    )
+  end
+
+  @doc "As many servers as are asked for."
+  def servers(count) do
+    releasing(fn ->
+      servers =
+        for number <- 1..count do
+          name = :"limits_#{number}"
+          {:ok, pid} = Server.start_link(name: name, domains: [a: :integer])
+          :ok = Server.insert(name, 7, "a > 7")
+          :ok = Server.publish(name)
+          {:ok, [7]} = BeTree.search(name, %{a: 8})
+          pid
+        end
+
+      for pid <- servers, do: Supervisor.stop(pid)
+      count
+    end)
+  end
+
+  defp tree(count) do
+    tree = BeTree.new!(a: :integer)
+    BeTree.insert_all!(tree, for(id <- 1..count, do: {id, "a > #{id}"}))
+    tree
+  end
+
+  # A memory of one page, and a function that never ends.
+  defp spinning do
+    WasmModule.assemble(
+      memory: {1, 1},
+      functions: [WasmModule.function("spin", [], [], [WasmModule.loop([WasmModule.branch(0)])])]
+    )
+  end
+
+  # What there is works, also where no more is to be had.
+  defp exhaust(begin, make, check) do
+    releasing(fn ->
+      from = begin.()
+      {made, error} = make_all(from, make, [])
+      for one <- Enum.take_random(made, 100), do: check.(one)
+      for _ <- 1..10, do: {:error, %Error{kind: :overloaded}} = make.(from)
+      {length(made), error}
+    end)
+  end
+
+  defp make_all(from, make, made) do
+    case make.(from) do
+      {:ok, one} -> make_all(from, make, [one | made])
+      {:error, error} -> {made, error}
+    end
+  end
+
+  # Works in a process, whose end lets go of everything, and then makes a tree.
+  defp releasing(work) do
+    :ok = Native.load()
+    answer = work |> Task.async() |> Task.await(:infinity)
+    eventually(fn -> released?() end, 120)
+    {:ok, [1]} = BeTree.search(tree(1), %{a: 2})
+    answer
+  end
+
+  # The module of the index stays compiled, and its code takes mappings.
+  defp released? do
+    for pid <- Process.list(), do: :erlang.garbage_collect(pid)
+    {modules, instances, suspended} = Native.counts()
+    {instances, suspended, Native.taken()} == {0, 0, {4 * modules, 0}}
+  end
+end
