@@ -50,6 +50,12 @@ defmodule BeTree.Native do
   """
   def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
 
+  @doc "Whether the calling process waited for this module, and no longer does. Otherwise its answer is sent, or was."
+  def withdraw_compile(_digest), do: :erlang.nif_error(:not_loaded)
+
+  @doc "What a module was compiled of."
+  def module_bytes(_module), do: :erlang.nif_error(:not_loaded)
+
   @doc "`[{name, type}]`, with the types of `BeTree.Runtime`."
   def module_exports(_module), do: :erlang.nif_error(:not_loaded)
 

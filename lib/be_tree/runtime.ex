@@ -81,10 +81,14 @@ defmodule BeTree.Runtime do
   @callback available?() :: boolean
 
   @doc """
-  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. It stays compiled for
-  the life of the VM. Errors by kind: `:bad_module`, `:out_of_memory`.
+  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. Errors by kind:
+  `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` where too many
+  modules wait to be compiled; `:timeout`.
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
+
+  @doc "The bytes that a module was compiled of. They live as long as it does."
+  @callback wasm(compiled) :: binary
 
   @callback exports(compiled) :: [{name :: String.t(), external_type}]
   @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]

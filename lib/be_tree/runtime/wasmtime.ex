@@ -20,6 +20,9 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @most 0xFFFF_FFFF_FFFF_FFFF
 
+  # How many milliseconds a caller waits until its module is compiled: seconds, and as many for each one before it.
+  @compile_timeout 60_000
+
   @impl Runtime
   def available?, do: Native.load() == :ok
 
@@ -41,13 +44,23 @@ defmodule BeTree.Runtime.Wasmtime do
     with :busy <- Native.compile(reference, digest, wasm) do
       receive do
         {^reference, answer} -> answer
+      after
+        @compile_timeout -> withdraw_compile(digest, reference)
       end
     end
-    |> case do
-      {:ok, compiled} -> {:ok, compiled}
-      {:error, kind, message} -> error(kind, message)
+    |> answer()
+  end
+
+  defp withdraw_compile(digest, reference) do
+    if Native.withdraw_compile(digest) do
+      error(:timeout, "the module was not compiled in #{div(@compile_timeout, 1_000)} seconds; others came before it")
+    else
+      receive(do: ({^reference, answer} -> answer))
     end
   end
+
+  @impl Runtime
+  defdelegate wasm(compiled), to: Native, as: :module_bytes
 
   @impl Runtime
   defdelegate exports(compiled), to: Native, as: :module_exports

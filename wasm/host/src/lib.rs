@@ -12,6 +12,7 @@
 //! export `(length: i32) -> i32`, the address of a buffer of at least that length, and an *outbox* export `() -> i32`,
 //! the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
 
+mod bounds;
 mod cache;
 mod call;
 mod carried;

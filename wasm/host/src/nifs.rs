@@ -53,6 +53,17 @@ fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Ter
 }
 
 #[rustler::nif]
+fn withdraw_compile(env: Env, digest: Binary) -> bool {
+    cache::withdraw(env, &digest)
+}
+
+/// The bytes stay where they are: the binary refers to the module.
+#[rustler::nif]
+fn module_bytes<'a>(env: Env<'a>, module: ResourceArc<Module>) -> Binary<'a> {
+    module.make_binary(env, |module| module.0.bytes())
+}
+
+#[rustler::nif]
 fn module_exports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
     module.0.exports(env)
 }
