@@ -53,8 +53,10 @@ defmodule BeTree.Runtime do
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
-      on a dirty scheduler, whatever the slice, and a process that is killed meanwhile does not cut it short;
-    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out.
+      on dirty schedulers, whatever the slice; where its process is killed meanwhile, the call is cut short only if it goes on
+      for much longer than a change takes;
+    * `:timeout` - how many milliseconds the call may wait for its turn, and a `:dirty` one then take, `:infinity` where it
+      is left out.
   """
   @type request :: %{
           required(:input) => binary | nil,
