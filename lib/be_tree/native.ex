@@ -50,6 +50,12 @@ defmodule BeTree.Native do
   """
   def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
 
+  @doc "Whether the calling process waited for this module, and no longer does. Otherwise its answer is sent, or was."
+  def withdraw_compile(_digest), do: :erlang.nif_error(:not_loaded)
+
+  @doc "What a module was compiled of."
+  def module_bytes(_module), do: :erlang.nif_error(:not_loaded)
+
   @doc "`[{name, type}]`, with the types of `BeTree.Runtime`."
   def module_exports(_module), do: :erlang.nif_error(:not_loaded)
 
@@ -84,11 +90,17 @@ defmodule BeTree.Native do
   """
   def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:done, results, output, fuel}`; on a dirty scheduler."
-  def call_dirty(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
+  @doc """
+  What `call/8` answers, after a slice of about a millisecond on a dirty scheduler. Where its process dies, the call goes on
+  for as long as any change takes.
+  """
+  def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
   @doc "Answers what `call/8` does."
   def resume(_suspended), do: :erlang.nif_error(:not_loaded)
+
+  @doc "The same for what `change/7` began."
+  def resume_change(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc "`:ok`"
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)

@@ -40,7 +40,7 @@ pub struct Shared {
 pub enum Scheduler {
     Normal,
     /// A process can be killed while its dirty NIF runs, and then can send nothing: `enif_send` fails as if the receiver
-    /// were dead, and every waiter would be passed over. So the reaper tells.
+    /// were dead, and every waiter would be passed over. So a thread of the host's own tells.
     Dirty,
 }
 
@@ -117,7 +117,7 @@ impl Shared {
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::later(move || shared.gate.advance(|waiter| waiter.wake(None)));
+        reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
     }
 }
 

@@ -54,6 +54,17 @@ fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Ter
 }
 
 #[rustler::nif]
+fn withdraw_compile(env: Env, digest: Binary) -> bool {
+    cache::withdraw(env, &digest)
+}
+
+/// The bytes stay where they are: the binary refers to the module.
+#[rustler::nif]
+fn module_bytes<'a>(env: Env<'a>, module: ResourceArc<Module>) -> Binary<'a> {
+    module.make_binary(env, |module| module.0.bytes())
+}
+
+#[rustler::nif]
 fn module_exports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
     module.0.exports(env)
 }
@@ -147,23 +158,15 @@ fn call<'a>(
     fuel: Fuel,
     slice: Fuel,
 ) -> Term<'a> {
-    match begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice) {
-        Ok(mut call) => match call.run_slice() {
-            Slice::Yielded => {
-                call.home().suspend(env.pid());
-                let used = call.used();
-                (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
-            }
-            Slice::Ended(ended) => end(env, ended, output),
-            Slice::Lost(failure) => terms::error(env, &failure),
-        },
-        Err(denied) => deny(env, denied),
-    }
+    begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
+
+/// The fuel of a slice of a change: about a millisecond, of which the way there and back takes a hundredth.
+const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 #[allow(clippy::too_many_arguments)]
-fn call_dirty<'a>(
+fn change<'a>(
     env: Env<'a>,
     instance: &Instance,
     ticket: Option<&Ticket>,
@@ -173,13 +176,8 @@ fn call_dirty<'a>(
     output: Output,
     fuel: Fuel,
 ) -> Term<'a> {
-    match begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, Fuel(None)) {
-        Ok(mut call) => match call.run_to_end() {
-            Ok(ended) => end(env, ended, output),
-            Err(failure) => terms::error(env, &failure),
-        },
-        Err(denied) => deny(env, denied),
-    }
+    let slice = Fuel(Some(CHANGE_SLICE));
+    begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -194,20 +192,42 @@ fn begin<'a>(
     output: Output,
     fuel: Fuel,
     slice: Fuel,
-) -> Result<Call, Denied> {
-    let mut lent = instance.0.borrow(env, ticket, scheduler)?;
+) -> Term<'a> {
+    let mut lent = match instance.0.borrow(env, ticket, scheduler) {
+        Ok(lent) => lent,
+        Err(denied) => return deny(env, denied),
+    };
     let input = input.as_ref().map(|input| input.as_slice());
-    match lent.machine().prepare(export, arguments, input, fuel.0.unwrap_or(u64::MAX), slice.0) {
-        Ok(order) => Ok(Call::new(lent, order, output)),
+    let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
+    let mut call = match lent.machine().prepare(export, arguments, input, fuel, slice.0, is_change) {
+        Ok(order) => Call::new(lent, order, output),
         Err(failure) => {
             lent.leave(env);
-            Err(Denied::Failed(failure))
+            return terms::error(env, &failure);
         }
+    };
+    match call.run_slice() {
+        Slice::Yielded => {
+            call.home().suspend(env.pid());
+            let used = call.used();
+            (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
+        }
+        Slice::Ended(ended) => end(env, ended, output),
+        Slice::Lost(failure) => terms::error(env, &failure),
     }
 }
 
 #[rustler::nif]
-fn resume<'a>(env: Env<'a>, suspended: ResourceArc<Suspended>) -> Term<'a> {
+fn resume(env: Env, suspended: ResourceArc<Suspended>) -> Term {
+    go_on(env, suspended)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn resume_change(env: Env, suspended: ResourceArc<Suspended>) -> Term {
+    go_on(env, suspended)
+}
+
+fn go_on(env: Env, suspended: ResourceArc<Suspended>) -> Term {
     let mut call = match suspended.take() {
         Ok(call) => call,
         Err(failure) => return terms::error(env, &failure),
