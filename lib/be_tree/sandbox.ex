@@ -190,9 +190,6 @@ defmodule BeTree.Sandbox do
     instance = check_sandbox(sandbox)
     unless is_binary(export), do: BeTree.Check.expected!("the name of an export, a string", export)
 
-    unless is_list(arguments) and not List.improper?(arguments),
-      do: BeTree.Check.expected!("a list of numbers", arguments)
-
     options = check(options)
     %{fuel: fuel, slice: slice, timeout: timeout} = options
     request = %{input: nil, output: :none, fuel: fuel, slice: slice, scheduler: :normal, timeout: timeout}
