@@ -68,12 +68,18 @@ defmodule BeTree.Guest do
       true
   """
   @spec load(binary, module) :: {:ok, t} | {:error, Error.t()}
-  def load(wasm, runtime \\ BeTree.Runtime.default()) when is_binary(wasm) do
+  def load(wasm, runtime \\ BeTree.Runtime.default())
+
+  def load(wasm, runtime) when is_binary(wasm) do
+    BeTree.Check.runtime!(runtime)
+
     with {:ok, compiled} <- runtime.load(wasm),
          :ok <- check_imports(runtime.imports(compiled)),
          :ok <- check_exports(Map.new(runtime.exports(compiled))),
          do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled}}
   end
+
+  def load(other, _runtime), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
 
   defp check_imports([]), do: :ok
 
