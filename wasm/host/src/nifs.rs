@@ -10,6 +10,7 @@ use wasmtime::Val;
 use crate::cache;
 use crate::call::{Call, Ended, Slice, Suspended};
 use crate::census;
+use crate::engine;
 use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
@@ -23,6 +24,12 @@ use crate::terms::{self, atoms, Fuel, Output};
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
     true
+}
+
+/// Why no module can run on this machine, if none can.
+#[rustler::nif]
+fn engine_error() -> Option<String> {
+    engine::get().err()
 }
 
 /// What is charged at a time: in percent of a time slice, and in reductions.
