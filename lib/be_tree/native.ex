@@ -7,9 +7,27 @@ defmodule BeTree.Native do
   # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0, loaded?/0 and
   # charge/1 can be called before; what the others take comes from compile/3.
 
-  @doc "Loads the library, if that is not done. An error says why it cannot be."
+  # A library belongs to the code that loaded it. Were this module loaded again, the new code would have none, and could not
+  # have it while the old code is there: so that is refused, and the old code goes on.
+  @on_load :keep_library
+
+  @doc false
+  def keep_library do
+    if function_exported?(__MODULE__, :loaded?, 0) and apply(__MODULE__, :loaded?, []),
+      do: {:error, :restart_the_vm_to_load_another_library},
+      else: :ok
+  end
+
+  @doc "Loads the library, if that is not done. An error says why it cannot be used."
   @spec load() :: :ok | {:error, String.t()}
-  def load, do: if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree)))
+  def load do
+    with :ok <- if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree))) do
+      case engine_error() do
+        nil -> :ok
+        why -> {:error, "its engine cannot run on this machine: #{why}"}
+      end
+    end
+  end
 
   defp load({:error, :bad_name}), do: {:error, "the application be_tree is not in the code path"}
 
@@ -21,6 +39,9 @@ defmodule BeTree.Native do
       {:error, {_reason, text}} -> {:error, List.to_string(text)}
     end
   end
+
+  @doc "Why no module can run on this machine, or `nil`."
+  def engine_error, do: :erlang.nif_error(:not_loaded)
 
   @doc "Whether the library is loaded."
   @spec loaded?() :: boolean

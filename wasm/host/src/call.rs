@@ -71,7 +71,7 @@ impl Call {
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context))) {
             Ok(Poll::Ready(ended)) => Slice::Ended(ended),
             Ok(Poll::Pending) => {
-                if self.home.metered().load(Ordering::Relaxed) {
+                if self.is_metered() {
                     self.used = self.used.saturating_add(self.slice).min(self.fuel);
                 }
                 Slice::Yielded
@@ -84,7 +84,7 @@ impl Call {
     /// makes room for the input its allocator is in the middle of what it does, with the instance to be called again. But
     /// that is over at some time.
     fn needs_more(&self) -> bool {
-        self.grace > 0 && (self.is_change || !self.home.metered().load(Ordering::Relaxed))
+        self.grace > 0 && (self.is_change || !self.is_metered())
     }
 
     /// Runs a turn of a call that lost its caller. Answers whether the call is still under way, and needs another.
@@ -104,6 +104,15 @@ impl Call {
 
     pub fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Whether the call burns the fuel that counts, and no longer makes room for the input.
+    pub fn is_metered(&self) -> bool {
+        self.home.metered().load(Ordering::Relaxed)
+    }
+
+    pub fn slice(&self) -> u64 {
+        self.slice
     }
 
     pub fn output(&self) -> Output {

@@ -161,7 +161,7 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// A machine on loan. It goes back through `leave` or `end`; where it is dropped instead, its call was cut short.
+/// A machine on loan. It goes back through `leave` or `fail`; where it is dropped instead, its call was cut short.
 pub struct Lent {
     machine: Option<Reaped<Box<Machine>>>,
     place: usize,
@@ -194,7 +194,7 @@ impl Home {
 
 impl Lent {
     pub fn machine(&mut self) -> &mut Machine {
-        self.machine.as_mut().expect("taken only by leave, lose and drop")
+        self.machine.as_mut().expect("taken only by leave, fail and drop")
     }
 
     pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {

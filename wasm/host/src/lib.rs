@@ -43,5 +43,5 @@ mod terms;
 rustler::init!("Elixir.BeTree.Native", load = load);
 
 fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
-    reaper::start() && finisher::start() && engine::get().is_ok()
+    reaper::start() && finisher::start()
 }

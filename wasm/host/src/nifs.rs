@@ -10,6 +10,7 @@ use wasmtime::Val;
 use crate::cache;
 use crate::call::{Call, Ended, Slice, Suspended};
 use crate::census;
+use crate::engine;
 use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
@@ -24,6 +25,12 @@ use crate::terms::{self, atoms, Fuel, Output};
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
     true
+}
+
+/// Why no module can run on this machine, if none can.
+#[rustler::nif]
+fn engine_error() -> Option<String> {
+    engine::get().err()
 }
 
 /// What is charged at a time: in percent of a time slice, and in reductions.
@@ -208,13 +215,26 @@ fn begin<'a>(
     };
     match call.run_slice() {
         Slice::Yielded => {
-            call.home().suspend(env.pid());
-            let used = call.used();
+            let used = suspend(env, &call);
             (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
         }
         Slice::Ended(ended) => end(env, ended, output),
         Slice::Lost(failure) => terms::error(env, &failure),
     }
+}
+
+/// The fuel of a time slice.
+const TIME_SLICE: u64 = 300_000;
+
+/// Answers the fuel of the slices so far, for which Elixir charges. What the module burns to make room for the input is not
+/// among it, and is charged here, roughly: otherwise its process would keep its scheduler for thousands of slices.
+fn suspend(env: Env, call: &Call) -> u64 {
+    call.home().suspend(env.pid());
+    if !call.is_metered() {
+        let percent = call.slice().min(TIME_SLICE) * WHOLE as u64 / TIME_SLICE;
+        consume_timeslice(env, percent.max(1) as i32);
+    }
+    call.used()
 }
 
 #[rustler::nif]
@@ -236,8 +256,7 @@ fn go_on(env: Env, suspended: ResourceArc<Suspended>) -> Term {
     let output = call.output();
     match call.run_slice() {
         Slice::Yielded => {
-            call.home().suspend(env.pid());
-            let used = call.used();
+            let used = suspend(env, &call);
             match suspended.put_back(call) {
                 Ok(()) => (atoms::r#yield(), suspended, used).encode(env),
                 Err(failure) => terms::error(env, &failure),
