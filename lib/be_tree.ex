@@ -60,6 +60,7 @@ defmodule BeTree do
   alias BeTree.{
     Answer,
     Batch,
+    Check,
     Domain,
     Error,
     Event,
@@ -134,15 +135,16 @@ defmodule BeTree do
   @spec new([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: {:ok, t} | {:error, Error.t()}
   def new(domains, options \\ []) do
     options =
-      BeTree.Describe.options!(options, [
+      Check.options!(options, [
         :guest,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
         runtime: BeTree.Runtime.default()
       ])
 
-    check_positive(options, :memory)
-    check_positive(options, :fuel_per_reduction)
+    Check.memory!(options)
+    Check.positive!(options, :fuel_per_reduction)
+    Check.runtime!(options[:runtime])
 
     with {:ok, domains} <- Domain.parse(domains),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
@@ -377,7 +379,7 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
-    options = BeTree.Describe.options!(options, [:stats | Search.options()])
+    options = Check.options!(options, [:stats | Search.options()])
     {stats?, options} = Keyword.pop(options, :stats, false)
 
     unless is_boolean(stats?) do
@@ -469,10 +471,11 @@ defmodule BeTree do
           {:max_concurrency, pos_integer} | {:slice, Fuel.budget()} | {:ids, [id]} | {:as, Search.form()}
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
+    with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     # A server is asked for its index again for each chunk.
     concurrency = concurrency(Target.resolve(target))
-    options = BeTree.Describe.options!(options, [:slice, :ids, :as, max_concurrency: concurrency])
-    check_positive(options, :max_concurrency)
+    options = Check.options!(options, [:slice, :ids, :as, max_concurrency: concurrency])
+    Check.positive!(options, :max_concurrency)
     {concurrency, options} = Keyword.pop!(options, :max_concurrency)
     Batch.stream(target, events, Search.check(options), concurrency)
   end
@@ -592,15 +595,6 @@ defmodule BeTree do
 
   defp check_tree(other) do
     raise ArgumentError, "what is changed or published is a BeTree, got: #{BeTree.Describe.value(other)}"
-  end
-
-  defp check_positive(options, key) do
-    value = options[key]
-
-    unless is_integer(value) and value > 0 do
-      raise ArgumentError,
-            "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(value)}"
-    end
   end
 
   defp bang(:ok), do: :ok

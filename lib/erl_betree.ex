@@ -163,6 +163,8 @@ defmodule :erl_betree do
     Clock.time(clock, fn -> {:ok, Reference.new(:event, betree |> Tree.open() |> prepare(event))} end)
   end
 
+  def betree_make_event(_betree, _event, _clock), do: :erlang.error(:badarg)
+
   defp prepare(tree, event) do
     case BeTree.Event.prepare(Tree.target(tree), {:records, event}) do
       {:ok, prepared} -> prepared
@@ -189,6 +191,8 @@ defmodule :erl_betree do
     Clock.time(clock, fn -> betree |> Tree.open() |> search(event, []) end)
   end
 
+  def betree_search(_betree, _event, _clock), do: :erlang.error(:badarg)
+
   @doc "`betree_search_ids/4` with the monotonic clock."
   @spec betree_search_ids(betree, event | event_ref, [id]) :: {{:ok, [id]}, elapsed}
   def betree_search_ids(betree, event, ids), do: betree_search_ids(betree, event, ids, @monotonic)
@@ -212,6 +216,8 @@ defmodule :erl_betree do
     Clock.time(clock, fn -> betree |> Tree.open() |> search(event, ids: proper(ids)) end)
   end
 
+  def betree_search_ids(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
+
   @doc """
   Whether `Event` makes any subscription true.
 
@@ -233,6 +239,8 @@ defmodule :erl_betree do
     picture = betree |> Tree.open() |> Tree.draw()
     with {:error, _reason} <- :file.write_file(file, picture), do: {:error, :failed}
   end
+
+  def betree_write_dot(_betree, _file), do: :erlang.error(:badarg)
 
   @doc """
   A search that is gone through step by step: the number of candidates, and of the entries of the tree that were visited.
@@ -295,6 +303,8 @@ defmodule :erl_betree do
     betree |> Tree.open() |> Yielding.start(event(event), clock, threshold)
   end
 
+  def search_yield(_betree, _event, _clock, _threshold), do: :erlang.error(:badarg)
+
   @doc """
   Goes on with a search for so many microseconds; with 0 for one candidate. The same state is answered where it is not at its end. The
   time that comes with the ids is that of all its calls.
@@ -305,6 +315,8 @@ defmodule :erl_betree do
       when is_reference(state) and is_integer(clock) and is_integer(threshold) do
     Yielding.continue(state, clock, threshold)
   end
+
+  def search_next_yield(_state, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc "`betree_search_yield/3` with the monotonic clock."
   @spec betree_search_yield(betree, event_ref) :: {{:ok, [id]}, elapsed}
@@ -350,6 +362,8 @@ defmodule :erl_betree do
       when is_reference(event) and is_integer(clock) and is_integer(threshold) do
     betree_search_ids(betree, event, ids, clock)
   end
+
+  def search_ids_yield(_betree, _event, _ids, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc """
   Makes an empty tree that also tells why an expression does not match. It takes 4 to 8 bytes more for each predicate.
@@ -410,6 +424,8 @@ defmodule :erl_betree do
     Clock.time(clock, fn -> betree_search_err(betree, event) end)
   end
 
+  def betree_search_err(_betree, _event, _clock), do: :erlang.error(:badarg)
+
   @doc "`betree_search_ids_err/4` with the monotonic clock."
   @spec betree_search_ids_err(betree, event | event_ref, [id]) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(betree, event, ids), do: betree_search_ids_err(betree, event, ids, @monotonic)
@@ -423,6 +439,8 @@ defmodule :erl_betree do
     Clock.time(clock, fn -> betree |> Tree.open() |> Reasons.search(event(event), proper(ids)) end)
   end
 
+  def betree_search_ids_err(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
+
   @doc """
   The attributes that kept subscriptions from matching, each with their ids: of an expression, the one whose predicate was
   evaluated last, from left to right and only as far as it decides.
@@ -433,6 +451,7 @@ defmodule :erl_betree do
   @spec betree_parse_reasons(non_matches) :: {:ok, [{atom, [id]}]}
   def betree_parse_reasons([]), do: {:ok, []}
   def betree_parse_reasons(non_matches) when is_reference(non_matches), do: {:ok, Reasons.parse(non_matches)}
+  def betree_parse_reasons(_other), do: :erlang.error(:badarg)
 
   defp search(tree, event, options) do
     with {:error, error} <- BeTree.search(Tree.target(tree), event(event), options), do: Tree.fail(error)

@@ -3,7 +3,7 @@ defmodule BeTree.Batch do
   # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
   # docs/abi.md; where the answers are large, they come in parts.
 
-  alias BeTree.{Answer, Error, Event, Heap, Search, Slices, Target}
+  alias BeTree.{Answer, Check, Error, Event, Heap, Search, Slices, Target}
   alias BeTree.Server.View
 
   # A chunk has so many events, or so many bytes and the event that made them so many.
@@ -50,10 +50,10 @@ defmodule BeTree.Batch do
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
-    # Of a stream it is not known how many there are.
-    ahead = if is_list(events), do: length(events), else: 0
-
-    with {:ok, run} <- run(tree, options, ahead) do
+    with :ok <- Check.enumerable(events, "events"),
+         # Of a stream it is not known how many there are.
+         ahead = if(is_list(events), do: length(events), else: 0),
+         {:ok, run} <- run(tree, options, ahead) do
       events
       |> chunks()
       |> Enum.reduce_while({[], 0, run}, &search_next/2)

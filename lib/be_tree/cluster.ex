@@ -47,7 +47,7 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = BeTree.Describe.options!(options, [:shard])
+    options = BeTree.Check.options!(options, [:shard])
 
     unless is_list(shards) and not List.improper?(shards) do
       raise ArgumentError, "the shards are a list of {name, node}, got: #{BeTree.Describe.value(shards)}"
@@ -200,7 +200,7 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = BeTree.Describe.options!(options, [:stats | Search.options()])
+    options = BeTree.Check.options!(options, [:stats | Search.options()])
     options = Keyword.put_new(options, :timeout, @timeout)
     Search.check(Keyword.delete(options, :stats))
     check_form(options[:as])

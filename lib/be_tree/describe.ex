@@ -34,25 +34,6 @@ defmodule BeTree.Describe do
   def reason(%BeTree.Error{message: message}), do: message
   def reason(reason), do: value(reason)
 
-  @doc "Returns `options` with the defaults of `allowed`, or raises an `ArgumentError` that names what was expected."
-  @spec options!(term, keyword | [atom]) :: keyword
-  def options!(options, allowed) do
-    unless Keyword.keyword?(options) do
-      raise ArgumentError, "options are a keyword list, got: #{value(options)}"
-    end
-
-    keys = for option <- allowed, do: if(is_tuple(option), do: elem(option, 0), else: option)
-
-    case Enum.find(options, fn {key, _value} -> key not in keys end) do
-      nil ->
-        Keyword.validate!(Enum.uniq_by(options, &elem(&1, 0)), allowed)
-
-      {unknown, _value} ->
-        names = Enum.map_join(keys, ", ", &value/1)
-        raise ArgumentError, "unknown keys [#{value(unknown)}]; the options are #{names}"
-    end
-  end
-
   # What is left of the budget, or :large.
   defp small(_term, 0), do: :large
 

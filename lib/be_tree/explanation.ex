@@ -73,6 +73,7 @@ defmodule BeTree.Explanation do
   """
   @spec deciding(t) :: [Node.t()]
   def deciding(%__MODULE__{root: root}), do: settle([root], [])
+  def deciding(other), do: BeTree.Check.expected!("a BeTree.Explanation", other)
 
   # One list of nodes to look at and one of those found: no list is copied for each level.
   defp settle([], found), do: Enum.reverse(found)
@@ -150,6 +151,8 @@ defmodule BeTree.Explanation do
     headline = if match, do: "match", else: "no match"
     print([{[root], "", 1}], [headline], @lines, @bytes)
   end
+
+  def to_string(other), do: BeTree.Check.expected!("a BeTree.Explanation", other)
 
   # Prints what is open: on each level the nodes that are left, the margin in front of them, and the level.
   defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")

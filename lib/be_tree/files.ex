@@ -76,7 +76,7 @@ defmodule BeTree.Files do
   @spec load(Path.t(), domains: Path.t(), constants: Path.t()) ::
           {:ok, [BeTree.Domain.t()], [subscription]} | {:error, Error.t()}
   def load(path, options \\ []) do
-    options = Keyword.validate!(options, [:domains, :constants])
+    options = check(path, options)
     {domains, texts} = load_expressions(path, options[:domains])
     {:ok, domains, subscriptions(texts, options[:constants], path)}
   rescue
@@ -99,6 +99,8 @@ defmodule BeTree.Files do
   """
   @spec events(Path.t()) :: Enumerable.t()
   def events(path) do
+    BeTree.Check.path!(path)
+
     case format!(path) do
       :terms -> path |> Terms.stream() |> Stream.map(&record(&1, path))
       :lines -> path |> Reader.lines() |> Stream.map(fn {text, number} -> {{:json, text}, number} end)
@@ -112,7 +114,9 @@ defmodule BeTree.Files do
   looked for in the file again; without one, the error is about the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), domains: Path.t(), constants: Path.t()) :: Error.t()
-  def locate(%BeTree.Error{} = error, path, options \\ []) do
+  def locate(error, path, options \\ []) do
+    check_error(error)
+    options = check(path, options)
     constants = options[:constants]
 
     cond do
@@ -132,10 +136,23 @@ defmodule BeTree.Files do
   The place of what `BeTree.search/3` refused: the event that `events/1` gave with this line number.
   """
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
-  def locate_event(%BeTree.Error{} = error, event, path, line) do
+  def locate_event(error, event, path, line) do
+    check_error(error)
+    BeTree.Check.path!(path)
+    unless is_integer(line) and line > 0, do: BeTree.Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end
+
+  defp check(path, options) do
+    BeTree.Check.path!(path)
+    options = BeTree.Check.options!(options, [:domains, :constants])
+    for {_option, path} when path != nil <- options, do: BeTree.Check.path!(path)
+    options
+  end
+
+  defp check_error(%BeTree.Error{}), do: :ok
+  defp check_error(other), do: BeTree.Check.expected!("a BeTree.Error", other)
 
   # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
   defp format!(path) do

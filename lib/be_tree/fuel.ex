@@ -25,6 +25,11 @@ defmodule BeTree.Fuel do
   # (docs/scheduling.md). The fewer slices a search has, the less it pays for them.
   @longer 2.2
 
+  # Far more than any machine has of either rate.
+  @fastest 1.0e15
+
+  alias BeTree.Check
+
   @typedoc "An amount of fuel: about as many wasm instructions."
   @type t :: non_neg_integer
 
@@ -72,7 +77,11 @@ defmodule BeTree.Fuel do
       2
   """
   @spec to_reductions(t, pos_integer) :: non_neg_integer
-  def to_reductions(fuel, per_reduction \\ per_reduction()), do: div(fuel + per_reduction - 1, per_reduction)
+  def to_reductions(fuel, per_reduction \\ per_reduction()) do
+    check_amount("fuel", fuel, 0)
+    check_amount("the fuel of a reduction", per_reduction, 1)
+    div(fuel + per_reduction - 1, per_reduction)
+  end
 
   @doc """
   The fuel of `reductions`, such as a slice as long as the BEAM's own.
@@ -81,7 +90,17 @@ defmodule BeTree.Fuel do
       300_000
   """
   @spec from_reductions(non_neg_integer, pos_integer) :: t
-  def from_reductions(reductions, per_reduction \\ per_reduction()), do: reductions * per_reduction
+  def from_reductions(reductions, per_reduction \\ per_reduction()) do
+    check_amount("reductions", reductions, 0)
+    check_amount("the fuel of a reduction", per_reduction, 1)
+    reductions * per_reduction
+  end
+
+  defp check_amount(what, amount, least) do
+    unless is_integer(amount) and amount >= least do
+      Check.expected!("#{what}, an integer of at least #{least}", amount)
+    end
+  end
 
   @doc """
   The fuel of one reduction where wasm runs at `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a
@@ -94,6 +113,10 @@ defmodule BeTree.Fuel do
   """
   @spec ratio(float, float) :: pos_integer
   def ratio(fuel_per_microsecond, nanoseconds) do
+    for rate <- [fuel_per_microsecond, nanoseconds], not (is_number(rate) and rate >= 0 and rate <= @fastest) do
+      Check.expected!("a rate, a number from 0 to #{@fastest}", rate)
+    end
+
     max(1, round(@longer * nanoseconds * fuel_per_microsecond / 1_000))
   end
 end

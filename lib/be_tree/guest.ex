@@ -14,11 +14,11 @@ defmodule BeTree.Guest do
 
   alias BeTree.{Answer, Error, Fuel}
 
-  @enforce_keys [:runtime, :compiled, :sha256]
+  @enforce_keys [:runtime, :compiled]
   defstruct @enforce_keys
 
   @typedoc "A module that is loaded; its fields are private."
-  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled(), sha256: binary}
+  @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled()}
 
   @abi 1
 
@@ -68,22 +68,18 @@ defmodule BeTree.Guest do
       true
   """
   @spec load(binary, module) :: {:ok, t} | {:error, Error.t()}
-  def load(wasm, runtime \\ BeTree.Runtime.default()) when is_binary(wasm) do
+  def load(wasm, runtime \\ BeTree.Runtime.default())
+
+  def load(wasm, runtime) when is_binary(wasm) do
+    BeTree.Check.runtime!(runtime)
+
     with {:ok, compiled} <- runtime.load(wasm),
          :ok <- check_imports(runtime.imports(compiled)),
          :ok <- check_exports(Map.new(runtime.exports(compiled))),
-         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled, sha256: keep(wasm)}}
+         do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled}}
   end
 
-  # The bytes of a module stay as long as what was compiled of them, for the life of the VM. In the handle they would count
-  # against each process that has it: the built-in module's are twice what a process may refer to before it is collected.
-  defp keep(wasm) do
-    sha256 = :crypto.hash(:sha256, wasm)
-    key = {__MODULE__, :wasm, sha256}
-    # It may be part of a larger binary.
-    if :persistent_term.get(key, nil) == nil, do: :persistent_term.put(key, :binary.copy(wasm))
-    sha256
-  end
+  def load(other, _runtime), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
 
   defp check_imports([]), do: :ok
 
@@ -117,7 +113,7 @@ defmodule BeTree.Guest do
   @doc false
   # The bytes of a guest's module.
   @spec wasm(t) :: binary
-  def wasm(%__MODULE__{sha256: sha256}), do: :persistent_term.get({__MODULE__, :wasm, sha256})
+  def wasm(%__MODULE__{runtime: runtime, compiled: compiled}), do: runtime.wasm(compiled)
 
   @doc false
   # The built-in guest, read and checked once for each runtime and kept for the life of the VM.

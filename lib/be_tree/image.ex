@@ -81,6 +81,8 @@ defmodule BeTree.Image do
   """
   @spec write(BeTree.target(), Path.t()) :: :ok | {:error, Error.t()}
   def write(target, path) do
+    BeTree.Check.path!(path)
+
     with {:ok, bytes} <- encode(target), do: write_file(path, bytes)
   end
 
@@ -325,7 +327,11 @@ defmodule BeTree.Image do
 
   defp header({:binary, bytes}) when is_binary(bytes), do: Layout.header(bytes, byte_size(bytes))
 
+  defp header({:binary, other}), do: BeTree.Check.expected!("{:binary, the bytes of an image}", {:binary, other})
+
   defp header(path) do
+    BeTree.Check.path!(path)
+
     with {:ok, %{type: :regular, size: size}} <- File.stat(path),
          {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
       header = read_header(device, size)
@@ -377,17 +383,15 @@ defmodule BeTree.Image do
 
   defp check(options) do
     options =
-      Describe.options!(options,
+      BeTree.Check.options!(options,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
         runtime: BeTree.Runtime.default()
       )
 
-    for key <- [:memory, :fuel_per_reduction], value = options[key], not (is_integer(value) and value > 0) do
-      raise ArgumentError,
-            "the option #{Describe.value(key)} takes a positive integer, got: #{Describe.value(value)}"
-    end
-
+    BeTree.Check.memory!(options)
+    BeTree.Check.positive!(options, :fuel_per_reduction)
+    BeTree.Check.runtime!(options[:runtime])
     options
   end
 

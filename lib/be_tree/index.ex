@@ -61,7 +61,7 @@ defmodule BeTree.Index do
   # The options with their defaults, or an ArgumentError.
   @spec check([option]) :: [option]
   def check(options) do
-    options = BeTree.Describe.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
+    options = BeTree.Check.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
     check(:replicas, options[:replicas], 1)
     check(:queue, options[:queue], 0)
     options
@@ -107,7 +107,11 @@ defmodule BeTree.Index do
       {[1, 2], [1]}
   """
   @spec to_tree(t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def to_tree(index, memory)
+
   def to_tree(%__MODULE__{guest: guest, snapshot: snapshot} = index, memory) do
+    BeTree.Check.memory!(memory: memory)
+
     with {:ok, instance} <- Guest.instantiate(guest, memory, snapshot) do
       {:ok,
        %BeTree{
@@ -120,6 +124,8 @@ defmodule BeTree.Index do
        }}
     end
   end
+
+  def to_tree(other, _memory), do: BeTree.Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
     def inspect(%{info: %{expressions: expressions, memory_bytes: bytes}}, _options) do

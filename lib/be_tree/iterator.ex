@@ -20,7 +20,7 @@ defmodule BeTree.Iterator do
   of the tree by itself.
   """
 
-  alias BeTree.{Error, Event, Search, Stats, Target}
+  alias BeTree.{Check, Error, Event, Search, Stats, Target}
 
   @enforce_keys [:state]
   defstruct @enforce_keys
@@ -66,6 +66,7 @@ defmodule BeTree.Iterator do
   def next(%__MODULE__{state: {:new, target, event, options}}), do: step(Search.start(target, event, options))
   def next(%__MODULE__{state: {:yielded, search}}), do: step(Search.resume(search))
   def next(%__MODULE__{state: %Stats{} = stats}), do: {:done, stats}
+  def next(other), do: Check.expected!("a BeTree.Iterator", other)
 
   defp step({:yield, search}), do: {:ok, [], %__MODULE__{state: {:yielded, search}}}
   defp step({:done, ids, stats}), do: {:ok, ids, %__MODULE__{state: stats}}
@@ -81,6 +82,7 @@ defmodule BeTree.Iterator do
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{state: {:yielded, search}}), do: Search.cancel(search)
   def cancel(%__MODULE__{}), do: :ok
+  def cancel(other), do: Check.expected!("a BeTree.Iterator", other)
 
   @doc """
   The ids as a stream: a search each time that it is enumerated, in the process that does.

@@ -7,9 +7,27 @@ defmodule BeTree.Native do
   # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0, loaded?/0 and
   # charge/1 can be called before; what the others take comes from compile/3.
 
-  @doc "Loads the library, if that is not done. An error says why it cannot be."
+  # A library belongs to the code that loaded it. Were this module loaded again, the new code would have none, and could not
+  # have it while the old code is there: so that is refused, and the old code goes on.
+  @on_load :keep_library
+
+  @doc false
+  def keep_library do
+    if function_exported?(__MODULE__, :loaded?, 0) and apply(__MODULE__, :loaded?, []),
+      do: {:error, :restart_the_vm_to_load_another_library},
+      else: :ok
+  end
+
+  @doc "Loads the library, if that is not done. An error says why it cannot be used."
   @spec load() :: :ok | {:error, String.t()}
-  def load, do: if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree)))
+  def load do
+    with :ok <- if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree))) do
+      case engine_error() do
+        nil -> :ok
+        why -> {:error, "its engine cannot run on this machine: #{why}"}
+      end
+    end
+  end
 
   defp load({:error, :bad_name}), do: {:error, "the application be_tree is not in the code path"}
 
@@ -21,6 +39,9 @@ defmodule BeTree.Native do
       {:error, {_reason, text}} -> {:error, List.to_string(text)}
     end
   end
+
+  @doc "Why no module can run on this machine, or `nil`."
+  def engine_error, do: :erlang.nif_error(:not_loaded)
 
   @doc "Whether the library is loaded."
   @spec loaded?() :: boolean
@@ -49,6 +70,12 @@ defmodule BeTree.Native do
   sent, with `{:ok, module}` or an error.
   """
   def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Whether the calling process waited for this module, and no longer does. Otherwise its answer is sent, or was."
+  def withdraw_compile(_digest), do: :erlang.nif_error(:not_loaded)
+
+  @doc "What a module was compiled of."
+  def module_bytes(_module), do: :erlang.nif_error(:not_loaded)
 
   @doc "`[{name, type}]`, with the types of `BeTree.Runtime`."
   def module_exports(_module), do: :erlang.nif_error(:not_loaded)
@@ -84,11 +111,17 @@ defmodule BeTree.Native do
   """
   def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:done, results, output, fuel}`; on a dirty scheduler."
-  def call_dirty(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
+  @doc """
+  What `call/8` answers, after a slice of about a millisecond on a dirty scheduler. Where its process dies, the call goes on
+  for as long as any change takes.
+  """
+  def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
   @doc "Answers what `call/8` does."
   def resume(_suspended), do: :erlang.nif_error(:not_loaded)
+
+  @doc "The same for what `change/7` began."
+  def resume_change(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc "`:ok`"
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)

@@ -53,8 +53,10 @@ defmodule BeTree.Runtime do
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
-      on a dirty scheduler, whatever the slice, and a process that is killed meanwhile does not cut it short;
-    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out.
+      on dirty schedulers, whatever the slice; where its process is killed meanwhile, the call is cut short only if it goes on
+      for much longer than a change takes;
+    * `:timeout` - how many milliseconds the call may wait for its turn, and a `:dirty` one then take, `:infinity` where it
+      is left out.
   """
   @type request :: %{
           required(:input) => binary | nil,
@@ -81,10 +83,14 @@ defmodule BeTree.Runtime do
   @callback available?() :: boolean
 
   @doc """
-  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. It stays compiled for
-  the life of the VM. Errors by kind: `:bad_module`, `:out_of_memory`.
+  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. Errors by kind:
+  `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` where too many
+  modules wait to be compiled; `:timeout`.
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
+
+  @doc "The bytes that a module was compiled of. They live as long as it does."
+  @callback wasm(compiled) :: binary
 
   @callback exports(compiled) :: [{name :: String.t(), external_type}]
   @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]

@@ -106,6 +106,8 @@ defmodule BeTree.Sandbox do
          do: {:ok, %Module{compiled: compiled}}
   end
 
+  def load(other), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
+
   @doc "`load/1` that answers the module and raises its errors."
   @spec load!(binary) :: Module.t()
   def load!(wasm), do: bang(load(wasm))
@@ -128,29 +130,22 @@ defmodule BeTree.Sandbox do
   `:out_of_fuel`, beyond about 0.2 seconds. An option that is unknown or wrong raises an `ArgumentError`.
   """
   @spec new(Module.t(), [option]) :: {:ok, t} | {:error, Error.t()}
-  def new(%Module{compiled: compiled}, options \\ []) do
-    options = BeTree.Describe.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
-    check_positive!(options, :memory)
-    check_positive!(options, :fuel_per_reduction)
+  def new(module, options \\ [])
+
+  def new(%Module{compiled: compiled}, options) do
+    options = BeTree.Check.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
+    BeTree.Check.memory!(options)
+    BeTree.Check.positive!(options, :fuel_per_reduction)
 
     with {:ok, instance} <- Wasmtime.instantiate(compiled, memory: options[:memory]),
          do: {:ok, %__MODULE__{instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
   end
 
+  def new(other, _options), do: BeTree.Check.expected!("a BeTree.Sandbox.Module", other)
+
   @doc "`new/2` that answers the instance and raises its errors."
   @spec new!(Module.t(), [option]) :: t
   def new!(module, options \\ []), do: bang(new(module, options))
-
-  defp check_positive!(options, key) do
-    case options[key] do
-      amount when is_integer(amount) and amount > 0 ->
-        :ok
-
-      other ->
-        raise ArgumentError,
-              "the option #{BeTree.Describe.value(key)} takes a positive integer, got: #{BeTree.Describe.value(other)}"
-    end
-  end
 
   @doc """
   Calls an export with numbers and answers its results, of any number, when the call is done.
@@ -191,13 +186,16 @@ defmodule BeTree.Sandbox do
 
   @doc "Starts a call and runs its first slice. Takes what `call/4` does."
   @spec start(t, String.t(), [integer | float], [call_option]) :: answer
-  def start(%__MODULE__{} = sandbox, export, arguments, options \\ []) when is_binary(export) do
+  def start(sandbox, export, arguments, options \\ []) do
+    instance = check_sandbox(sandbox)
+    unless is_binary(export), do: BeTree.Check.expected!("the name of an export, a string", export)
+
     options = check(options)
     %{fuel: fuel, slice: slice, timeout: timeout} = options
     request = %{input: nil, output: :none, fuel: fuel, slice: slice, scheduler: :normal, timeout: timeout}
     slices = Slices.new(Wasmtime, &Wasmtime.continue/1, sandbox.fuel_per_reduction, options)
 
-    sandbox.instance
+    instance
     |> Wasmtime.invoke(export, arguments, request)
     |> Slices.settle(slices)
     |> answer()
@@ -210,10 +208,12 @@ defmodule BeTree.Sandbox do
   """
   @spec resume(Call.t()) :: answer
   def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
+  def resume(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
 
   @doc "Gives a call up; its instance is free for the next."
   @spec cancel(Call.t()) :: :ok
   def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
+  def cancel(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
 
   defp answer({:yield, slices}), do: {:yield, %Call{slices: slices}}
   defp answer({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
@@ -223,7 +223,7 @@ defmodule BeTree.Sandbox do
 
   defp check(options) do
     options
-    |> BeTree.Describe.options!(Map.keys(@defaults))
+    |> BeTree.Check.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
   end
 
@@ -251,7 +251,7 @@ defmodule BeTree.Sandbox do
   end
 
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance
-  defp check_sandbox(other), do: raise(ArgumentError, "expected a BeTree.Sandbox, got: #{BeTree.Describe.value(other)}")
+  defp check_sandbox(other), do: BeTree.Check.expected!("a BeTree.Sandbox", other)
 
   # All that the runtime can take; what lies outside of the memory it refuses itself.
   defp check_amount(_name, amount) when amount in 0..0xFFFF_FFFF_FFFF_FFFF, do: :ok

@@ -166,6 +166,8 @@ defmodule BeTree.Search do
     slices |> Slices.resume() |> answer(search) |> Telemetry.observe(search)
   end
 
+  def resume(other), do: BeTree.Check.expected!("a BeTree.Search", other)
+
   @doc """
   Gives a search up; its tree is free for the next call.
 
@@ -179,6 +181,7 @@ defmodule BeTree.Search do
   """
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{slices: slices}), do: Slices.cancel(slices)
+  def cancel(other), do: BeTree.Check.expected!("a BeTree.Search", other)
 
   @doc """
   Runs a search to its end, slice by slice. Takes and answers what `start/3` does, but for the yields.
@@ -295,7 +298,7 @@ defmodule BeTree.Search do
 
   def check(options) do
     options
-    |> BeTree.Describe.options!(Map.keys(@defaults))
+    |> BeTree.Check.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
   end
 

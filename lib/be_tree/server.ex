@@ -67,7 +67,7 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  alias BeTree.{Describe, Error, Fuel, Guest, Image, Index, Subscription}
+  alias BeTree.{Check, Describe, Domain, Error, Fuel, Guest, Image, Index, Subscription}
   alias BeTree.Server.{Follower, Keeper, Table, View, Writer}
 
   # More restarts than can happen in a second.
@@ -114,7 +114,10 @@ defmodule BeTree.Server do
   @spec start_link([option]) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(options) do
     {name, options} = check(options)
+    with {:ok, _parsed} <- Domain.parse(options[:domains] || []), do: start(name, options)
+  end
 
+  defp start(name, options) do
     cond do
       pid = Process.whereis(name) -> {:error, {:already_started, pid}}
       :ets.info(name, :owner) == :undefined -> {__MODULE__, {name, options}} |> start_supervisor() |> reason()
@@ -156,7 +159,7 @@ defmodule BeTree.Server do
 
   defp check(options) do
     options =
-      BeTree.Describe.options!(options, [
+      Check.options!(options, [
         :name,
         :domains,
         :follow,
@@ -172,6 +175,10 @@ defmodule BeTree.Server do
 
     check(:name, options[:name])
     check(:changes, options[:changes])
+    check(:guest, options[:guest])
+    Check.memory!(options)
+    Check.positive!(options, :fuel_per_reduction)
+    Check.runtime!(options[:runtime])
     publish = Index.check(Keyword.take(options, [:replicas, :queue]))
     {options[:name], check(options[:domains], options[:follow], publish, options)}
   end
@@ -210,6 +217,7 @@ defmodule BeTree.Server do
   defp check(:interval, :infinity), do: :infinity
   defp check(:interval, milliseconds) when milliseconds in 0..@longest, do: milliseconds
   defp check(:changes, changes) when is_integer(changes) and changes > 0, do: changes
+  defp check(:guest, guest) when guest == nil or is_binary(guest) or is_struct(guest, Guest), do: guest
   defp check(:follow, {name, node} = follow) when is_atom(name) and is_atom(node), do: follow
 
   defp check(key, other) do
@@ -217,6 +225,7 @@ defmodule BeTree.Server do
       name: "an atom",
       interval: "milliseconds from 0 to #{@longest}, or :infinity",
       changes: "a positive integer",
+      guest: "a binary or a BeTree.Guest",
       follow: "{name, node}"
     }
 

@@ -13,7 +13,7 @@ defmodule BeTree.Subscription do
   @doc "One subscription as docs/abi.md has it."
   @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options) do
-    constants = Keyword.get(BeTree.Describe.options!(options, [:constants]), :constants, [])
+    constants = Keyword.get(BeTree.Check.options!(options, [:constants]), :constants, [])
 
     with :ok <- check_id(id),
          :ok <- check_expression(expression),
@@ -36,6 +36,10 @@ defmodule BeTree.Subscription do
   @doc "Many of them, in order. An error has the position of the first that is wrong."
   @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
   def new_all(subscriptions) do
+    with :ok <- BeTree.Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions)
+  end
+
+  defp each_new(subscriptions) do
     subscriptions
     |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
       case new(subscription) do

@@ -80,12 +80,29 @@ defmodule BeTree.Workload do
   """
   @spec write(module, parameters, Path.t()) :: files
   def write(workload, parameters, folder) do
+    check_workload(workload)
+    check_parameters(workload, parameters)
+    BeTree.Check.path!(folder)
     File.mkdir_p!(folder)
 
     for {role, name, lines} <- workload.files(parameters), into: %{} do
       path = Path.join(folder, name)
       lines |> Stream.chunk_every(500) |> Stream.into(File.stream!(path)) |> Stream.run()
       {role, path}
+    end
+  end
+
+  defp check_workload(workload) do
+    unless is_atom(workload) and Code.ensure_loaded?(workload) and function_exported?(workload, :files, 1) do
+      BeTree.Check.expected!("a module that implements BeTree.Workload", workload)
+    end
+  end
+
+  # A workload's own parameters are those of its defaults.
+  defp check_parameters(workload, parameters) do
+    unless is_map(parameters) and Enum.all?(Map.keys(workload.defaults()), &is_map_key(parameters, &1)) do
+      keys = workload.defaults() |> Map.keys() |> Enum.map_join(", ", &inspect/1)
+      BeTree.Check.expected!("a map of parameters with the keys #{keys}", parameters)
     end
   end
 end

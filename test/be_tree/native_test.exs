@@ -104,7 +104,7 @@ defmodule BeTree.NativeTest do
       Task.async(fn ->
         assert Native.read(instance, nil, 0, 1) == :busy
         assert Native.write(instance, nil, 0, "x") == :busy
-        assert Native.call_dirty(instance, nil, "three", [], nil, :none, :infinity) == :busy
+        assert Native.change(instance, nil, "three", [], nil, :none, :infinity) == :busy
       end)
       |> Task.await()
 

@@ -27,10 +27,11 @@ defmodule BeTree.Test.WasmGuest do
   @doc """
   A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
   `ids/0`: with `when_json: true` only for events in JSON; others are answered at once. `parts:` are more of the module,
-  as `BeTree.WasmModule.assemble/1` takes them, and `insert:` is the body of its insertion. Its counts are all 0.
+  as `BeTree.WasmModule.assemble/1` takes them, `insert:` is the body of its insertion, and `inbox:` what its inbox does before
+  it answers. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
-    options = Keyword.validate!(options, when_json: false, locals: [], parts: [], insert: i32_const(0))
+    options = Keyword.validate!(options, when_json: false, locals: [], parts: [], insert: i32_const(0), inbox: [])
     {globals, parts} = Keyword.pop(options[:parts], :globals, [])
     is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)
 
@@ -38,7 +39,7 @@ defmodule BeTree.Test.WasmGuest do
       functions: [
         function(nil, [], [], body, options[:locals]),
         function("be_tree_abi", [], [:i32], i32_const(1)),
-        function("be_tree_inbox", [:i32], [:i32], i32_const(@inbox)),
+        function("be_tree_inbox", [:i32], [:i32], [options[:inbox], i32_const(@inbox)]),
         function("be_tree_outbox", [], [:i32], i32_const(@outbox)),
         function("be_tree_schema", [:i32], [:i32], i32_const(0)),
         function("be_tree_insert", [:i32], [:i32], options[:insert]),
@@ -80,6 +81,11 @@ defmodule BeTree.Test.WasmGuest do
     # It reads so many bytes before its memory's end.
     read = [local_get(0), i32_load8_u(0x1_0000 - 5_500), drop()]
     assemble(nop(), insert: [read, i32_const(@outbox), i32_const(0), i32_store(4), i32_const(0)])
+  end
+
+  @doc "An instruction for functions of a length: loops for ever where that is 1,000 or more."
+  def hang_when_long do
+    block([local_get(0), i32_const(1_000), i32_div_u(), i32_eqz(), branch_if(0), loop(branch(0))])
   end
 
   @doc "Calls the body again, without an end."

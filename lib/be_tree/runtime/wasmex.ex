@@ -35,6 +35,9 @@ if Code.ensure_loaded?(Wasmex) do
     def load(wasm) when is_binary(wasm), do: Compiled.load(wasm)
 
     @impl Runtime
+    def wasm(%Compiled{wasm: wasm}), do: wasm
+
+    @impl Runtime
     def exports(%Compiled{exports: exports}), do: Map.to_list(exports)
 
     @impl Runtime

@@ -4,7 +4,7 @@ defmodule BeTree.Subscription.Batch do
   # Of a hundred thousand there is never a list on the calling process's heap, for its garbage collector to move, and a
   # stream is consumed as it comes.
 
-  alias BeTree.{Answer, Error, Subscription}
+  alias BeTree.{Answer, Check, Error, Subscription}
 
   @enforce_keys [:count, :input, :sizes]
   defstruct @enforce_keys
@@ -22,7 +22,8 @@ defmodule BeTree.Subscription.Batch do
   @doc "Checks and encodes, in order. An error has the position of the first that is wrong."
   @spec new(Enumerable.t()) :: {:ok, t} | {:error, Error.t()}
   def new(subscriptions) do
-    with {chunk, chunks, count} <- Enum.reduce_while(subscriptions, {[], [], 0}, &add/2) do
+    with :ok <- Check.enumerable(subscriptions, "subscriptions"),
+         {chunk, chunks, count} <- Enum.reduce_while(subscriptions, {[], [], 0}, &add/2) do
       chunks = Enum.reverse(encode(chunk, chunks))
       {:ok, %__MODULE__{count: count, input: list(chunks, count), sizes: Enum.map(chunks, &byte_size/1)}}
     end

@@ -21,10 +21,17 @@ use rustler::Resource;
 
 use crate::census::{self, Counted};
 use crate::failure::{Failure, Kind};
+use crate::finisher;
 use crate::instance::{Home, Lent};
 use crate::machine::Order;
-use crate::reaper;
 use crate::terms::Output;
+
+/// A call that lost its caller may use as much fuel as any change takes: about 0.1 seconds, and 2 microseconds for each
+/// byte of input.
+const GRACE: u64 = 500_000_000;
+const GRACE_PER_BYTE: u64 = 10_000;
+/// The fuel of a turn, whatever the slice: about a millisecond.
+const TURN: u64 = 5_000_000;
 
 /// A call that ended: the machine, and the fuel used or why it failed.
 pub type Ended = (Lent, Result<u64, Failure>);
@@ -36,6 +43,9 @@ pub struct Call {
     fuel: u64,
     slice: u64,
     used: u64,
+    is_change: bool,
+    /// The fuel that the call may still use when it has lost its caller.
+    grace: u64,
 }
 
 /// What one slice came to.
@@ -50,8 +60,9 @@ impl Call {
     pub fn new(lent: Lent, order: Order, output: Output) -> Self {
         let home = lent.home();
         home.metered().store(false, Ordering::Relaxed);
-        let (fuel, slice) = (order.fuel, order.slice.unwrap_or(0));
-        Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0 }
+        let (fuel, slice, is_change) = (order.fuel, order.slice.unwrap_or(0), order.is_change);
+        let grace = GRACE.saturating_add(GRACE_PER_BYTE.saturating_mul(order.length as u64));
+        Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0, is_change, grace }
     }
 
     /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended is not run again.
@@ -60,7 +71,7 @@ impl Call {
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context))) {
             Ok(Poll::Ready(ended)) => Slice::Ended(ended),
             Ok(Poll::Pending) => {
-                if self.home.metered().load(Ordering::Relaxed) {
+                if self.is_metered() {
                     self.used = self.used.saturating_add(self.slice).min(self.fuel);
                 }
                 Slice::Yielded
@@ -69,29 +80,39 @@ impl Call {
         }
     }
 
-    /// Has the module make room for the input, where that is under way: cut off there, its allocator would be left in the
-    /// middle of what it does, with the instance to be called again.
-    fn finish_inbox(&mut self) {
-        while !self.home.metered().load(Ordering::Relaxed) {
-            if !matches!(self.run_slice(), Slice::Yielded) {
-                return;
-            }
-        }
+    /// Whether a call that lost its caller is not to be cut off here. A change would be half made; and while the module
+    /// makes room for the input its allocator is in the middle of what it does, with the instance to be called again. But
+    /// that is over at some time.
+    fn needs_more(&self) -> bool {
+        self.grace > 0 && (self.is_change || !self.is_metered())
     }
 
-    /// Runs all slices.
-    pub fn run_to_end(&mut self) -> Result<Ended, Failure> {
-        loop {
-            match self.run_slice() {
-                Slice::Ended(ended) => return Ok(ended),
-                Slice::Yielded => {}
-                Slice::Lost(failure) => return Err(failure),
+    /// Runs a turn of a call that lost its caller. Answers whether the call is still under way, and needs another.
+    pub fn go_on(&mut self) -> bool {
+        let end = self.grace.saturating_sub(TURN);
+        while self.needs_more() {
+            if self.grace <= end {
+                return true;
+            }
+            self.grace = self.grace.saturating_sub(self.slice.max(1));
+            if !matches!(self.run_slice(), Slice::Yielded) {
+                return false;
             }
         }
+        false
     }
 
     pub fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// Whether the call burns the fuel that counts, and no longer makes room for the input.
+    pub fn is_metered(&self) -> bool {
+        self.home.metered().load(Ordering::Relaxed)
+    }
+
+    pub fn slice(&self) -> u64 {
+        self.slice
     }
 
     pub fn output(&self) -> Output {
@@ -174,11 +195,11 @@ impl Suspended {
     }
 }
 
-/// Has a call's fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
+/// Has a call finished where it must be, and its fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
 /// that held the call included.
-fn abandon(mut call: Call) {
+fn abandon(call: Call) {
     call.home().resume();
-    reaper::later(move || call.finish_inbox());
+    finisher::finish(call);
 }
 
 fn ended() -> Failure {

@@ -6,6 +6,7 @@ use wasmtime::{Config, Engine, OperatorCost, OptLevel};
 
 use crate::memories::{self, Memories};
 use crate::stacks::{self, Stacks};
+use crate::trial;
 
 /// What a wasm call may use of its fiber's stack; beyond it the call traps.
 const WASM_STACK: usize = 512 << 10;
@@ -16,7 +17,13 @@ const WASM_STACK: usize = 512 << 10;
 /// addresses are reserved: 47 bits of them hold some 30,000 instances.
 pub fn get() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(&config()).map_err(|error| format!("{error:#}"))).as_ref().map_err(Clone::clone)
+    ENGINE.get_or_init(tried).as_ref().map_err(Clone::clone)
+}
+
+fn tried() -> Result<Engine, String> {
+    let engine = Engine::new(&config()).map_err(|error| format!("{error:#}"))?;
+    trial::run(&engine)?;
+    Ok(engine)
 }
 
 fn config() -> Config {

@@ -40,7 +40,7 @@ pub struct Shared {
 pub enum Scheduler {
     Normal,
     /// A process can be killed while its dirty NIF runs, and then can send nothing: `enif_send` fails as if the receiver
-    /// were dead, and every waiter would be passed over. So the reaper tells.
+    /// were dead, and every waiter would be passed over. So a thread of the host's own tells.
     Dirty,
 }
 
@@ -117,7 +117,7 @@ impl Shared {
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::later(move || shared.gate.advance(|waiter| waiter.wake(None)));
+        reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
     }
 }
 
@@ -161,7 +161,7 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// A machine on loan. It goes back through `leave` or `end`; where it is dropped instead, its call was cut short.
+/// A machine on loan. It goes back through `leave` or `fail`; where it is dropped instead, its call was cut short.
 pub struct Lent {
     machine: Option<Reaped<Box<Machine>>>,
     place: usize,
@@ -194,7 +194,7 @@ impl Home {
 
 impl Lent {
     pub fn machine(&mut self) -> &mut Machine {
-        self.machine.as_mut().expect("taken only by leave, lose and drop")
+        self.machine.as_mut().expect("taken only by leave, fail and drop")
     }
 
     pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {

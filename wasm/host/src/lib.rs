@@ -5,14 +5,15 @@
 //! at one moment, and a *pool* a set of replicas of it, instances that begin with that memory and share what none of them
 //! writes (`frozen`); it runs as many calls at a time, and is otherwise used like an instance. A *call* runs on a fiber; where the fuel of a slice
 //! is exhausted the fiber is left where it stands, and the call becomes a term that can be resumed from any scheduler
-//! or cancelled (`call`). What must be taken apart, unwound or freed is handed to one thread, so that no scheduler and
-//! no destructor ever does it (`reaper`).
+//! or cancelled (`call`). What must be taken apart or freed is handed to one thread, and a call that lost its caller to
+//! another, so that no scheduler and no destructor ever does either (`reaper`, `finisher`).
 //!
 //! The host knows one convention beyond WebAssembly itself, and its names are given at instantiation: an *inbox*
 //! export `(length: i32) -> i32`, the address of a buffer of at least that length, and an *outbox* export `() -> i32`,
 //! the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
 
 mod arena;
+mod bounds;
 mod cache;
 mod call;
 mod carried;
@@ -20,6 +21,7 @@ mod census;
 mod engine;
 mod export;
 mod failure;
+mod finisher;
 mod frozen;
 mod gate;
 mod instance;
@@ -41,14 +43,6 @@ mod trial;
 
 rustler::init!("Elixir.BeTree.Native", load = load);
 
-/// The VM says only that this failed, so what failed is printed.
 fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
-    let outcome = match reaper::start() {
-        true => engine::get().and_then(trial::run),
-        false => Err("it has no thread".to_owned()),
-    };
-    if let Err(why) = &outcome {
-        eprintln!("be_tree_host cannot be loaded: {why}");
-    }
-    outcome.is_ok()
+    reaper::start() && finisher::start()
 }

@@ -27,6 +27,10 @@ const MEMORY_MAPPINGS: usize = 2;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
+/// The most fuel of a slice while the module makes room for input: that may have to be finished without a caller, and
+/// others are not to wait for long behind it.
+const INBOX_SLICE: u64 = 5_000_000;
+
 /// What a machine is made with.
 pub struct Setup {
     /// The most bytes that its memories and tables may take.
@@ -63,8 +67,12 @@ pub struct Order {
     pub export: usize,
     /// Input that did not fit into the inbox as it is.
     pub input: Option<Vec<u8>>,
+    /// How many bytes of input there are.
+    pub length: usize,
     pub fuel: u64,
     pub slice: Option<u64>,
+    /// It is not to be cut off in the middle.
+    pub is_change: bool,
 }
 
 impl Machine {
@@ -232,14 +240,16 @@ impl Machine {
         input: Option<&[u8]>,
         fuel: u64,
         slice: Option<u64>,
+        is_change: bool,
     ) -> Result<Order, Failure> {
         let export = self.export(export)?;
         self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
+        let length = input.map_or(0, <[u8]>::len);
         let input = match input {
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        Ok(Order { export, input, fuel, slice })
+        Ok(Order { export, input, length, fuel, slice, is_change })
     }
 
     fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
@@ -276,19 +286,20 @@ impl Machine {
     }
 
     async fn try_run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
-        let _ = self.store.fuel_async_yield_interval(order.slice);
         if let Some(input) = order.input {
+            let _ = self.store.fuel_async_yield_interval(order.slice.map(|slice| slice.min(INBOX_SLICE)));
             self.open_inbox(input.len()).await?;
             let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
             self.write(address, &input)?;
         }
+        let _ = self.store.fuel_async_yield_interval(order.slice);
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
         metered.store(true, Ordering::Relaxed);
         let outcome = exports[order.export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         let used = order.fuel - store.get_fuel().unwrap_or(0);
-        self.leave_large_inbox(order.slice.is_none()).await?;
+        self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
         Ok(used)
     }
 

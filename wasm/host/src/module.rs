@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustler::{Encoder, Env, Resource, Term};
 use wasmtime::{ExternType, FuncType, Mutability, ValType};
 
+use crate::bounds::{self, Refusal};
 use crate::carried;
 use crate::census::{self, Counted};
 use crate::engine;
@@ -20,6 +21,8 @@ impl Resource for Module {}
 
 pub struct Compiled {
     module: Reaped<Code>,
+    /// What it was compiled of.
+    bytes: Box<[u8]>,
     /// The globals that a snapshot carries, or why there can be no snapshot.
     carried: Result<Vec<String>, String>,
     _counted: Counted,
@@ -37,12 +40,18 @@ impl Compiled {
     /// Compiles for seconds where the module is large: not for a scheduler.
     pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
         let engine = engine::get().map_err(Failure::bad_module)?;
+        let invalid = |why: &dyn std::fmt::Display| {
+            Failure::bad_module(format!("not a WebAssembly module that can run here: {why:#}"))
+        };
+        bounds::check(bytes).map_err(|refusal| match refusal {
+            Refusal::Invalid(error) => invalid(&error),
+            Refusal::Bound(what) => Failure::bad_module(format!("the module takes too long to compile: {what}")),
+        })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let module = wasmtime::Module::from_binary(engine, bytes)
-            .map_err(|error| Failure::bad_module(format!("not a WebAssembly module that can run here: {error:#}")))?;
+        let module = wasmtime::Module::from_binary(engine, bytes).map_err(|error| invalid(&error))?;
         let carried = carried::globals(bytes);
         let code = Code { module, _mappings: mappings };
-        Ok(Self { module: Reaped::new(code), carried, _counted: Counted::new(&census::MODULES) })
+        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })
     }
 
     /// The names of the globals that a snapshot carries, if the module can be replicated.
@@ -50,6 +59,10 @@ impl Compiled {
         self.carried.as_deref().map_err(|why| {
             Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
         })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub fn module(&self) -> &wasmtime::Module {

@@ -10,6 +10,7 @@ use wasmtime::Val;
 use crate::cache;
 use crate::call::{Call, Ended, Slice, Suspended};
 use crate::census;
+use crate::engine;
 use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
@@ -24,6 +25,12 @@ use crate::terms::{self, atoms, Fuel, Output};
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
     true
+}
+
+/// Why no module can run on this machine, if none can.
+#[rustler::nif]
+fn engine_error() -> Option<String> {
+    engine::get().err()
 }
 
 /// What is charged at a time: in percent of a time slice, and in reductions.
@@ -51,6 +58,17 @@ fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Ter
         Ok(None) => atoms::busy().encode(env),
         Err(failure) => terms::error(env, &failure),
     }
+}
+
+#[rustler::nif]
+fn withdraw_compile(env: Env, digest: Binary) -> bool {
+    cache::withdraw(env, &digest)
+}
+
+/// The bytes stay where they are: the binary refers to the module.
+#[rustler::nif]
+fn module_bytes<'a>(env: Env<'a>, module: ResourceArc<Module>) -> Binary<'a> {
+    module.make_binary(env, |module| module.0.bytes())
 }
 
 #[rustler::nif]
@@ -147,23 +165,15 @@ fn call<'a>(
     fuel: Fuel,
     slice: Fuel,
 ) -> Term<'a> {
-    match begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice) {
-        Ok(mut call) => match call.run_slice() {
-            Slice::Yielded => {
-                call.home().suspend(env.pid());
-                let used = call.used();
-                (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
-            }
-            Slice::Ended(ended) => end(env, ended, output),
-            Slice::Lost(failure) => terms::error(env, &failure),
-        },
-        Err(denied) => deny(env, denied),
-    }
+    begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
+
+/// The fuel of a slice of a change: about a millisecond, of which the way there and back takes a hundredth.
+const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
 #[allow(clippy::too_many_arguments)]
-fn call_dirty<'a>(
+fn change<'a>(
     env: Env<'a>,
     instance: &Instance,
     ticket: Option<&Ticket>,
@@ -173,13 +183,8 @@ fn call_dirty<'a>(
     output: Output,
     fuel: Fuel,
 ) -> Term<'a> {
-    match begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, Fuel(None)) {
-        Ok(mut call) => match call.run_to_end() {
-            Ok(ended) => end(env, ended, output),
-            Err(failure) => terms::error(env, &failure),
-        },
-        Err(denied) => deny(env, denied),
-    }
+    let slice = Fuel(Some(CHANGE_SLICE));
+    begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -194,20 +199,55 @@ fn begin<'a>(
     output: Output,
     fuel: Fuel,
     slice: Fuel,
-) -> Result<Call, Denied> {
-    let mut lent = instance.0.borrow(env, ticket, scheduler)?;
+) -> Term<'a> {
+    let mut lent = match instance.0.borrow(env, ticket, scheduler) {
+        Ok(lent) => lent,
+        Err(denied) => return deny(env, denied),
+    };
     let input = input.as_ref().map(|input| input.as_slice());
-    match lent.machine().prepare(export, arguments, input, fuel.0.unwrap_or(u64::MAX), slice.0) {
-        Ok(order) => Ok(Call::new(lent, order, output)),
+    let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
+    let mut call = match lent.machine().prepare(export, arguments, input, fuel, slice.0, is_change) {
+        Ok(order) => Call::new(lent, order, output),
         Err(failure) => {
             lent.leave(env);
-            Err(Denied::Failed(failure))
+            return terms::error(env, &failure);
         }
+    };
+    match call.run_slice() {
+        Slice::Yielded => {
+            let used = suspend(env, &call);
+            (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
+        }
+        Slice::Ended(ended) => end(env, ended, output),
+        Slice::Lost(failure) => terms::error(env, &failure),
     }
 }
 
+/// The fuel of a time slice.
+const TIME_SLICE: u64 = 300_000;
+
+/// Answers the fuel of the slices so far, for which Elixir charges. What the module burns to make room for the input is not
+/// among it, and is charged here, roughly: otherwise its process would keep its scheduler for thousands of slices.
+fn suspend(env: Env, call: &Call) -> u64 {
+    call.home().suspend(env.pid());
+    if !call.is_metered() {
+        let percent = call.slice().min(TIME_SLICE) * WHOLE as u64 / TIME_SLICE;
+        consume_timeslice(env, percent.max(1) as i32);
+    }
+    call.used()
+}
+
 #[rustler::nif]
-fn resume<'a>(env: Env<'a>, suspended: ResourceArc<Suspended>) -> Term<'a> {
+fn resume(env: Env, suspended: ResourceArc<Suspended>) -> Term {
+    go_on(env, suspended)
+}
+
+#[rustler::nif(schedule = "DirtyCpu")]
+fn resume_change(env: Env, suspended: ResourceArc<Suspended>) -> Term {
+    go_on(env, suspended)
+}
+
+fn go_on(env: Env, suspended: ResourceArc<Suspended>) -> Term {
     let mut call = match suspended.take() {
         Ok(call) => call,
         Err(failure) => return terms::error(env, &failure),
@@ -216,8 +256,7 @@ fn resume<'a>(env: Env<'a>, suspended: ResourceArc<Suspended>) -> Term<'a> {
     let output = call.output();
     match call.run_slice() {
         Slice::Yielded => {
-            call.home().suspend(env.pid());
-            let used = call.used();
+            let used = suspend(env, &call);
             match suspended.put_back(call) {
                 Ok(()) => (atoms::r#yield(), suspended, used).encode(env),
                 Err(failure) => terms::error(env, &failure),

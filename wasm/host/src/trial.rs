@@ -1,4 +1,4 @@
-//! A trial of what the host assumes of wasmtime, when the library is loaded: how it uses the memories and the stacks that
+//! A trial of what the host assumes of wasmtime, when its engine is made: how it uses the memories and the stacks that
 //! it is given. Were one of these assumptions wrong, a module could read what is not its own, or the node would crash.
 
 use std::sync::atomic::AtomicUsize;
@@ -40,10 +40,11 @@ const FUEL: u64 = 100_000;
 /// # Errors
 ///
 /// The assumption that is wrong.
-pub fn run(engine: &'static Engine) -> Result<(), String> {
+pub fn run(engine: &Engine) -> Result<(), String> {
+    let engine = engine.clone();
     // Compiling takes more of a stack than a scheduler's thread is sure to have.
-    let trial = thread::Builder::new().name("be_tree_trial".into()).stack_size(16 << 20).spawn(|| {
-        let module = Module::from_binary(engine, MODULE).map_err(|error| format!("its trial: {error:#}"))?;
+    let trial = thread::Builder::new().name("be_tree_trial".into()).stack_size(16 << 20).spawn(move || {
+        let module = Module::from_binary(&engine, MODULE).map_err(|error| format!("its trial: {error:#}"))?;
         memories(&module)?;
         slots(&module)?;
         stacks(&module)

@@ -6,11 +6,12 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Carried, Machine, Types}
 
-    @enforce_keys [:module, :exports, :imports, :carried]
+    @enforce_keys [:module, :wasm, :exports, :imports, :carried]
     defstruct @enforce_keys
 
     @type t :: %__MODULE__{
             module: Wasmex.Module.t(),
+            wasm: binary,
             exports: %{String.t() => BeTree.Runtime.external_type()},
             imports: [{String.t(), String.t(), BeTree.Runtime.external_type()}],
             carried: {:ok, [String.t()]} | {:error, String.t()}
@@ -34,7 +35,9 @@ if Code.ensure_loaded?(Wasmex) do
         imports = imports(module)
         # What imports anything makes no instance of which there could be a snapshot.
         carried = if imports == [], do: Carried.globals(wasm), else: {:error, "it imports"}
-        {:ok, %__MODULE__{module: module, exports: exports(module), imports: imports, carried: carried}}
+        # The bytes may be part of a larger binary.
+        wasm = :binary.copy(wasm)
+        {:ok, %__MODULE__{module: module, wasm: wasm, exports: exports(module), imports: imports, carried: carried}}
       else
         {:error, reason} -> not_a_module(reason)
       end

@@ -1,0 +1,352 @@
+defmodule BeTree.Attacks.ArgumentsTest do
+  # Every public function with wrong values in each place: as an argument, and as each of its options. What comes back is
+  # an answer, an error that a program can handle, or an ArgumentError that says what was expected: no FunctionClauseError
+  # from inside of the library, no exit, no message of a megabyte.
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Iterator, Runtime}
+  alias BeTree.{Sandbox, Search, Server, Workload}
+  alias BeTree.Test.Attack
+  alias BeTree.WasmModule
+
+  @moduletag timeout: 600_000
+
+  # The longest message of a refusal.
+  @most 1_000
+
+  # What programs pass by mistake. None is a right value everywhere, and some are right in some places.
+  defp wrong do
+    few(4, [
+      nil,
+      true,
+      :no_such,
+      -1,
+      0,
+      Bitwise.bsl(1, 70),
+      -Bitwise.bsl(1, 3_000_000),
+      1.5,
+      "",
+      <<255>>,
+      <<1::3>>,
+      "a\0b",
+      [],
+      [1 | 2],
+      [:a],
+      [{1, 2, 3}],
+      [{"a", 1} | :tail],
+      [[[[]]]],
+      'text',
+      {},
+      {1, 2},
+      {:json, 1},
+      {:json, <<1::3>>},
+      {:record, nil},
+      {:records, [1 | 2]},
+      {:prepared, "x"},
+      {:binary, 1},
+      {:image, 5},
+      %{},
+      %{1 => 2},
+      make_ref(),
+      self(),
+      fn -> :ok end,
+      fn _one -> :ok end,
+      %Error{kind: :type, message: "m"},
+      1..3
+    ]) ++ [nil, [1 | 2], Bitwise.bsl(1, 3_000_000)]
+  end
+
+  # All of them in `make attack`, and each time others in `make test`.
+  defp few(count, values), do: if(Attack.full?(), do: values, else: Enum.take_random(values, count))
+
+  # A function, arguments that are right, and the options that its last argument takes.
+  defp rows(%{folder: folder, server: server}) do
+    tree = fn -> with_rules() end
+    index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
+    searchable = [tree, index, fn -> server end]
+    search_options = [:fuel, :slice, :timeout, :ids, :as]
+    new_options = [:memory, :fuel_per_reduction, :guest, :runtime]
+    image = fn -> {:binary, Image.to_binary!(with_rules())} end
+    bytes = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
+    path = Path.join(folder, "image.wasm")
+    :ok = Image.write(with_rules(), path)
+    expressions = Path.join(folder, "expressions")
+    File.write!(expressions, "[{a,int,disallow_undefined}].\n<<\"a > 20\">>.\n")
+    event = %{a: 1}
+
+    for target <- searchable do
+      [
+        {BeTree, :search, fn -> [target.(), event] end, [:stats | search_options]},
+        {BeTree, :search_many, fn -> [target.(), [event, event]] end, search_options},
+        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:slice, :ids, :as, :max_concurrency]},
+        {BeTree, :explain, fn -> [target.(), event, 1] end, nil},
+        {BeTree, :info, fn -> [target.()] end, nil},
+        {Search, :start, fn -> [target.(), event] end, search_options},
+        {Search, :run, fn -> [target.(), event] end, search_options},
+        {Iterator, :new, fn -> [target.(), event] end, search_options},
+        {Iterator, :stream, fn -> [target.(), event] end, search_options},
+        {Event, :prepare, fn -> [target.(), event] end, nil},
+        {Image, :to_binary, fn -> [target.()] end, nil}
+      ]
+    end
+    |> List.flatten()
+    |> Kernel.++([
+      {BeTree, :new, fn -> [[a: :integer]] end, new_options},
+      {BeTree, :insert, fn -> [with_rules(), 9, "a = 1"] end, [:constants]},
+      {BeTree, :insert_all, fn -> [with_rules(), [{9, "a = 1", constants: [c: 1]}]] end, nil},
+      {BeTree, :delete, fn -> [with_rules(), 1] end, nil},
+      {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue]},
+      {Cluster, :new, fn -> [[{server, node()}]] end, [:shard]},
+      {Cluster, :shard, fn -> [cluster(server), 1] end, nil},
+      {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants]},
+      {Cluster, :insert_all, fn -> [cluster(server), [{unique(), "a = 1"}]] end, nil},
+      {Cluster, :delete, fn -> [cluster(server), unique()] end, nil},
+      {Cluster, :search, fn -> [cluster(server), event] end, [:stats | search_options]},
+      {Domain, :parse, fn -> [[a: :integer]] end, nil},
+      {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
+      {Explanation, :to_string, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
+      {Files, :load, fn -> [expressions] end, [:domains, :constants]},
+      {Files, :events, fn -> [expressions] end, nil},
+      {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:domains, :constants]},
+      {Files, :locate_event, fn -> [%Error{kind: :type, message: "m"}, event, expressions, 1] end, nil},
+      {Fuel, :default_slice, fn -> [] end, nil},
+      {Fuel, :per_reduction, fn -> [] end, nil},
+      {Fuel, :from_reductions, fn -> [4_000, 75] end, nil},
+      {Fuel, :to_reductions, fn -> [4_000, 75] end, nil},
+      {Fuel, :ratio, fn -> [12_500.0, 2.7] end, nil},
+      {Guest, :load, fn -> [bytes, Runtime.default()] end, nil},
+      {Image, :info, fn -> [image.()] end, nil},
+      {Image, :info, fn -> [path] end, nil},
+      {Image, :read, fn -> [image.()] end, [:memory, :runtime, :fuel_per_reduction, :replicas, :queue]},
+      {Image, :read_tree, fn -> [path] end, [:memory, :runtime, :fuel_per_reduction]},
+      {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
+      {Image, :write, fn -> [with_rules(), {:path, path}] end, nil},
+      {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
+      {Iterator, :next, fn -> [Iterator.new(with_rules(), event)] end, nil},
+      {Iterator, :cancel, fn -> [Iterator.new(with_rules(), event)] end, nil},
+      {Runtime, :available, fn -> [] end, nil},
+      {Runtime, :default, fn -> [] end, nil},
+      {Sandbox, :load, fn -> [module()] end, nil},
+      {Sandbox, :new, fn -> [Sandbox.load!(module())] end, [:memory, :fuel_per_reduction]},
+      {Sandbox, :call, fn -> [spin(), "count", [3]] end, [:fuel, :slice, :timeout]},
+      {Sandbox, :start, fn -> [spin(), "count", [3]] end, [:fuel, :slice, :timeout]},
+      {Sandbox, :resume, fn -> [suspended()] end, nil},
+      {Sandbox, :cancel, fn -> [suspended()] end, nil},
+      {Sandbox, :read, fn -> [spin(), 0, 4] end, nil},
+      {Sandbox, :write, fn -> [spin(), 0, "text"] end, nil},
+      {Search, :resume, fn -> [yielded()] end, nil},
+      {Search, :cancel, fn -> [yielded()] end, nil},
+      {Server, :start_link, fn -> [[name: name(), domains: [a: :integer]]] end, nil},
+      {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants]},
+      {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, nil},
+      {Server, :delete, fn -> [server, unique()] end, nil},
+      {Server, :publish, fn -> [server] end, nil},
+      {Server, :index, fn -> [server] end, nil},
+      {Server, :info, fn -> [server] end, nil},
+      {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, nil},
+      {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
+      {Workload, :all, fn -> [] end, nil},
+      {Workload, :write,
+       fn -> [Workload.W1, %{Workload.W1.defaults() | expressions: 1, events: 1}, {:path, folder}] end, nil}
+    ])
+  end
+
+  # Implementations of a behaviour, which the library alone calls.
+  @callbacks [Runtime.Wasmtime]
+  # It measures for ten seconds, and takes nothing.
+  @measurements [Fuel.Calibration]
+
+  setup_all do
+    folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")
+    File.mkdir_p!(folder)
+    on_exit(fn -> File.rm_rf!(folder) end)
+    :rand.seed(:exsss, {Attack.seed(), 0, 0})
+    start_supervised!({Server, name: __MODULE__, domains: [a: :integer]})
+    {:ok, folder: folder, server: __MODULE__}
+  end
+
+  test "every public function is in the table", context do
+    {:ok, modules} = :application.get_key(:be_tree, :modules)
+
+    public =
+      for module <- modules,
+          module not in (@callbacks ++ @measurements),
+          match?("Elixir.BeTree" <> _, Atom.to_string(module)),
+          not test_support?(module),
+          {:docs_v1, _, _, _, documentation, _, functions} <- [Code.fetch_docs(module)],
+          documentation != :hidden,
+          {{:function, function, _arity}, _, _, text, _} <- functions,
+          text != :hidden,
+          do: {module, function}
+
+    listed = for {module, function, _arguments, _options} <- rows(context), do: {module, function}
+    bangs = for {module, function} <- listed, do: {module, :"#{function}!"}
+    assert Enum.uniq(public) -- (listed ++ bangs) == []
+  end
+
+  test "wrong arguments", context do
+    failures =
+      for {module, function, arguments, _options} <- rows(context),
+          function <- [function | with_bang(module, function, length(arguments.()))],
+          {_argument, place} <- Enum.with_index(arguments.()),
+          value <- wrong(),
+          failure = attempt(module, function, replaced(arguments.(), place, value)),
+          do: {module, function, place, BeTree.Describe.value(value), failure}
+
+    assert failures == [], report(failures)
+  end
+
+  test "wrong options", context do
+    failures =
+      for {module, function, arguments, options} when options != nil <- rows(context),
+          option <- [:no_such_option | options],
+          value <- wrong(),
+          failure = attempt(module, function, plain(arguments.()) ++ [[{option, value}]]),
+          do: {module, function, option, BeTree.Describe.value(value), failure}
+
+    servers =
+      for option <-
+            [:name, :domains, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+              [:replicas, :queue],
+          value <- wrong(),
+          options = Keyword.put([name: name(), domains: [a: :integer]], option, value),
+          failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),
+          do: {Server, :start_link, option, BeTree.Describe.value(value), failure}
+
+    assert failures ++ servers == [], report(failures ++ servers)
+  end
+
+  defp test_support?(module), do: Path.basename(Path.dirname(module.module_info(:compile)[:source])) == "support"
+
+  test "wrong arguments of the Erlang interface are badarg" do
+    {:ok, tree} = :erl_betree.betree_make([[{:a, :int, :disallow_undefined}]])
+    {:ok, tree_err} = :erl_betree.betree_make_err([[{:a, :int, :disallow_undefined}]])
+    {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a > 1")
+    {{:ok, event}, _elapsed} = :erl_betree.betree_make_event(tree, [{:user, 3}])
+    right = [tree, tree_err, sub, event, 1, [], [{:user, 3}], [1], "a > 1", 1_000]
+
+    failures =
+      for {function, arity} <- :erl_betree.__info__(:functions),
+          arguments <- tuples(right, wrong(), arity, Attack.size(100, 1_000)),
+          not writes?(function, arguments),
+          failure = erlang(function, arguments),
+          do: {function, Enum.map(arguments, &BeTree.Describe.value/1), failure}
+
+    assert failures == [], report(failures)
+  end
+
+  # A list is a right name of a file, which would be written.
+  defp writes?(function, arguments) do
+    function in [:betree_write_dot, :betree_write_dot_err] and is_list(List.last(arguments))
+  end
+
+  # Lists of arguments, each right in some place or wrong everywhere.
+  defp tuples(_right, _wrong, 0, _count), do: []
+  defp tuples(right, wrong, arity, count), do: for(_ <- 1..count, do: for(_ <- 1..arity, do: pick(right, wrong)))
+  defp pick(right, wrong), do: Enum.random(if(:rand.uniform(4) == 1, do: wrong, else: right))
+
+  defp erlang(function, arguments) do
+    apply(:erl_betree, function, arguments)
+    nil
+  catch
+    :error, :badarg -> nil
+    :error, %Error{} -> nil
+    kind, reason -> {kind, BeTree.Describe.reason(reason), __STACKTRACE__ |> hd() |> Tuple.delete_at(2)}
+  end
+
+  # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.
+  defp replaced(arguments, place, value) do
+    case Enum.at(arguments, place) do
+      {:path, _path} when is_binary(value) or is_list(value) -> plain(arguments)
+      _other -> arguments |> List.replace_at(place, value) |> plain()
+    end
+  end
+
+  defp plain(arguments), do: for(argument <- arguments, do: with({:path, path} <- argument, do: path))
+
+  defp with_bang(module, function, arity) do
+    bang = :"#{function}!"
+    if function_exported?(module, bang, arity), do: [bang], else: []
+  end
+
+  # In a process of its own, as some are linked to what they start, or would wait for ever.
+  defp attempt(module, function, arguments) do
+    {pid, monitor} =
+      spawn_monitor(fn ->
+        Process.flag(:trap_exit, true)
+        exit({:outcome, outcome(module, function, arguments)})
+      end)
+
+    receive do
+      {:DOWN, ^monitor, :process, ^pid, {:outcome, outcome}} -> outcome
+      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Describe.reason(reason)}
+    after
+      60_000 ->
+        Process.exit(pid, :kill)
+        :no_answer
+    end
+  end
+
+  # Nothing where it is as it should be.
+  defp outcome(module, function, arguments) do
+    case apply(module, function, arguments) do
+      {:error, %module{} = error} when module in [Error, Files.Error] -> short(Exception.message(error))
+      {:error, reason} when module != Server -> {:answered, BeTree.Describe.value(reason)}
+      answer -> consume(answer)
+    end
+  rescue
+    error in [ArgumentError, Error, Files.Error, File.Error] -> short(Exception.message(error))
+    other -> {:raised, other.__struct__, other |> Exception.message() |> String.slice(0, 300)}
+  catch
+    kind, reason -> {kind, BeTree.Describe.reason(reason)}
+  end
+
+  defp consume(stream) when is_function(stream, 2) or is_struct(stream, Stream) do
+    Enum.take(stream, 3)
+    nil
+  end
+
+  defp consume({:ok, server}) when is_pid(server), do: with(:ok <- Supervisor.stop(server), do: nil)
+
+  # What is printed of a handle says nothing of the argument, but must not fail.
+  defp consume(%_struct{} = answer), do: if(is_binary(inspect(answer)), do: nil)
+  defp consume(_answer), do: nil
+
+  # What Elixir says of an argument that one of its own functions refuses says nothing of ours.
+  defp short("argument error" <> _), do: :says_nothing
+  defp short("errors were found at the given arguments" <> _), do: :says_nothing
+  defp short(message) when byte_size(message) <= @most, do: nil
+  defp short(message), do: {:long, byte_size(message)}
+
+  defp report(failures) do
+    lines = for failure <- Enum.uniq(failures), do: "  #{inspect(failure, limit: 50, printable_limit: 300)}\n"
+    "#{length(lines)} of these are no clear refusal:\n#{lines}"
+  end
+
+  defp with_rules do
+    tree = BeTree.new!(a: :integer)
+    BeTree.insert_all!(tree, for(id <- 1..20, do: {id, "a >= #{id}"}))
+    tree
+  end
+
+  defp cluster(server), do: Cluster.new([{server, node()}])
+  defp unique, do: 1_000 + System.unique_integer([:positive])
+  defp name, do: :"be_tree_arguments_#{rem(System.unique_integer([:positive]), 10_000)}"
+  defp spin, do: module() |> Sandbox.load!() |> Sandbox.new!()
+
+  # `count` counts down from its argument.
+  defp module do
+    count = WasmModule.function("count", [:i32], [], WasmModule.count_down(0, []))
+    WasmModule.assemble(memory: {1, nil}, functions: [count])
+  end
+
+  defp suspended do
+    {:yield, call} = Sandbox.start(spin(), "count", [1_000], slice: 100)
+    call
+  end
+
+  defp yielded do
+    {:yield, search} = Search.start(with_rules(), %{a: 30}, slice: 100)
+    search
+  end
+end

@@ -1,0 +1,104 @@
+defmodule BeTree.Attacks.HostileGuestTest do
+  # Index modules that never end: other trees are searched and changed meanwhile, and a kill ends such a call. What comes
+  # first is told by what is still under way, not by a clock.
+  use ExUnit.Case, async: true
+
+  import BeTree.WasmModule
+  import BeTree.Test.Eventually
+
+  alias BeTree.{Error, Guest}
+  alias BeTree.Runtime.Wasmtime
+  alias BeTree.Test.{Attack, WasmGuest}
+
+  @moduletag timeout: :infinity
+  @moduletag runtime: Wasmtime
+
+  @long String.duplicate("x", 2_000)
+
+  setup_all do
+    insert = [WasmGuest.hang_when_long(), i32_const(0)]
+    {:ok, inserting} = Guest.load(WasmGuest.assemble(nop(), insert: insert))
+    {:ok, opening} = Guest.load(WasmGuest.assemble(nop(), inbox: WasmGuest.hang_when_long()))
+    {:ok, inserting: inserting, opening: opening}
+  end
+
+  test "changes that never end leave other trees' changes their turns", %{inserting: guest} do
+    hostile =
+      for _ <- 1..Attack.size(4 * dirty_schedulers(), 100) do
+        tree = tree(guest)
+        task = Task.async(fn -> BeTree.insert(tree, 1, "s = '#{@long}'") end)
+        {tree, task}
+      end
+
+    for {tree, _task} <- hostile, do: eventually(fn -> busy?(tree) end)
+    innocent = BeTree.new!(a: :integer)
+    for id <- 1..20, do: BeTree.insert!(innocent, id, "a = 1")
+    assert length(BeTree.search!(innocent, %{a: 1})) == 20
+
+    # None of them has ended of itself, as it does when its fuel is used up.
+    for {tree, %Task{ref: ref} = task} <- hostile do
+      assert busy?(tree)
+      refute_received {^ref, _answer}
+      Task.shutdown(task, :brutal_kill)
+    end
+
+    for {tree, _task} <- hostile do
+      eventually(fn -> not busy?(tree) end)
+      assert BeTree.search(tree, %{s: "x"}) == {:ok, WasmGuest.ids()}
+    end
+  end
+
+  test "a change that passes the timeout of its call ends", %{inserting: guest} do
+    tree = tree(guest)
+    request = %{input: @long, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :dirty, timeout: 1}
+    assert {:error, %Error{kind: :timeout}} = Wasmtime.call(tree.instance, "be_tree_insert", [2_000], request)
+    assert BeTree.search(tree, %{s: "x"}) == {:ok, WasmGuest.ids()}
+  end
+
+  test "a large change whose process is killed is made whole" do
+    tree = BeTree.new!(a: :integer)
+    count = Attack.size(20_000, 200_000)
+    many = for id <- 1..count, do: {id, "a = #{id}"}
+    changer = spawn(fn -> BeTree.insert_all(tree, many) end)
+    eventually(fn -> busy?(tree) end)
+    Process.exit(changer, :kill)
+    eventually(fn -> not busy?(tree) end)
+    # Parts of a batch are changes of their own.
+    expressions = BeTree.info!(tree).expressions
+    assert expressions in 0..count
+    for id <- 1..expressions//997, do: assert(BeTree.search!(tree, %{a: id}) == [id])
+  end
+
+  test "killed searches that hang in their inbox hold up no other tree", %{opening: guest} do
+    hostile =
+      for _ <- 1..Attack.size(20, 200) do
+        tree = tree(guest)
+        {tree, spawn(fn -> search_on(tree) end)}
+      end
+
+    innocent = BeTree.new!(a: :integer)
+    BeTree.insert!(innocent, 1, "a = 1")
+    {:yield, search} = BeTree.Search.start(innocent, %{a: 1}, slice: 100)
+    waiting = Task.async(fn -> BeTree.search(innocent, %{a: 1}) end)
+    eventually(fn -> Wasmtime.info(innocent.instance).waiting == 1 end)
+
+    for {tree, _pid} <- hostile, do: eventually(fn -> busy?(tree) end)
+    for {_tree, pid} <- hostile, do: Process.exit(pid, :kill)
+    eventually(fn -> not Enum.any?(hostile, fn {_tree, pid} -> Process.alive?(pid) end) end)
+    BeTree.Search.cancel(search)
+    assert Task.await(waiting, :infinity) == {:ok, [1]}
+    assert Enum.any?(hostile, fn {tree, _pid} -> busy?(tree) end)
+    for {tree, _pid} <- hostile, do: eventually(fn -> not busy?(tree) end)
+  end
+
+  defp tree(guest), do: BeTree.new!([s: {:string, optional: true}], guest: guest)
+
+  defp search_on(tree) do
+    BeTree.search(tree, %{s: @long})
+    search_on(tree)
+  end
+
+  defp busy?(tree), do: Wasmtime.info(tree.instance).state != :free
+
+  defp dirty_schedulers, do: :erlang.system_info(:dirty_cpu_schedulers_online)
+end

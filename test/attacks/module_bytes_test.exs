@@ -1,0 +1,41 @@
+defmodule BeTree.Attacks.ModuleBytesTest do
+  # Many index modules, each used once: nothing of them stays. In a node's own terms, so this runs alone.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.Eventually
+
+  alias BeTree.{Guest, Image, Native}
+  alias BeTree.Test.{Attack, WasmGuest}
+
+  @moduletag runtime: BeTree.Runtime.Wasmtime
+
+  test "the bytes of modules are freed with their last users" do
+    # What the library keeps for good is there from here on.
+    BeTree.new!(a: :integer)
+    settled()
+    kept = :persistent_term.info().count
+    {modules, _instances, _suspended} = Native.counts()
+
+    for number <- 1..Attack.size(20, 2_000) do
+      wasm = WasmGuest.spin(number)
+      {:ok, guest} = Guest.load(wasm)
+      assert Guest.wasm(guest) == wasm
+      image = {:binary, Image.to_binary!(BeTree.new!([a: :integer], guest: guest))}
+      assert Image.verify(image) == :ok
+      Image.read!(image)
+    end
+
+    assert :persistent_term.info().count == kept
+    settled()
+    eventually(fn -> :erlang.garbage_collect() && elem(Native.counts(), 0) <= modules end)
+  end
+
+  test "the bytes outlive the handle that they came from" do
+    wasm = WasmGuest.spin(1_000_001)
+    bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Guest.wasm() end))
+    settled()
+    assert bytes == wasm
+  end
+
+  defp settled, do: for(pid <- Process.list(), do: :erlang.garbage_collect(pid))
+end

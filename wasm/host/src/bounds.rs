@@ -1,0 +1,128 @@
+//! Which modules are compiled: those whose compiling takes seconds at the most.
+//!
+//! Compiling cannot be stopped once it has begun, and its time and memory are not linear in a module's bytes. At each place
+//! where control flow meets or parts the compiler keeps what each local variable and each operand holds: 2,000 loops over
+//! 2,000 variables, 48 kilobytes, are millions of such values. And it moves a computation to where its result is used, so
+//! that a long stretch of code has very many results alive at once. Both are counted as *work*, before a module is
+//! compiled. A million units of it take about a second and 100 MB.
+
+use wasmparser::{
+    BinaryReaderError, FuncToValidate, FunctionBody, Operator, Parser, Payload, ValidPayload, Validator,
+    ValidatorResources, WasmFeatures,
+};
+
+/// Data segments included, which are only copied.
+const MODULE_BYTES: usize = 64 << 20;
+const CODE_BYTES: usize = 4 << 20;
+const FUNCTIONS: usize = 20_000;
+const TYPES: usize = 50_000;
+/// Parameters and results of all types.
+const TYPE_VALUES: usize = 100_000;
+const LOCALS: usize = 2_000;
+const DEPTH: usize = 500;
+const FUNCTION_WORK: usize = 2_000_000;
+const MODULE_WORK: usize = 10_000_000;
+/// A value that is passed to a function takes as long as so many that are kept.
+const PASSED: usize = 16;
+/// So many bytes of code, squared, take as long as one value.
+const BYTES_SQUARED: usize = 4_096;
+
+/// Why a module is not compiled.
+#[derive(Debug)]
+pub enum Refusal {
+    Invalid(BinaryReaderError),
+    /// It has more of something than is compiled.
+    Bound(String),
+}
+
+impl From<BinaryReaderError> for Refusal {
+    fn from(error: BinaryReaderError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
+pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
+    at_most(MODULE_BYTES, wasm.len(), "bytes")?;
+    // What the engine does not have it refuses itself.
+    let mut validator = Validator::new_with_features(WasmFeatures::all());
+    let mut work = 0;
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        sections(&payload)?;
+        if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
+            work += check_function(function, &body)?;
+            at_most(MODULE_WORK, work, "units of work for the compiler")?;
+        }
+    }
+    Ok(())
+}
+
+fn sections(payload: &Payload) -> Result<(), Refusal> {
+    match payload {
+        Payload::TypeSection(types) => {
+            at_most(TYPES, types.count() as usize, "types")?;
+            let mut values = 0;
+            for ty in types.clone().into_iter_err_on_gc_types() {
+                let ty = ty?;
+                values += ty.params().len() + ty.results().len();
+            }
+            at_most(TYPE_VALUES, values, "parameters and results in its types")
+        }
+        Payload::FunctionSection(functions) => at_most(FUNCTIONS, functions.count() as usize, "functions"),
+        Payload::CodeSectionStart { size, .. } => at_most(CODE_BYTES, *size as usize, "bytes of code"),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the function's work.
+fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionBody) -> Result<usize, Refusal> {
+    let index = function.index;
+    let of_function = |what: &str| format!("{what} in its function {index}");
+    let mut validator = function.into_validator(Default::default());
+    let mut reader = body.get_binary_reader();
+    validator.read_locals(&mut reader)?;
+    // Parameters count among them.
+    let locals = validator.len_locals() as usize;
+    at_most(LOCALS, locals, &of_function("local variables"))?;
+    let bytes = body.range().len();
+    let mut work = bytes.saturating_mul(bytes) / BYTES_SQUARED;
+    let mut operators = body.get_operators_reader()?;
+    while !operators.eof() {
+        let (operator, offset) = operators.read_with_offset()?;
+        let operands = validator.operand_stack_height() as usize;
+        work += weigh(&operator, locals, operands);
+        at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+        validator.op(offset, &operator)?;
+        at_most(DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
+    }
+    Ok(work)
+}
+
+/// The work of an operator that finds so many operands: where control flow meets or parts, and where values are passed.
+fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
+    let joint = locals + operands + 1;
+    match operator {
+        Operator::BrTable { targets } => (1 + targets.len() as usize) * joint,
+        Operator::Block { .. }
+        | Operator::Loop { .. }
+        | Operator::If { .. }
+        | Operator::Else
+        | Operator::End
+        | Operator::Br { .. }
+        | Operator::BrIf { .. }
+        | Operator::Return => joint,
+        Operator::Call { .. }
+        | Operator::CallIndirect { .. }
+        | Operator::ReturnCall { .. }
+        | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
+        _ => 0,
+    }
+}
+
+fn at_most(bound: usize, count: usize, what: &str) -> Result<(), Refusal> {
+    if count <= bound {
+        return Ok(());
+    }
+    Err(Refusal::Bound(format!("it has {count} {what}; a module that is compiled here has at most {bound}")))
+}
