@@ -34,6 +34,11 @@ impl<T> Chunks<T> {
         self.len += 1;
     }
 
+    /// The element at `position`, if there is one.
+    pub fn get(&self, position: usize) -> Option<&T> {
+        self.chunks.get(position / CHUNK)?.get(position % CHUNK)
+    }
+
     /// The element at `position` and those behind it in its chunk.
     #[inline(always)]
     pub fn from(&self, position: usize) -> &[T] {
@@ -43,6 +48,19 @@ impl<T> Chunks<T> {
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.len = 0;
+    }
+
+    /// Drops all but the first `len` elements, of which there are as many, and gives back their memory.
+    pub fn truncate(&mut self, len: usize) {
+        self.chunks.truncate(len.div_ceil(CHUNK));
+        if let Some(last) = self.chunks.last_mut() {
+            last.truncate((len - 1) % CHUNK + 1);
+        }
+        if let [first] = &mut self.chunks[..] {
+            first.shrink_to_fit();
+        }
+        self.chunks.shrink_to_fit();
+        self.len = len;
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {

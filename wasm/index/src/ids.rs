@@ -78,11 +78,6 @@ impl Ids {
         self.rows.from(first as usize / ROW)
     }
 
-    pub fn clear(&mut self) {
-        self.rows.clear();
-        self.len = 0;
-    }
-
     /// Bytes that setting `more` ids may allocate: each may be the first of its row that does not follow the others.
     pub fn growth(&self, more: usize) -> usize {
         self.rows.growth(more.div_ceil(ROW) + 1) + more * size_of::<[u64; ROW]>()
@@ -121,8 +116,5 @@ mod tests {
             let most = (expected.len() - first).min(1024);
             assert!(told.take(most).eq(expected[first..][..most].iter().copied()));
         }
-        ids.clear();
-        ids.push(1);
-        assert_eq!((ids.len(), ids.get(0)), (1, 1));
     }
 }

@@ -11,7 +11,7 @@ use crate::hash::{hash_bytes, out_of_memory};
 use crate::interner::{Interner, StringId};
 use crate::language;
 use crate::library::{analysis_bytes, Library};
-use crate::memory::{ensure, Reserve, AROUND};
+use crate::memory::{ensure, Reserve};
 use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
 use crate::schema::{Attribute, Schema, Type};
@@ -182,8 +182,7 @@ impl Index {
         let (postfix, bytes) = self.read(insertion)?;
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
-        let more = self.removal(program::most_words(steps, constants), constants, steps);
-        self.reserve.hold(self.deletion.max(deletion) + more)?;
+        self.reserve.hold(self.deletion.max(deletion))?;
         // The reserve may have been taken from what was found free.
         ensure(bytes)?;
         let expression = self.intern(postfix)?;
@@ -212,16 +211,6 @@ impl Index {
         if let Some(reasons) = reasons {
             reasons.insert(slot, subscriptions.get(slot), library);
         }
-    }
-
-    /// Bytes that the tables of what is free may request when a subscription is deleted that has a program of so many words,
-    /// so many constants and predicates.
-    fn removal(&self, words: usize, constants: usize, predicates: usize) -> usize {
-        self.subscriptions.removal()
-            + self.strings.removal(constants)
-            + self.library.predicates.removal(predicates)
-            + self.library.programs.removal(words)
-            + 8 * AROUND
     }
 
     /// Reads an expression as erl-be-tree does, and inserts nothing: an id that is there already is no error.
@@ -280,9 +269,7 @@ impl Index {
         };
         let subscription = self.subscriptions.get(slot);
         let words = self.library.words(subscription);
-        let analysis = self.library.analysis_bytes(subscription);
-        let constants = words + analysis / size_of::<u64>() / 6;
-        let bytes = analysis + self.removal(words, constants, words);
+        let bytes = self.library.analysis_bytes(subscription);
         let is_short = ensure(2 * bytes).is_err();
         if is_short {
             self.reserve.release();
@@ -308,14 +295,28 @@ impl Index {
             self.take_down(slot, &subscription, is_short);
         }
         if self.is_empty() {
-            self.deletion = 0;
-            self.reserve.release();
+            self.clear();
         } else {
             // Refused, it is held again by the next change that finds as much. What this one gave back is enough for the next
             // deletion, as it ended with as much free as it began with.
-            let _ = self.reserve.hold(self.deletion + self.removal(0, 1, 1));
+            let _ = self.reserve.hold(self.deletion);
         }
         Ok(())
+    }
+
+    /// Gives back what is left of tables once the last subscription is deleted. Allocates nothing.
+    fn clear(&mut self) {
+        let Index { library, strings, vocabulary, tree, dense, reasons, deletion, reserve, .. } = self;
+        library.programs.clear();
+        strings.clear();
+        vocabulary.clear();
+        tree.clear();
+        dense.clear();
+        if let Some(reasons) = reasons {
+            *reasons = Reasons::default();
+        }
+        *deletion = 0;
+        reserve.release();
     }
 
     /// Takes a subscription out of wherever its home is.

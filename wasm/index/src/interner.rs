@@ -4,7 +4,6 @@ use crate::bytes::{same, Bytes};
 use crate::chunks::Chunks;
 use crate::hash::hash_bytes;
 use crate::numbers::Numbers;
-use crate::predicates::growth;
 
 /// The number of a string that an [`Interner`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,18 +17,37 @@ impl StringId {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
+    /// How many there are; or, from [`FREE`] on, which number is free as well as this one.
     references: u32,
 }
+
+/// Above all counts: an expression takes more than two bytes of memory.
+const FREE: u32 = 1 << 31;
+/// Marks that no number is free.
+const NONE_FREE: u32 = u32::MAX;
 
 /// So many strings are mostly in the nearest memory: they take 50 KB.
 const NEAR: usize = 1024;
 
 /// A table of strings with a count of what refers to each. A string whose count falls to nothing is forgotten.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Interner {
     entries: Chunks<Entry>,
-    free: Vec<u32>,
+    /// The first free number and [`FREE`], or [`NONE_FREE`]; to give one back takes no memory.
+    free: u32,
     by_bytes: Numbers,
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Interner { entries: Chunks::default(), free: NONE_FREE, by_bytes: Numbers::default() }
+    }
+}
+
+impl Entry {
+    fn is_held(&self) -> bool {
+        self.references < FREE
+    }
 }
 
 impl Interner {
@@ -92,14 +110,16 @@ impl Interner {
             return id;
         }
         let entry = Entry { bytes: bytes.into(), references: 0 };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.entries[index as usize] = entry;
-                index
-            }
-            None => {
+        let index = match self.free {
+            NONE_FREE => {
                 self.entries.push(entry);
                 self.entries.len() as u32 - 1
+            }
+            free => {
+                let index = free & !FREE;
+                self.free = self.entries[index as usize].references;
+                self.entries[index as usize] = entry;
+                index
             }
         };
         self.by_bytes.insert(hash, index);
@@ -119,13 +139,12 @@ impl Interner {
             return;
         }
         self.by_bytes.remove(hash_bytes(&entry.bytes), id.0);
-        entry.bytes = Bytes::default();
-        self.free.push(id.0);
+        *entry = Entry { bytes: Bytes::default(), references: std::mem::replace(&mut self.free, id.0 | FREE) };
     }
 
-    /// Bytes that giving back `more` strings may request, for the list of free numbers.
-    pub(crate) fn removal(&self, more: usize) -> usize {
-        2 * growth(&self.free, more)
+    /// Gives back all memory. No string is held.
+    pub(crate) fn clear(&mut self) {
+        *self = Interner::default();
     }
 
     /// Bytes that taking in `more` strings may take to enlarge the tables.
@@ -135,17 +154,17 @@ impl Interner {
 
     /// Checks that counts, table and free list agree.
     pub fn validate(&self) -> Result<(), String> {
-        let held = self.entries.iter().filter(|entry| entry.references > 0).count();
-        if held != self.by_bytes.len() || held + self.free.len() != self.entries.len() {
-            return Err(format!(
-                "interner: {held} held, {} hashed, {} free of {}",
-                self.by_bytes.len(),
-                self.free.len(),
-                self.entries.len()
-            ));
+        let held = self.entries.iter().filter(|entry| entry.is_held()).count();
+        let (mut free, mut next) = (0, self.free);
+        while next != NONE_FREE && free <= self.entries.len() {
+            (free, next) = (free + 1, self.entries[(next & !FREE) as usize].references);
+        }
+        if held != self.by_bytes.len() || held + free != self.entries.len() {
+            let (hashed, all) = (self.by_bytes.len(), self.entries.len());
+            return Err(format!("interner: {held} held, {hashed} hashed, {free} free of {all}"));
         }
         for (i, entry) in self.entries.iter().enumerate() {
-            if entry.references > 0 && self.find(&entry.bytes) != Some(StringId(i as u32)) {
+            if entry.is_held() && self.find(&entry.bytes) != Some(StringId(i as u32)) {
                 return Err(format!("interner: string {i} is not found by its bytes"));
             }
         }

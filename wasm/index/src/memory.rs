@@ -84,6 +84,15 @@ fn block(bytes: usize) -> Result<Vec<Probe>, Error> {
     Ok(probe)
 }
 
+/// Gives back the room of a table from which elements were taken, beyond what it may soon need again. The allocator shortens
+/// a block where it is, so that this takes no memory.
+pub(crate) fn trim<T>(table: &mut Vec<T>) {
+    let kept = table.len() + table.len() / 4;
+    if table.capacity() > kept + table.len() / 4 + 4 {
+        table.shrink_to(kept);
+    }
+}
+
 /// Appends to a table, if memory allows it. Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
     table.try_reserve(1).map_err(out_of_memory)?;

@@ -13,18 +13,40 @@ use crate::predicate::Predicate;
 pub type PredicateId = u32;
 
 #[derive(Clone, Debug)]
-struct Entry {
-    predicate: Predicate<StringId>,
-    references: u32,
+enum Entry {
+    Held {
+        predicate: Predicate<StringId>,
+        references: u32,
+    },
+    /// The number is free, and so is this one, if it is not [`NONE_FREE`].
+    Free(PredicateId),
 }
+
+const NONE_FREE: PredicateId = PredicateId::MAX;
 
 /// A table of predicates with a count of the expressions' references to each. What they refer to, such as strings, the
 /// expressions hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Predicates {
-    entries: Chunks<Option<Entry>>,
-    free: Vec<PredicateId>,
+    entries: Chunks<Entry>,
+    /// The first free number; to give one back takes no memory.
+    free: PredicateId,
     by_value: HashTable<PredicateId>,
+}
+
+impl Default for Predicates {
+    fn default() -> Self {
+        Predicates { entries: Chunks::default(), free: NONE_FREE, by_value: HashTable::new() }
+    }
+}
+
+impl Entry {
+    fn predicate(&self) -> Option<&Predicate<StringId>> {
+        match self {
+            Entry::Held { predicate, .. } => Some(predicate),
+            Entry::Free(_) => None,
+        }
+    }
 }
 
 impl Predicates {
@@ -36,56 +58,53 @@ impl Predicates {
     /// The predicate `id`, which is held.
     pub fn get(&self, id: PredicateId) -> &Predicate<StringId> {
         match &self.entries[id as usize] {
-            Some(entry) => &entry.predicate,
-            None => unreachable!("predicate {id} is held"),
+            Entry::Held { predicate, .. } => predicate,
+            Entry::Free(_) => unreachable!("predicate {id} is held"),
         }
     }
 
     /// Counts one more reference to `predicate`, which is taken in if it is new.
     pub fn retain(&mut self, predicate: &Predicate<StringId>) -> PredicateId {
         let hash = hash_of(predicate);
-        let Predicates { entries, by_value, .. } = self;
+        let Predicates { entries, by_value, free } = self;
         if let Some(&id) = by_value.find(hash, |&id| is(&entries[id as usize], predicate)) {
-            if let Some(entry) = &mut entries[id as usize] {
-                entry.references += 1;
+            if let Entry::Held { references, .. } = &mut entries[id as usize] {
+                *references += 1;
             }
             return id;
         }
-        let entry = Some(Entry { predicate: predicate.clone(), references: 1 });
-        let id = match self.free.pop() {
-            Some(id) => {
+        let entry = Entry::Held { predicate: predicate.clone(), references: 1 };
+        let id = match entries.get(*free as usize) {
+            Some(&Entry::Free(next)) => {
+                let id = std::mem::replace(free, next);
                 entries[id as usize] = entry;
                 id
             }
-            None => {
+            _ => {
                 entries.push(entry);
                 entries.len() as PredicateId - 1
             }
         };
-        by_value
-            .insert_unique(hash, id, |&id| entries[id as usize].as_ref().map_or(0, |held| hash_of(&held.predicate)));
+        by_value.insert_unique(hash, id, |&id| entries[id as usize].predicate().map_or(0, hash_of));
         id
     }
 
     /// Counts one reference to `id` less, and forgets the predicate with its last one.
     pub fn release(&mut self, id: PredicateId) {
         let entry = &mut self.entries[id as usize];
-        let Some(held) = entry else { unreachable!("predicate {id} is held") };
-        held.references -= 1;
-        if held.references > 0 {
+        let Entry::Held { predicate, references } = entry else { unreachable!("predicate {id} is held") };
+        *references -= 1;
+        if *references > 0 {
             return;
         }
-        let hash = hash_of(&held.predicate);
-        *entry = None;
+        let hash = hash_of(&*predicate);
+        *entry = Entry::Free(std::mem::replace(&mut self.free, id));
         if let Ok(entry) = self.by_value.find_entry(hash, |&held| held == id) {
             entry.remove();
         }
-        self.free.push(id);
-    }
-
-    /// Bytes that giving back `more` predicates may request, for the list of free numbers.
-    pub(crate) fn removal(&self, more: usize) -> usize {
-        2 * growth(&self.free, more)
+        if self.by_value.is_empty() {
+            *self = Predicates::default();
+        }
     }
 
     /// Bytes that the next insertion may take to enlarge the tables.
@@ -95,20 +114,21 @@ impl Predicates {
 
     /// Checks that counts, table and free list agree with `expected` references to each predicate.
     pub fn validate(&self, expected: &[u32]) -> Result<(), String> {
-        if self.by_value.len() + self.free.len() != self.entries.len() {
-            return Err(format!(
-                "predicates: {} of {} hashed, {} free",
-                self.by_value.len(),
-                self.entries.len(),
-                self.free.len()
-            ));
+        let mut free = 0;
+        let mut next = self.free;
+        while let Some(&Entry::Free(behind)) = self.entries.get(next as usize) {
+            (free, next) = (free + 1, behind);
+        }
+        if next != NONE_FREE || self.by_value.len() + free != self.entries.len() {
+            let (hashed, all) = (self.by_value.len(), self.entries.len());
+            return Err(format!("predicates: {hashed} of {all} hashed, {free} free up to {next}"));
         }
         for (id, (entry, &expected)) in self.entries.iter().zip(expected).enumerate() {
-            let references = entry.as_ref().map_or(0, |entry| entry.references);
-            if references != expected {
-                return Err(format!("predicate {id}: {references} references counted, {expected} expected"));
+            let counted = if let Entry::Held { references, .. } = entry { *references } else { 0 };
+            if counted != expected {
+                return Err(format!("predicate {id}: {counted} references counted, {expected} expected"));
             }
-            if let Some(Entry { predicate, .. }) = entry {
+            if let Some(predicate) = entry.predicate() {
                 let found = self.by_value.find(hash_of(predicate), |&held| is(&self.entries[held as usize], predicate));
                 if found != Some(&(id as PredicateId)) {
                     return Err(format!("predicate {id} is not found by its value"));
@@ -119,8 +139,8 @@ impl Predicates {
     }
 }
 
-fn is(entry: &Option<Entry>, predicate: &Predicate<StringId>) -> bool {
-    entry.as_ref().is_some_and(|entry| entry.predicate == *predicate)
+fn is(entry: &Entry, predicate: &Predicate<StringId>) -> bool {
+    entry.predicate() == Some(predicate)
 }
 
 /// Bytes that pushing `more` elements onto `table` may allocate.

@@ -1,7 +1,5 @@
 //! The inserted expressions, by id and by slot.
 
-use std::num::NonZeroU32;
-
 use hashbrown::HashTable;
 
 use crate::chunks::Chunks;
@@ -9,7 +7,7 @@ use crate::dense::Position;
 use crate::expression::store::ProgramId;
 use crate::hash::hash_of;
 use crate::ids::{Ids, Row};
-use crate::predicates::{growth, table_growth};
+use crate::predicates::table_growth;
 
 /// The place of a subscription in [`Subscriptions`].
 pub(crate) type Slot = u32;
@@ -45,9 +43,15 @@ pub(crate) struct Length {
     code: u16,
 }
 
-/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list.
-#[derive(Clone, Copy, Debug)]
-struct PackedHome(NonZeroU32);
+/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list. 0 marks a slot
+/// that is free, and the program is the next one then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PackedHome(u32);
+
+const FREE: PackedHome = PackedHome(0);
+
+/// Behind all slots: no slot is free.
+const NO_SLOT: Slot = Slot::MAX;
 
 impl Length {
     /// The length of a program of which the first `code` words are operations, which is noted in it where it must be.
@@ -85,7 +89,7 @@ impl Subscription {
     }
 
     pub fn home(&self) -> Home {
-        match self.home.0.get() {
+        match self.home.0 {
             1 => Home::Nowhere,
             2 => Home::Gated,
             packed => match (packed % 3, packed / 3 - 1) {
@@ -99,6 +103,15 @@ impl Subscription {
     pub fn set_home(&mut self, home: Home) {
         self.home = PackedHome::of(home);
     }
+
+    /// Stands in a slot that is free, before the `next` one.
+    fn free(next: Slot) -> Self {
+        Subscription { program: next, length: Length { words: 0, code: 0 }, home: FREE }
+    }
+
+    fn is_held(&self) -> bool {
+        self.home != FREE
+    }
 }
 
 impl PackedHome {
@@ -111,17 +124,18 @@ impl PackedHome {
             Home::Dense(position) => 4 + 3 * position,
             Home::Likely(position) => 5 + 3 * position,
         };
-        PackedHome(NonZeroU32::new(packed).unwrap_or(NonZeroU32::MIN))
+        PackedHome(packed)
     }
 }
 
 /// The table of subscriptions. A slot that is given back is used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
-    slots: Chunks<Option<Subscription>>,
+    slots: Chunks<Subscription>,
     /// The ids of all slots, of the given back ones as well.
     ids: Ids,
-    free: Vec<Slot>,
+    /// The slot that was given back last. The free slots refer to one another, so to give one back takes no memory.
+    free: Slot,
     by_id: HashTable<Slot>,
     /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
     ascending: bool,
@@ -132,7 +146,7 @@ impl Default for Subscriptions {
         Subscriptions {
             slots: Chunks::default(),
             ids: Ids::default(),
-            free: Vec::new(),
+            free: NO_SLOT,
             by_id: HashTable::new(),
             ascending: true,
         }
@@ -180,32 +194,37 @@ impl Subscriptions {
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {
-        match &self.slots[slot as usize] {
-            Some(subscription) => subscription,
-            None => unreachable!("slot {slot} is held"),
-        }
+        let subscription = &self.slots[slot as usize];
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        subscription
     }
 
     /// Where the subscription at `slot` is held, if there is one.
     pub fn home(&self, slot: Slot) -> Option<Home> {
-        self.slots[slot as usize].as_ref().map(Subscription::home)
+        let subscription = &self.slots[slot as usize];
+        subscription.is_held().then(|| subscription.home())
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
-        match &mut self.slots[slot as usize] {
-            Some(subscription) => subscription,
-            None => unreachable!("slot {slot} is held"),
-        }
+        let subscription = &mut self.slots[slot as usize];
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        subscription
     }
 
     /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.ids.push(id);
-            self.slots.len() as Slot - 1
-        });
-        self.slots[slot as usize] = Some(subscribe(slot));
+        let slot = match self.free {
+            NO_SLOT => {
+                self.slots.push(Subscription::free(NO_SLOT));
+                self.ids.push(id);
+                self.slots.len() as Slot - 1
+            }
+            slot => {
+                self.free = self.slots[slot as usize].program;
+                slot
+            }
+        };
+        self.slots[slot as usize] = subscribe(slot);
         self.ids.set(slot, id);
         let follows = slot == 0 || self.ids.get(slot - 1) < id;
         let precedes = slot as usize + 1 == self.ids.len() || id < self.ids.get(slot + 1);
@@ -215,29 +234,24 @@ impl Subscriptions {
         slot
     }
 
+    /// Takes out the subscription at `slot`. Allocates nothing.
     pub fn remove(&mut self, slot: Slot) -> Subscription {
-        let Some(subscription) = self.slots[slot as usize].take() else { unreachable!("slot {slot} is held") };
+        let free = Subscription::free(self.free);
+        let subscription = std::mem::replace(&mut self.slots[slot as usize], free);
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        self.free = slot;
         if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
             entry.remove();
         }
-        self.free.push(slot);
         if self.by_id.is_empty() {
-            self.slots.clear();
-            self.ids.clear();
-            self.free.clear();
-            self.ascending = true;
+            *self = Subscriptions::default();
         }
         subscription
     }
 
-    /// Bytes that removing a subscription may request, for the list of free slots.
-    pub fn removal(&self) -> usize {
-        growth(&self.free, 1)
-    }
-
     /// Every subscription with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
-        self.slots.iter().enumerate().filter_map(|(slot, held)| Some((slot as Slot, held.as_ref()?)))
+        self.slots.iter().enumerate().filter(|(_, held)| held.is_held()).map(|(slot, held)| (slot as Slot, held))
     }
 
     /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
@@ -252,7 +266,7 @@ mod tests {
 
     #[test]
     fn homes_and_lengths_are_read_back() {
-        assert_eq!(size_of::<Option<Subscription>>(), 12);
+        assert_eq!(size_of::<Subscription>(), 12);
         let mut words: Vec<u32> = (0..9).collect();
         let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
         for home in [0, 1, 77, u32::MAX / 4]

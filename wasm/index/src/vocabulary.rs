@@ -79,6 +79,12 @@ impl Vocabulary {
         }
     }
 
+    /// Gives back all memory but that of the list of attributes. No constant is held.
+    pub fn clear(&mut self) {
+        self.attributes.fill(Known::default());
+        self.firsts.clear();
+    }
+
     fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
         let known = &mut self.attributes[attribute as usize];
         let id = match constant {

@@ -113,7 +113,22 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
-    // The default for `realloc` copies, as the sandbox does.
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // As the sandbox does it: a shorter block stays where it is, and a longer one is a copy.
+        if Self::has(pointer) && size <= layout.size() {
+            // SAFETY: the caller's promise; one thread comes here.
+            return unsafe { (*self.0.get()).realloc(pointer, layout.size(), layout.align(), size) };
+        }
+        // SAFETY: the caller's promise; the blocks are distinct, and as large as what is copied.
+        unsafe {
+            let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !block.is_null() {
+                block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
+                self.dealloc(pointer, layout);
+            }
+            block
+        }
+    }
 }
 
 /// Runs `operation` with what it allocates on the heap under test, up to `limit` bytes of it and `granted` requests for

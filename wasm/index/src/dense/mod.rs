@@ -134,6 +134,11 @@ impl Dense {
         moved
     }
 
+    /// Gives back what is left of the list of parts. There are none.
+    pub fn clear(&mut self) {
+        self.parts = Vec::new();
+    }
+
     /// Whether the expression at `position` holds; nothing where windows leave that open.
     pub fn holds(&self, position: Position, bits: &Bits) -> Option<bool> {
         let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);

@@ -43,7 +43,7 @@ use crate::expression::normal::NodeIndex;
 use crate::expression::store::ProgramId;
 use crate::hash::{out_of_memory, State};
 use crate::library::Library;
-use crate::memory::{ensure, push, AROUND};
+use crate::memory::{ensure, push, trim, AROUND};
 use crate::predicates::growth;
 use crate::schema::AttributeId;
 use crate::subscriptions::{Home, Slot, Subscriptions};
@@ -235,6 +235,7 @@ impl Tree {
     /// Takes out the expression at `position` of those that every search looks at, and tells which one is there now.
     pub fn remove_ungated(&mut self, position: u32) -> Option<ProgramId> {
         self.ungated.swap_remove(position as usize);
+        trim(&mut self.ungated);
         self.ungated.get(position as usize).copied()
     }
 
@@ -243,6 +244,19 @@ impl Tree {
         let node = &mut self.nodes[LIKELY as usize];
         node.swap_remove_entry(position as usize);
         node.entries().get(position as usize).map(|entry| entry.subject)
+    }
+
+    /// Gives back what is left of tables where there are no entries any more. Allocates nothing.
+    pub fn clear(&mut self) {
+        self.nodes.truncate(2);
+        for node in [ROOT, LIKELY] {
+            self.nodes[node as usize] = Node::new(Position::Root);
+        }
+        self.free_node = ROOT;
+        self.free_nodes = 0;
+        self.levels = Vec::new();
+        self.free_levels = Vec::new();
+        self.ungated = Vec::new();
     }
 
     /// Takes out every entry of `slot`, whose program is `program` and whose expression was read to `analysis`. Without one

@@ -3,6 +3,7 @@
 use super::level::Place;
 use super::plan::list_growth;
 use super::{Entry, LevelId, NodeId, LEAF_CAPACITY};
+use crate::memory::trim;
 use crate::schema::AttributeId;
 
 /// A node: its leaf list and its value levels.
@@ -162,6 +163,16 @@ impl Node {
             Held::One(_) => {}
             Held::Many(entries, _) => entries.retain(is_kept),
         }
+        self.trim();
+    }
+
+    /// Gives back the room of its leaf list that is no longer needed. Allocates nothing.
+    fn trim(&mut self) {
+        match &mut self.held {
+            Held::Many(entries, None) if entries.len() == 1 => self.held = Held::One(entries[0]),
+            Held::Many(entries, _) => trim(entries),
+            Held::One(_) => {}
+        }
     }
 
     /// Drops the entry at `position`, where the last one is then.
@@ -170,6 +181,7 @@ impl Node {
             Held::One(_) => self.held = Held::Many(Vec::new(), None),
             Held::Many(entries, _) => drop(entries.swap_remove(position)),
         }
+        self.trim();
     }
 
     /// Puts a list in place of its leaf list, which is returned.

@@ -1,0 +1,190 @@
+//! Memory after churn: what is deleted or replaced gives back what it took.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use support::random::Random;
+
+thread_local! {
+    /// Bytes that this thread holds.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all blocks are the system's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get() + layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.set(HELD.get() - layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Bytes that what `make` returns holds, and that.
+fn held<T>(make: impl FnOnce() -> T) -> (usize, T) {
+    let before = HELD.get();
+    let made = make();
+    ((HELD.get() - before) as usize, made)
+}
+
+const COUNT: u64 = 2000;
+
+fn schema() -> Schema {
+    let attribute = |name: String, ty| Attribute { name, ty, optional: true, bounds: Bounds::Unbounded };
+    let mut attributes = vec![
+        attribute("s".into(), Type::String),
+        attribute("i".into(), Type::Integer),
+        attribute("f".into(), Type::Float),
+        attribute("il".into(), Type::IntegerList),
+        attribute("c".into(), Type::String),
+    ];
+    attributes.extend((0..60).map(|number| attribute(format!("b{number}"), Type::Boolean)));
+    Schema::new(attributes).unwrap()
+}
+
+/// An expression of about `length` predicates, of a kind that `kind` names.
+fn text(kind: u64, length: u64, salt: u64) -> String {
+    let many = |count: u64, by: &str, each: &dyn Fn(u64) -> String| (0..count).map(each).collect::<Vec<_>>().join(by);
+    match kind % 6 {
+        0 => many(length, " and ", &|n| format!("i <> {}", 1000 + n + salt)) + &format!(" and s = 'x{}'", salt % 300),
+        1 => many(length, " or ", &|n| format!("(b{} and not b{})", (n + salt) % 60, (n * 7 + salt + 1) % 60)),
+        2 => format!(
+            "s in ({}) and i > {}",
+            many(length, ", ", &|n| format!("'a string {} {n}'", salt % 900)),
+            salt % 100
+        ),
+        3 => format!("il one of ({}) and f > {}.5", many(4 * length, ", ", &|n| (salt + 3 * n).to_string()), salt % 50),
+        4 => {
+            format!("i > {} and i <= {} and (", salt % 500, salt % 500 + length)
+                + &many(length, " or ", &|n| format!("c = 'country {}'", (n + salt) % 70))
+                + ")"
+        }
+        _ => many(length, " and ", &|n| format!("(f < {}.25 or b{})", salt % 90 + n, (n + salt) % 60)),
+    }
+}
+
+fn insertion(id: u64, text: &str) -> Insertion<'_> {
+    Insertion { id, text: text.as_bytes(), constants: vec![] }
+}
+
+struct Churned {
+    index: Index,
+    texts: Vec<Option<String>>,
+}
+
+impl Churned {
+    fn new(texts: impl Iterator<Item = String>) -> Self {
+        let mut churned = Churned { index: Index::new(schema()), texts: vec![None; COUNT as usize] };
+        (0..).zip(texts).for_each(|(id, text)| churned.put(id, text));
+        churned
+    }
+
+    fn put(&mut self, id: u64, text: String) {
+        self.delete(id);
+        self.index.insert(&insertion(id, &text)).unwrap();
+        // Held by the test, so not counted.
+        let before = HELD.get();
+        self.texts[id as usize] = Some(text);
+        HELD.set(before);
+    }
+
+    fn delete(&mut self, id: u64) {
+        if self.texts[id as usize].take().is_some() {
+            self.index.delete(id).unwrap();
+        }
+    }
+}
+
+fn ratio(pattern: &str, churn: impl FnOnce() -> Churned) {
+    let (texts, took) = {
+        let churned = churn();
+        let texts: Vec<(u64, String)> =
+            (0..).zip(&churned.texts).filter_map(|(id, t)| Some((id, t.clone()?))).collect();
+        churned.index.validate().unwrap();
+        let before = HELD.get();
+        let Churned { index, texts: old } = churned;
+        drop(index);
+        let took = (before - HELD.get()) as usize;
+        std::mem::forget(old);
+        (texts, took)
+    };
+    let (fresh, index) = held(|| {
+        let mut index = Index::new(schema());
+        texts.iter().for_each(|(id, text)| index.insert(&insertion(*id, text)).unwrap());
+        index
+    });
+    drop(index);
+    assert!(took * 4 <= fresh * 5, "{pattern}: {took} bytes, {fresh} of a fresh index");
+}
+
+fn shuffled(random: &mut Random) -> Vec<u64> {
+    let mut ids: Vec<u64> = (0..COUNT).collect();
+    random.shuffle(&mut ids);
+    ids
+}
+
+/// The kinds of [`text`], and all of them at once.
+fn kinds() -> impl Iterator<Item = (u64, impl Fn(u64, u64, u64) -> String)> {
+    (0..7).map(|kind| (kind, move |id, length, salt| text(if kind == 6 { id } else { kind }, length, salt)))
+}
+
+#[test]
+fn replaced_by_ever_longer_ones_they_take_what_these_take() {
+    // Of kind 4 the tables of values that no expression has any more are not given back.
+    for (kind, of) in kinds().filter(|(kind, _)| *kind != 4) {
+        ratio(&format!("kind {kind}"), || {
+            let mut churned = Churned::new((0..COUNT).map(|id| of(id, 1, id)));
+            for length in 2..=41 {
+                (0..COUNT).for_each(|id| churned.put(id, of(id, length, id)));
+            }
+            churned
+        });
+    }
+}
+
+#[test]
+fn replaced_by_others_of_any_length_they_take_what_these_take() {
+    for (kind, of) in kinds() {
+        ratio(&format!("kind {kind}"), || {
+            let mut random = Random::new(3);
+            let mut churned = Churned::new((0..COUNT).map(|id| of(id, 1 + id % 41, id)));
+            for round in 0..20 {
+                for id in shuffled(&mut random) {
+                    let length = 1 + random.below(41) as u64;
+                    churned.put(id, of(id, length, id + round));
+                }
+            }
+            churned
+        });
+    }
+}
+
+#[test]
+fn deleted_for_the_most_part_and_inserted_again_they_take_what_they_took() {
+    for (kind, of) in kinds() {
+        ratio(&format!("kind {kind}"), || {
+            let mut random = Random::new(6);
+            let mut churned = Churned::new((0..COUNT).map(|id| of(id, 9, id)));
+            for round in 0..6 {
+                let ids = shuffled(&mut random);
+                ids[..1800].iter().for_each(|&id| churned.delete(id));
+                ids[..1800].iter().for_each(|&id| churned.put(id, of(id, 9, id + round)));
+            }
+            churned
+        });
+    }
+}
