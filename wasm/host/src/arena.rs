@@ -13,6 +13,12 @@ use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
 /// What slots are aligned to: a large page.
 const ALIGNMENT: usize = 2 << 20;
 
+/// A mapping of addresses without memory. Elsewhere than on Linux, such mappings are not counted as memory anyway.
+#[cfg(target_os = "linux")]
+const ADDRESSES: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+#[cfg(not(target_os = "linux"))]
+const ADDRESSES: MapFlags = MapFlags::PRIVATE;
+
 pub struct Arena {
     /// The bytes of a slot, a multiple of `ALIGNMENT`.
     size: usize,
@@ -49,10 +55,9 @@ impl Arena {
     fn reserve(&self, free: &mut Vec<usize>) -> io::Result<()> {
         let mut many = self.many;
         loop {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             // SAFETY: the system chooses a place that is free.
             let mapped =
-                unsafe { mmap_anonymous(null_mut(), many * self.size + 2 * ALIGNMENT, ProtFlags::empty(), flags) };
+                unsafe { mmap_anonymous(null_mut(), many * self.size + 2 * ALIGNMENT, ProtFlags::empty(), ADDRESSES) };
             match mapped {
                 Ok(start) => {
                     let first = (start.addr() + ALIGNMENT).next_multiple_of(ALIGNMENT);
@@ -90,7 +95,7 @@ impl Slot {
     ///
     /// Nothing refers to the memory any more.
     pub unsafe fn close(&mut self) -> io::Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = ADDRESSES | MapFlags::FIXED;
         // SAFETY: this replaces the slot's mappings, whatever they are; the slot is ours alone, and nothing refers to its
         // memory, as the caller promises.
         unsafe { mmap_anonymous(self.start().cast(), self.arena.size, ProtFlags::empty(), flags) }?;
