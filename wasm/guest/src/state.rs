@@ -239,15 +239,8 @@ impl State {
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
         search.teach(index);
-        let inserted =
-            index.insert_all(insertions).map_err(|(position, error)| Refusal { error, position: Some(position) })?;
-        if let Err(error) = search.reserve(index).and_then(|()| batch.reserve(index)) {
-            for id in inserted {
-                index.delete(id)?;
-            }
-            return Err(error.into());
-        }
-        Ok(())
+        let inserted = index.insert_all_for(&mut (search, batch), insertions);
+        inserted.map(drop).map_err(|(position, error)| Refusal { error, position: Some(position) })
     }
 
     pub fn delete(&mut self, id: u64) -> Outcome {
@@ -257,8 +250,8 @@ impl State {
     pub fn keep_reasons(&mut self) -> Outcome {
         let State { index, search, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
-        index.keep_reasons()?;
-        Ok(search.reserve(index)?)
+        search.reserve_for_reasons(index)?;
+        Ok(index.keep_reasons()?)
     }
 
     /// Notes the request, then searches. It may be cut off anywhere; from when the request is noted, `resume` goes on.

@@ -14,6 +14,7 @@ use crate::library::{analysis_bytes, Library};
 use crate::memory::{ensure, Reserve};
 use crate::predicate::{self, Borrowed, Predicate, Step};
 use crate::reasons::Reasons;
+use crate::room::{Extent, Searches};
 use crate::schema::{Attribute, Schema, Type};
 use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
 use crate::tree::analysis::{Access, Analysis};
@@ -175,6 +176,11 @@ impl Index {
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
     /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
     pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
+        self.insert_for(&mut (), insertion)
+    }
+
+    /// [`Index::insert`] for searches that had room for the index, and have it again.
+    fn insert_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
         if self.subscriptions.has(insertion.id) {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
             return Err(Error::new(Kind::DuplicateId, message));
@@ -183,10 +189,13 @@ impl Index {
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
         self.reserve.hold(self.deletion.max(deletion))?;
-        // The reserve may have been taken from what was found free.
+        let extent = self.extent_with(insertion.id, predicates(&postfix).count());
+        searches.make_room(&extent)?;
+        // Both may have been taken from what was found free.
         ensure(bytes)?;
         let expression = self.intern(postfix)?;
-        let (slot, long) = match self.subscribe(insertion.id, &expression, bytes) {
+        let mut room = |nodes| searches.make_room(&Extent { nodes, ..extent });
+        let (slot, long) = match self.subscribe(insertion.id, &expression, bytes, &mut room) {
             Ok(subscribed) => subscribed,
             Err(error) => {
                 self.release(&expression.predicates);
@@ -198,8 +207,36 @@ impl Index {
         drop(expression);
         self.complete(slot);
         // Last, as it may be refused memory and leave undone what it is refused for.
-        self.tree.split_all(long, &self.library, &self.subscriptions);
+        self.tree.split_all(long, &self.library, &self.subscriptions, &mut room);
         Ok(())
+    }
+
+    /// How large the index is.
+    pub fn extent(&self) -> Extent {
+        Extent {
+            attributes: self.schema().len(),
+            nodes: self.tree.capacity(),
+            slots: self.subscriptions.capacity(),
+            predicates: self.library.predicates.capacity(),
+            dense: self.dense.len(),
+            greatest: self.subscriptions.greatest(),
+            has_reasons: self.reasons.is_some(),
+        }
+    }
+
+    /// The most that it may be with one more subscription, of so many predicates, but for the nodes of the tree.
+    fn extent_with(&self, id: u64, predicates: usize) -> Extent {
+        let extent = self.extent();
+        Extent {
+            slots: extent.slots.max(self.subscriptions.next() as usize + 1),
+            predicates: extent.predicates + predicates,
+            dense: extent.dense + 1,
+            greatest: extent
+                .greatest
+                .filter(|_| self.subscriptions.stays_ascending(id))
+                .map(|greatest| greatest.max(id)),
+            ..extent
+        }
     }
 
     /// What is left to be done for a subscription that the tree holds.
@@ -237,9 +274,18 @@ impl Index {
         Ok(())
     }
 
-    /// Inserts all subscriptions and answers their ids; or none, and names the position of the first that is refused.
+    /// Inserts all subscriptions and returns their ids; or none, and names the position of the first that is refused.
     pub fn insert_all<'a>(
         &mut self,
+        insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
+    ) -> Result<Vec<u64>, (usize, Error)> {
+        self.insert_all_for(&mut (), insertions)
+    }
+
+    /// [`Index::insert_all`] for searches that had room for the index, and have it again whether it is refused or not.
+    pub fn insert_all_for<'a>(
+        &mut self,
+        searches: &mut impl Searches,
         insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
     ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
@@ -247,7 +293,7 @@ impl Index {
             // Room for its id first: what is inserted is not to be forgotten.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
-            match insertion.and_then(|insertion| self.insert(&insertion).map(|()| insertion.id)) {
+            match insertion.and_then(|insertion| self.insert_for(searches, &insertion).map(|()| insertion.id)) {
                 Ok(id) => inserted.push(id),
                 Err(error) => {
                     for &id in inserted.iter().rev() {
@@ -427,9 +473,16 @@ impl Index {
         }
     }
 
-    /// Holds an expression, which requests up to so many `bytes` besides its places in the tree. Errors: out of memory, and
+    /// Holds an expression, which requests up to so many `bytes` besides its places in the tree, and has searches make `room`
+    /// for the nodes that there will be. Errors: out of memory, and
     /// nothing is changed. Besides its slot the answer is which leaf lists are long then.
-    fn subscribe(&mut self, id: u64, expression: &Expression, bytes: usize) -> Result<(Slot, Vec<NodeId>), Error> {
+    fn subscribe(
+        &mut self,
+        id: u64,
+        expression: &Expression,
+        bytes: usize,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<(Slot, Vec<NodeId>), Error> {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
                 let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library));
@@ -438,7 +491,7 @@ impl Index {
                 }
                 Ok((slot, Vec::new()))
             }
-            Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal, bytes),
+            Normalised::Tree(normal) => self.subscribe_tree(id, expression, normal, bytes, room),
         }
     }
 
@@ -448,6 +501,7 @@ impl Index {
         expression: &Expression,
         normal: Normal,
         bytes: usize,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(Slot, Vec<NodeId>), Error> {
         let analysis = Analysis::new(normal, &expression.predicates, &self.library);
         let attributes = expression.predicates.iter().map(|predicate| predicate.attribute);
@@ -455,7 +509,7 @@ impl Index {
         self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.library);
         let plan = match &access {
-            Access::Demands(literals) => match self.tree.prepare(literals, &analysis, bytes) {
+            Access::Demands(literals) => match self.tree.prepare(literals, &analysis, bytes, room) {
                 Ok(plan) => Some(plan),
                 Err(error) => {
                     self.library.statistics.restore(before);

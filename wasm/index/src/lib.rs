@@ -20,6 +20,7 @@ mod numbers;
 pub mod predicate;
 pub(crate) mod predicates;
 mod reasons;
+pub mod room;
 pub mod schema;
 pub mod search;
 mod simd;

@@ -211,24 +211,34 @@ impl Subscriptions {
         subscription
     }
 
+    /// The slot of the next subscription.
+    pub fn next(&self) -> Slot {
+        match self.free {
+            NO_SLOT => self.slots.len() as Slot,
+            slot => slot,
+        }
+    }
+
+    /// Whether ids ascend with slots once the next subscription has this one.
+    pub fn stays_ascending(&self, id: u64) -> bool {
+        let slot = self.next();
+        let follows = slot == 0 || self.ids.get(slot - 1) < id;
+        let precedes = slot as usize + 1 >= self.ids.len() || id < self.ids.get(slot + 1);
+        self.ascending && follows && precedes
+    }
+
     /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
-        let slot = match self.free {
-            NO_SLOT => {
-                self.slots.push(Subscription::free(NO_SLOT));
-                self.ids.push(id);
-                self.slots.len() as Slot - 1
-            }
-            slot => {
-                self.free = self.slots[slot as usize].program;
-                slot
-            }
-        };
+        let slot = self.next();
+        self.ascending = self.stays_ascending(id);
+        if self.free == NO_SLOT {
+            self.slots.push(Subscription::free(NO_SLOT));
+            self.ids.push(id);
+        } else {
+            self.free = self.slots[slot as usize].program;
+        }
         self.slots[slot as usize] = subscribe(slot);
         self.ids.set(slot, id);
-        let follows = slot == 0 || self.ids.get(slot - 1) < id;
-        let precedes = slot as usize + 1 == self.ids.len() || id < self.ids.get(slot + 1);
-        self.ascending = self.ascending && follows && precedes;
         let Subscriptions { by_id, ids, .. } = self;
         by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
         slot

@@ -16,6 +16,7 @@ use super::{Checkpoint, Dense, Form, Search};
 use crate::error::{Error, Kind};
 use crate::event::Format;
 use crate::index::Index;
+use crate::room::{Extent, Searches};
 use crate::sliced::bits::EVENTS;
 use crate::sliced::Sliced;
 use crate::subscriptions::Slot;
@@ -35,20 +36,19 @@ const MOST_OTHERS: usize = 15;
 const FRAME: usize = 8;
 
 /// Whether dense expressions are worth evaluating for many events at once. Deletions never make it so.
-fn is_sliceable(index: &Index) -> bool {
-    let dense = index.dense().len();
-    dense >= FEWEST_EXPRESSIONS && dense >= index.subscriptions().capacity() / (MOST_OTHERS + 1)
+fn is_sliceable(dense: usize, slots: usize) -> bool {
+    dense >= FEWEST_EXPRESSIONS && dense >= slots / (MOST_OTHERS + 1)
 }
 
 /// How many words an answer's list needs room for.
-pub(super) fn most_words(index: &Index) -> usize {
-    SPARE + index.subscriptions().capacity().max(bitmap_words(index)) + 2
+pub(super) fn most_words(extent: &Extent) -> usize {
+    SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 2
 }
 
 /// How many words a bitmap has at the most: no more than the list of all ids, or than the greatest id needs.
-pub(super) fn bitmap_words(index: &Index) -> usize {
-    let most = index.subscriptions().capacity().max(SPARE);
-    index.subscriptions().greatest().map_or(most, |id| most.min((id / 64) as usize + 1))
+pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
+    let most = slots.max(SPARE);
+    greatest.map_or(most, |id| most.min((id / 64) as usize + 1))
 }
 
 /// Searches for many events, which work with one [`Search`].
@@ -121,10 +121,7 @@ impl Batch {
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
-        if is_sliceable(index) {
-            self.sliced.reserve(index.schema().len(), index.subscriptions().capacity())?;
-        }
-        Ok(())
+        self.make_room(&index.extent())
     }
 
     /// Starts a batch, whose events are then given to [`Batch::run`].
@@ -193,7 +190,8 @@ impl Batch {
     fn group(&mut self, index: &Index, progress: &mut Progress) {
         progress.group = progress.next;
         progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_dense = self.request.only.is_none() && is_sliceable(index);
+        let is_dense =
+            self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
         progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
         progress.slot = 0;
         progress.phase = if progress.len == 0 {
@@ -304,6 +302,15 @@ pub type Packed<'a> = Map<Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
 pub fn packed(bytes: &[u8]) -> Packed<'_> {
     let (ids, _) = bytes.as_chunks::<8>();
     ids.iter().map(|id| u64::from_le_bytes(*id))
+}
+
+impl Searches for Batch {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        if is_sliceable(extent.dense, extent.slots) {
+            self.sliced.reserve(extent.attributes, extent.slots)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

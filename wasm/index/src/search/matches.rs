@@ -59,6 +59,10 @@ impl SlotSet {
         grow(&mut self.summaries, groups.next_multiple_of(BLOCK))
     }
 
+    pub fn has_room(&self, slots: usize) -> bool {
+        slots <= self.groups.len() * GROUP as usize
+    }
+
     /// Empties the set for the next search.
     pub fn begin(&mut self) {
         if self.empty == LAST {

@@ -31,13 +31,18 @@ pub(crate) struct Memo {
 impl Memo {
     /// Makes room for predicates below `predicates`.
     pub fn reserve(&mut self, predicates: usize) -> Result<(), Error> {
-        let before = self.values.len();
-        grow(&mut self.values, predicates.next_multiple_of(PARTS))?;
-        if self.values.len() > before {
-            // The parts are others now, so what is to be forgotten must not wait for its turn.
-            self.values.fill(0);
+        if self.has_room(predicates) {
+            return Ok(());
         }
+        // By a thirty-second at the least, as all of it is forgotten: the parts are others then, so what is to be forgotten must
+        // not wait for its turn.
+        grow(&mut self.values, predicates.next_multiple_of(PARTS * (predicates / (32 * PARTS)).max(1)))?;
+        self.values.fill(0);
         Ok(())
+    }
+
+    pub fn has_room(&self, predicates: usize) -> bool {
+        predicates <= self.values.len()
     }
 
     /// Begins a new event. Cut off and begun again, it may forget more than it has to, but never less.

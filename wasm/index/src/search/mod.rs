@@ -51,6 +51,7 @@ use crate::expression::program::{self, Asked, Outcome};
 use crate::expression::store::ProgramId;
 use crate::hash::out_of_memory;
 use crate::index::Index;
+use crate::room::{Extent, Searches};
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
@@ -287,26 +288,14 @@ impl Search {
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
-        let nodes = index.tree().capacity();
-        let slots = index.subscriptions().capacity();
-        let attributes = index.schema().len();
-        grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
-        self.seen.reserve(attributes)?;
-        // One more than there are: see `push_found`.
-        grow(&mut self.nodes, nodes + 1)?;
-        grow(&mut self.found_at, nodes)?;
-        grow(self.candidates.kept(), LENGTH + PART)?;
-        grow(&mut self.proven, LENGTH)?;
-        grow(&mut self.ids, batch::most_words(index))?;
-        self.memo.reserve(index.library().predicates.capacity())?;
-        self.matches.reserve(slots)?;
-        if !index.subscriptions().is_ascending() {
-            self.sort.reserve(slots)?;
-        }
-        if index.reasons().is_some() {
-            self.reserve_reasons(index)?;
-        }
-        Ok(())
+        self.make_room(&index.extent())
+    }
+
+    /// [`Search::reserve`] for an index that is to keep reasons from now on ([`Index::keep_reasons`]).
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_for_reasons(&mut self, index: &Index) -> Result<(), Error> {
+        self.make_room(&Extent { has_reasons: true, ..index.extent() })
     }
 
     /// Makes room for nearly every event. To be called once, for a new index.
@@ -379,6 +368,7 @@ impl Search {
         start: u32,
         form: Form,
     ) -> Result<(), Error> {
+        debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
         probe::read(&self.event, index.schema(), &mut self.probes);
         self.seen.note(&self.probes);
         self.memo.begin();
@@ -458,7 +448,7 @@ impl Search {
     /// Why there is no answer of the form that was asked for.
     pub fn refusal(&self, index: &Index) -> Option<Error> {
         self.checkpoint.load().too_large.map(|id| {
-            let limit = 64 * batch::bitmap_words(index);
+            let limit = 64 * batch::bitmap_words(index.subscriptions().capacity(), index.subscriptions().greatest());
             let message = format!("the id {id} is too large for a bitmap, which has ids below {limit}; ask for a list");
             Error::new(Kind::OutOfBounds, message)
         })
@@ -752,7 +742,7 @@ impl Search {
     #[inline(never)]
     fn collect_bitmap(&mut self, index: &Index, progress: &mut Progress) {
         let subscriptions = index.subscriptions();
-        let most = batch::bitmap_words(index);
+        let most = batch::bitmap_words(subscriptions.capacity(), subscriptions.greatest());
         let mut bitmap = Bitmap {
             words: &mut self.ids[progress.start as usize..][..most],
             len: progress.ids as usize,
@@ -779,6 +769,40 @@ impl Search {
         if self.sort.step(&mut self.ids[progress.start as usize..][..progress.ids as usize]) {
             progress.phase = progress.after_matches();
         }
+    }
+}
+
+impl Search {
+    fn has_room(&self, extent: &Extent) -> bool {
+        self.nodes.len() > extent.nodes
+            && self.found_at.len() >= extent.nodes
+            && self.ids.len() >= batch::most_words(extent)
+            && self.memo.has_room(extent.predicates)
+            && self.matches.has_room(extent.slots)
+            && (extent.greatest.is_some() || self.sort.has_room(extent.slots))
+    }
+}
+
+impl Searches for Search {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        let Extent { attributes, nodes, slots, .. } = *extent;
+        grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
+        self.seen.reserve(attributes)?;
+        // One more than there are: see `push_found`.
+        grow(&mut self.nodes, nodes + 1)?;
+        grow(&mut self.found_at, nodes)?;
+        grow(self.candidates.kept(), LENGTH + PART)?;
+        grow(&mut self.proven, LENGTH)?;
+        grow(&mut self.ids, batch::most_words(extent))?;
+        self.memo.reserve(extent.predicates)?;
+        self.matches.reserve(slots)?;
+        if extent.greatest.is_none() {
+            self.sort.reserve(slots)?;
+        }
+        if extent.has_reasons {
+            self.reserve_reasons(extent)?;
+        }
+        Ok(())
     }
 }
 

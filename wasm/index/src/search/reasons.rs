@@ -11,6 +11,7 @@ use crate::event::Format;
 use crate::expression::program::{self, Asked};
 use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS, TESTS};
+use crate::room::Extent;
 use crate::subscriptions::{Slot, Subscriptions};
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
@@ -33,9 +34,9 @@ pub(super) struct Work {
 
 impl Search {
     /// Makes room for reasons.
-    pub(super) fn reserve_reasons(&mut self, index: &Index) -> Result<(), Error> {
-        let slots = index.subscriptions().capacity();
-        let numbers = index.schema().len() + reason::COUNT;
+    pub(super) fn reserve_reasons(&mut self, extent: &Extent) -> Result<(), Error> {
+        let slots = extent.slots;
+        let numbers = extent.attributes + reason::COUNT;
         self.reasons.asked.reserve(slots)?;
         grow(&mut self.reasons.missed, slots + 1)?;
         self.reasons.counts.iter_mut().try_for_each(|counts| grow(counts, numbers))?;

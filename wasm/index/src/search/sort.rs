@@ -35,6 +35,10 @@ impl Sort {
         grow(&mut self.spare, ids)
     }
 
+    pub fn has_room(&self, ids: usize) -> bool {
+        ids <= self.spare.len()
+    }
+
     /// Begins to sort `len` ids.
     pub fn start(&mut self, len: usize) {
         self.commit(Progress { len, ..Progress::default() });

@@ -205,8 +205,14 @@ impl Tree {
     }
 
     /// Finds the places of an expression that waits for the literals in `access`, and makes sure of the memory that it takes
-    /// to hold it there, and of `more` bytes. Errors: out of memory.
-    pub fn prepare(&self, access: &[NodeIndex], analysis: &Analysis, more: usize) -> Result<Plan, Error> {
+    /// to hold it there, and of `more` bytes; has searches make `room` for so many nodes. Errors: out of memory.
+    pub fn prepare(
+        &self,
+        access: &[NodeIndex],
+        analysis: &Analysis,
+        more: usize,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         let mut memory = Vec::new();
         for &literal in access {
@@ -214,6 +220,7 @@ impl Tree {
             self.plan(ROOT, &demands, &mut plan)?;
             memory = demands.into_memory();
         }
+        room(self.capacity_after(&plan))?;
         ensure(self.bytes(&plan)? + DEMANDS + more)?;
         Ok(plan)
     }

@@ -110,6 +110,12 @@ impl Tree {
         Ok(())
     }
 
+    /// What [`Tree::capacity`] returns at the most once `plan` was followed.
+    pub(super) fn capacity_after(&self, plan: &Plan) -> usize {
+        let new = plan.places.iter().filter(|(target, _)| !matches!(target, Target::Node(_))).count();
+        self.capacity() + new.saturating_sub(self.free_nodes)
+    }
+
     /// Bytes that following `plan` requests at the most. Errors: out of memory.
     pub(super) fn bytes(&self, plan: &Plan) -> Result<usize, Error> {
         // Places that share a list or a table stand together.

@@ -46,6 +46,14 @@ struct Read {
     interval: Option<(i64, i64)>,
 }
 
+/// What goes on while lists are split.
+struct Splitting<'a, R> {
+    /// The nodes whose lists are long.
+    long: Vec<NodeId>,
+    /// Has searches make room for so many nodes.
+    room: &'a mut R,
+}
+
 /// A bucket, by its level and its position there, and the key at which to cut it in two.
 #[derive(Clone, Copy)]
 struct Cut {
@@ -55,23 +63,30 @@ struct Cut {
 }
 
 impl Tree {
-    /// Shortens the leaf lists of `long` nodes, and those that this makes long. One for which memory is refused is left as it
-    /// is until the next entry comes.
-    pub fn split_all(&mut self, mut long: Vec<NodeId>, library: &Library, subscriptions: &Subscriptions) {
-        while let Some(node) = long.pop() {
+    /// Shortens the leaf lists of `long` nodes, and those that this makes long; before there are more nodes, searches make
+    /// `room` for as many. A list for which memory is refused is left as it is until the next entry comes.
+    pub fn split_all(
+        &mut self,
+        long: Vec<NodeId>,
+        library: &Library,
+        subscriptions: &Subscriptions,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
+    ) {
+        let mut splitting = Splitting { long, room };
+        while let Some(node) = splitting.long.pop() {
             if self.nodes[node as usize].is_to_be_split() {
                 // Refused: the list is sound as it is, only long.
-                let _ = self.split(node, &mut long, library, subscriptions);
+                let _ = self.split(node, &mut splitting, library, subscriptions);
             }
         }
     }
 
-    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled. Appends to `long`
-    /// which lists are long then. Errors: out of memory, and the tree is sound all the same.
+    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled. Notes which lists
+    /// are long then. Errors: out of memory, and the tree is sound all the same.
     fn split(
         &mut self,
         node: NodeId,
-        long: &mut Vec<NodeId>,
+        splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
         library: &Library,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
@@ -85,8 +100,8 @@ impl Tree {
         let entries = self.read(node, &to_read, library, subscriptions)?;
         ensure(bytes)?;
         match self.worthwhile_cut(node, &entries) {
-            Some(cut) => self.cut_bucket(node, cut, &entries, library, subscriptions),
-            None => self.partition(node, &to_read, &entries, long, library, subscriptions),
+            Some(cut) => self.cut_bucket(node, cut, &entries, library, subscriptions, splitting.room),
+            None => self.partition(node, &to_read, &entries, splitting, library, subscriptions),
         }
     }
 
@@ -124,7 +139,7 @@ impl Tree {
         node: NodeId,
         to_read: &[bool],
         entries: &[Read],
-        long: &mut Vec<NodeId>,
+        splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
         library: &Library,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
@@ -143,10 +158,10 @@ impl Tree {
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
         let mut plan = Plan::default();
         for ((held, _), entry) in read.into_iter().zip(entries) {
-            match self.move_down(node, entry, &mut plan, library, subscriptions) {
+            match self.move_down(node, entry, &mut plan, library, subscriptions, splitting.room) {
                 Ok(true) => plan.long().for_each(|node| {
                     // Refused: it is split when the next entry comes.
-                    let _ = push(long, node);
+                    let _ = push(&mut splitting.long, node);
                 }),
                 // Refused, it stays where it is found as well.
                 Ok(false) | Err(_) => held.iter().for_each(|&entry| self.keep(node, entry)),
@@ -167,6 +182,7 @@ impl Tree {
         plan: &mut Plan,
         library: &Library,
         subscriptions: &Subscriptions,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<bool, Error> {
         plan.clear();
         let read_again;
@@ -183,6 +199,7 @@ impl Tree {
             return Ok(false);
         };
         self.plan_below(level, &gate.demand, &demands, plan)?;
+        room(self.capacity_after(plan))?;
         ensure(self.bytes(plan)? + DEMANDS)?;
         self.follow(plan, entry.slot, analysis, library, subscriptions);
         Ok(true)
@@ -271,7 +288,9 @@ impl Tree {
         entries: &[Read],
         library: &Library,
         subscriptions: &Subscriptions,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        room(self.capacity() + 1)?;
         let tables = self.nodes.growth(1) + self.levels[cut.level as usize].buckets.growth();
         ensure(tables + list_bytes(entries.len(), 0))?;
         let new = self.new_bucket(cut.level);

@@ -1,0 +1,110 @@
+//! Insertions whose searches are refused room at random: each is taken as a whole or refused as a whole, and searches have room
+//! for the index at any time.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::language::read;
+use be_tree_index::predicate::Postfix;
+use be_tree_index::room::{Extent, Searches};
+use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::{Batch, Search};
+use support::naive::{NaiveEvent, NaiveValue};
+use support::random::Random;
+use support::{encode, naive};
+
+/// Searches that are refused room now and then.
+struct Refused<'a> {
+    searches: (&'a mut Search, &'a mut Batch),
+    random: &'a mut Random,
+    refusals: &'a mut usize,
+}
+
+impl Searches for Refused<'_> {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        if self.random.chance(3) {
+            *self.refusals += 1;
+            return Err(Error::new(Kind::OutOfMemory, "no room"));
+        }
+        self.searches.make_room(extent)
+    }
+}
+
+fn schema() -> Schema {
+    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    let (string, integer) = (Type::String, Type::Integer);
+    Schema::new(vec![
+        attribute("i", integer),
+        attribute("j", integer),
+        attribute("s", string),
+        attribute("b", Type::Boolean),
+    ])
+    .unwrap()
+}
+
+/// An expression of a kind that makes the tree grow: by values, by buckets, by levels below levels, and by none.
+fn expression(random: &mut Random) -> String {
+    let (value, width) = (random.below(400), random.below(9));
+    match random.below(8) {
+        0 => format!("i = {value} and s = 'x{width}'"),
+        1..=4 => format!("i > {value} and i <= {} and j <> {width}", value + width),
+        5 => format!("j in ({width}, {}, {value}) and i <> {value}", value + 1000),
+        6 => format!("contains(s, 'x{width}') and j = {}", value % 20),
+        _ => format!("not b or i = {value}"),
+    }
+}
+
+fn event(random: &mut Random) -> NaiveEvent {
+    let mut some = |value: fn(&mut Random) -> NaiveValue| random.chance(80).then(|| value(random));
+    vec![
+        some(|random| NaiveValue::Integer(random.below(400) as i64)),
+        some(|random| NaiveValue::Integer(random.below(20) as i64)),
+        some(|random| NaiveValue::String(format!("x{}", random.below(9)).into_bytes())),
+        some(|random| NaiveValue::Boolean(random.chance(50))),
+    ]
+}
+
+fn search(random: &mut Random, index: &Index, search: &mut Search, oracle: &BTreeMap<u64, Postfix>) {
+    let event = event(random);
+    let bytes = encode::term_by_name(random, &index.schema().clone(), &event);
+    search.open(index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
+    let expected = oracle.iter().filter(|(_, postfix)| naive::matches(postfix, &event)).map(|(&id, _)| id);
+    assert_eq!(search.run(index).ids(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn searches_have_room_whatever_is_refused() {
+    let mut refusals = 0;
+    for seed in 0..20 {
+        let random = &mut Random::new(seed);
+        let mut index = Index::new(schema());
+        let (mut searches, mut batch) = (Search::default(), Batch::default());
+        searches.reserve(&index).unwrap();
+        batch.reserve(&index).unwrap();
+        let mut oracle = BTreeMap::new();
+        for _ in 0..60 {
+            let first = random.below(1 << 20) as u64;
+            let texts: Vec<String> = (0..random.below(80)).map(|_| expression(random)).collect();
+            let read_back: Vec<_> = texts.iter().map(|text| read(text.as_bytes(), index.schema(), &[])).collect();
+            let insertions =
+                (first..).zip(&texts).map(|(id, text)| Ok(Insertion { id, text: text.as_bytes(), constants: vec![] }));
+            let seed = random.below(1 << 30) as u64;
+            let (draws, refusals) = (&mut Random::new(seed), &mut refusals);
+            let mut refused = Refused { searches: (&mut searches, &mut batch), random: draws, refusals };
+            if index.insert_all_for(&mut refused, insertions).is_ok() {
+                oracle.extend((first..).zip(read_back).map(|(id, postfix)| (id, postfix.unwrap())));
+            }
+            index.validate().unwrap();
+            search(random, &index, &mut searches, &oracle);
+            let gone: Vec<u64> = oracle.keys().copied().filter(|_| random.chance(20)).collect();
+            gone.iter().for_each(|id| index.delete(*id).unwrap());
+            oracle.retain(|id, _| !gone.contains(id));
+            search(random, &index, &mut searches, &oracle);
+        }
+    }
+    assert!(refusals > 100, "{refusals}");
+}
