@@ -59,6 +59,11 @@ defmodule BeTree.Answer do
     end
   end
 
+  @doc "Whether `binary` is the answer of an operation that has nothing to say."
+  @spec nothing(binary) :: :ok | {:error, Error.t()}
+  def nothing(""), do: :ok
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
+
   @doc "The counts and sizes in `binary`, all of them."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(binary) do
