@@ -382,7 +382,6 @@ defmodule BeTree.Image do
     end
   end
 
-  # `Answer.info/1` has checked the keys; the values may be integers of any size.
   defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
   defp check(options) do

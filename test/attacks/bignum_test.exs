@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.BignumTest do
 
   import Bitwise
 
-  alias BeTree.{Describe, Domain, Error, Event}
+  alias BeTree.{Answer, Describe, Domain, Error, Event, Explanation}
   alias BeTree.Test.Attack
 
   @moduletag timeout: 60_000
@@ -87,6 +87,29 @@ defmodule BeTree.Attacks.BignumTest do
       assert refused(BeTree.new(a: {:integer, [{value, 1}]})) == :type
       assert refused(BeTree.new(a: {:string, count: value})) in [:type, :out_of_bounds]
     end
+  end
+
+  test "the answer of a guest", %{values: values, huge: huge} do
+    deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
+    names = ~w(expressions predicates strings nodes entries ungated depth code_bytes memory_bytes)a
+    answered = fn term -> :erlang.term_to_binary(term) end
+    assert {:ok, %{nodes: 7}} = Answer.info(answered.(for name <- names, do: {name, 7}))
+
+    for value <- [deep | values] do
+      assert refused(Answer.info(answered.(for name <- names, do: {name, value}))) == :bad_module
+      assert refused({:error, Answer.refusal(answered.({:syntax, "m", nil, value, nil}))}) == :bad_module
+      assert refused({:error, Answer.refusal(answered.({:syntax, "m", nil, nil, value}))}) == :bad_module
+      assert refused({:error, Answer.refusal(answered.(value))}) == :bad_module
+      predicate = {true, :predicate, {"a", "a = 1", value}, []}
+      assert refused(Explanation.decode(answered.(predicate), 1)) == :bad_module
+      assert refused(Explanation.decode(answered.({true, :not, nil, [predicate]}), 1)) == :bad_module
+      assert refused(Explanation.decode(answered.(value), 1)) == :bad_module
+    end
+
+    assert refused(Explanation.decode(answered.({true, :omitted, huge, []}), 1)) == :bad_module
+    caps = [{{"flight", 10, "ns"}, 3, nil}]
+    {:ok, explanation} = Explanation.decode(answered.({true, :predicate, {"frequency_caps", "f()", caps}, []}), 1)
+    assert to_string(explanation) =~ ~s({{"flight", 10, "ns"}, 3, nil})
   end
 
   test "an option", %{huge: huge} do

@@ -32,7 +32,16 @@ defmodule BeTree.Test.WasmGuest do
   does before it answers, and `spent:` the body of `be_tree_spent`, which it lacks otherwise. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
-    defaults = [when_json: false, locals: [], parts: [], insert: i32_const(0), delete: i32_const(0), inbox: [], spent: nil]
+    defaults = [
+      when_json: false,
+      locals: [],
+      parts: [],
+      insert: i32_const(0),
+      delete: i32_const(0),
+      inbox: [],
+      spent: nil
+    ]
+
     options = Keyword.validate!(options, defaults)
     {globals, parts} = Keyword.pop(options[:parts], :globals, [])
     is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)

@@ -66,7 +66,7 @@ if Code.ensure_loaded?(Wasmex) do
     end
 
     @impl Runtime
-    def snapshot(%Instance{} = instance, timeout) do
+    def snapshot(%Instance{} = instance, timeout \\ :infinity) do
       with {:ok, globals} <- carried(instance.compiled),
            {:ok, number} <- enter(instance, timeout) do
         snapshot = Snapshot.take(Instance.machine(instance, number), globals)

@@ -83,7 +83,7 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   @impl Runtime
-  def snapshot(instance, timeout), do: in_turn(instance, timeout, &Native.snapshot(instance, &1))
+  def snapshot(instance, timeout \\ :infinity), do: in_turn(instance, timeout, &Native.snapshot(instance, &1))
 
   @impl Runtime
   def snapshot_of(length, parts), do: answer(Native.snapshot_of(length, parts))
@@ -162,13 +162,13 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @doc "Reads `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
-  def read(instance, address, length, timeout) do
+  def read(instance, address, length, timeout \\ :infinity) do
     in_turn(instance, timeout, &Native.read(instance, &1, address, length))
   end
 
   @doc "Writes to an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec write(Runtime.instance(), non_neg_integer, binary, timeout) :: :ok | {:error, Error.t()}
-  def write(instance, address, bytes, timeout) do
+  def write(instance, address, bytes, timeout \\ :infinity) do
     in_turn(instance, timeout, &Native.write(instance, &1, address, bytes))
   end
 
