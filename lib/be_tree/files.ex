@@ -139,7 +139,8 @@ defmodule BeTree.Files do
   def locate_event(error, event, path, line) do
     check_error(error)
     BeTree.Check.path!(path)
-    unless is_integer(line) and line > 0, do: BeTree.Check.expected!("the number of a line, from 1", line)
+    # More digits would take seconds to print.
+    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: BeTree.Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end

@@ -14,7 +14,7 @@ defmodule BeTree.Attacks.BignumTest do
   @most 1_000
 
   setup_all do
-    huge = 1 <<< Attack.size(8_000_000, 60_000_000)
+    huge = 1 <<< Attack.size(8_000_000, 32_000_000)
     {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
   end
 
@@ -121,6 +121,7 @@ defmodule BeTree.Attacks.BignumTest do
     refused!(fn -> BeTree.search(huge, %{a: 1}) end)
     refused!(fn -> BeTree.new([a: :integer], memory: -huge) end)
     refused!(fn -> BeTree.publish(tree, replicas: huge) end)
+    refused!(fn -> BeTree.Files.locate_event(%Error{kind: :type, message: "m"}, %{a: 1}, "file", huge) end)
     refused!(fn -> BeTree.Cluster.new([{huge, node()}]) end)
     refused!(fn -> BeTree.Server.start_link(name: huge, domains: []) end)
   end

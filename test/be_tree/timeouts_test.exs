@@ -8,17 +8,16 @@ defmodule BeTree.TimeoutsTest do
   # More than a slice of 10,000 fuel takes.
   @event %{a: 1, s: String.duplicate("x", 10_000)}
 
-  setup do
-    tree = BeTree.new!(a: :integer, s: {:string, optional: true})
+  defp filled(options \\ []) do
+    tree = BeTree.new!([a: :integer, s: {:string, optional: true}], options)
     BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "a = #{id} or contains(s, 'y#{id}')"}))
-    {:ok, tree: tree}
+    tree
   end
 
   for runtime <- BeTree.Runtime.available() do
     @tag runtime: runtime
     test "of a tree that a search holds, #{inspect(runtime)}" do
-      tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: unquote(runtime))
-      BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "a = #{id} or contains(s, 'y#{id}')"}))
+      tree = filled(runtime: unquote(runtime))
       held = Holding.hold(tree, @event)
       path = Path.join(System.tmp_dir!(), "be_tree_timeouts_#{System.unique_integer([:positive])}")
 
@@ -52,8 +51,8 @@ defmodule BeTree.TimeoutsTest do
     end
   end
 
-  test "of an index whose replicas are all held", %{tree: tree} do
-    index = BeTree.publish!(tree, replicas: 1)
+  test "of an index whose replicas are all held" do
+    index = BeTree.publish!(filled(), replicas: 1)
     held = Holding.hold(index, @event)
     assert {:error, %Error{kind: :timeout}} = BeTree.explain(index, @event, 1, timeout: 0)
     assert {:error, %Error{kind: :timeout}} = Event.prepare(index, @event, timeout: 0)
@@ -73,7 +72,8 @@ defmodule BeTree.TimeoutsTest do
     assert Sandbox.read(sandbox, 0, 4, timeout: 60_000) == {:ok, <<0, 0, 0, 0>>}
   end
 
-  test "a change that has begun is made, whatever its timeout", %{tree: tree} do
+  test "a change that has begun is made, whatever its timeout" do
+    tree = filled()
     many = for id <- 10_000..12_999, do: {id, "a = #{id}"}
     assert BeTree.insert_all(tree, many, timeout: 0) == {:ok, 3_000}
     assert BeTree.search(tree, %{a: 12_999}) == {:ok, [12_999]}
