@@ -22,7 +22,7 @@ defmodule BeTree do
     * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that are run step by step;
     * `BeTree.Fuel` - fuel and reductions;
-    * `explain/3` and `BeTree.Explanation` - why a subscription matches, or does not;
+    * `explain/4` and `BeTree.Explanation` - why a subscription matches, or does not;
     * `BeTree.Error` - the one exception, with its kinds;
     * `BeTree.Guest` - another index module in place of the built-in one.
 
@@ -49,7 +49,8 @@ defmodule BeTree do
   ## Handles, processes and errors
 
   A tree is a handle to one instance of the module. It changes in place, lives as long as something refers to it, and
-  runs one operation at a time. Any process may use it, one after the other. What is searched by many at once is
+  runs one operation at a time. Any process may use it, one after the other: who finds it in use waits for its turn, in
+  order, as long as the call's `:timeout` says, which is `:infinity` by default. What is searched by many at once is
   published (`publish/2`); whatever searches takes a tree or a published index.
 
   Input that is wrong (domains, ids, expressions, constants, events) is answered by `{:error, %BeTree.Error{}}`, with a
@@ -61,6 +62,8 @@ defmodule BeTree do
     Answer,
     Batch,
     Check,
+    Deadline,
+    Deletion,
     Domain,
     Error,
     Event,
@@ -148,17 +151,17 @@ defmodule BeTree do
 
     with {:ok, domains} <- Domain.parse(domains),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
-         {:ok, instance} <- Guest.instantiate(guest, options[:memory]),
-         tree = %__MODULE__{
-           runtime: guest.runtime,
-           instance: instance,
-           fuel_per_reduction: options[:fuel_per_reduction],
-           guest: guest,
-           domains: domains,
-           memory: options[:memory]
-         },
-         :ok <- change(tree, "be_tree_schema", Domain.encode(domains)),
-         do: {:ok, tree}
+         {:ok, instance} <- Guest.begin(guest, domains, options[:memory]) do
+      {:ok,
+       %__MODULE__{
+         runtime: guest.runtime,
+         instance: instance,
+         fuel_per_reduction: options[:fuel_per_reduction],
+         guest: guest,
+         domains: domains,
+         memory: options[:memory]
+       }}
+    end
   end
 
   @doc """
@@ -185,11 +188,14 @@ defmodule BeTree do
 
   ## Options
 
-    * `:constants` - what the expression needs to know, such as `[flight_id: 10]` for frequency caps.
+    * `:constants` - what the expression needs to know, such as `[flight_id: 10]` for frequency caps;
+    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default). A change that has
+      begun is made whole whatever its timeout: only one that takes far longer than changes do, as a broken guest's may, is
+      cut off.
 
   Errors by kind: `:syntax` with the column, `:unknown_attribute`, `:type` for a predicate that does not fit its
   attribute, `:out_of_bounds` for its constants, `:missing_attribute` for a constant that is not given, `:duplicate_id`,
-  `:out_of_memory`.
+  `:out_of_memory`, `:timeout`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert(tree, 1, "age >= 21")
@@ -198,12 +204,13 @@ defmodule BeTree do
       iex> {error.kind, error.text}
       {:syntax, "age >= "}
   """
-  @spec insert(t, id, String.t(), constants: constants) :: :ok | {:error, Error.t()}
+  @spec insert(t, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(tree, id, expression, options \\ []) do
     check_tree(tree)
+    {timeout, options} = Check.timeout!(options, [:constants])
 
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case change(tree, "be_tree_insert", Subscription.encode([subscription])) do
+      case insert_encoded(tree, Subscription.encode([subscription]), timeout) do
         :ok -> :ok
         {:error, error} -> {:error, %{error | text: expression, position: nil}}
       end
@@ -217,13 +224,15 @@ defmodule BeTree do
       iex> BeTree.insert!(tree, 18_446_744_073_709_551_615, "age >= 21")
       :ok
   """
-  @spec insert!(t, id, String.t(), constants: constants) :: :ok
+  @spec insert!(t, id, String.t(), constants: constants, timeout: timeout) :: :ok
   def insert!(tree, id, expression, options \\ []), do: bang(insert(tree, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, and answers how many.
 
-  They are `{id, expression}` or `{id, expression, options}` with the options of `insert/4`, in anything enumerable.
+  They are `{id, expression}` or `{id, expression, constants: constants}`, in anything enumerable. Takes the option `:timeout`
+  of `insert/4`.
+
   The whole is copied into the sandbox once. Runs on a dirty scheduler, about 10 microseconds a subscription.
 
   What events define decides how quickly subscriptions are found. A tree learns that from its searches, 256 at the least,
@@ -240,12 +249,13 @@ defmodule BeTree do
       iex> BeTree.search(tree, %{age: 1})
       {:ok, [2]}
   """
-  @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(tree, subscriptions) do
+  @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(tree, subscriptions, options \\ []) do
     check_tree(tree)
+    {timeout, []} = Check.timeout!(options)
 
     with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
-      case change(tree, "be_tree_insert", batch.input) do
+      case insert_encoded(tree, batch.input, timeout) do
         :ok -> {:ok, batch.count}
         {:error, error} -> {:error, Subscription.Batch.blame(error, batch)}
       end
@@ -253,20 +263,23 @@ defmodule BeTree do
   end
 
   @doc """
-  `insert_all/2` that answers the count and raises its errors.
+  `insert_all/3` that answers the count and raises its errors.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "age > \#{id}"}))
       1000
   """
-  @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
-  def insert_all!(tree, subscriptions), do: bang(insert_all(tree, subscriptions))
+  @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  def insert_all!(tree, subscriptions, options \\ []), do: bang(insert_all(tree, subscriptions, options))
 
   @doc """
   Deletes the subscription `id`; its id is free again.
 
-  Runs on a dirty scheduler, about 15 microseconds. Errors by kind: `:not_found`, and `:type` or `:out_of_bounds` where
-  `id` is none.
+  Runs on a dirty scheduler, about 15 microseconds. A tree that is empty then, and takes much more memory than a new one,
+  gives that back: it begins anew, and what it had learned about events is forgotten. Takes the option `:timeout` of
+  `insert/4`.
+
+  Errors by kind: `:not_found`, `:timeout`, and `:type` or `:out_of_bounds` where `id` is none.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -276,25 +289,24 @@ defmodule BeTree do
       iex> error.kind
       :not_found
   """
-  @spec delete(t, id) :: :ok | {:error, Error.t()}
-  def delete(tree, id) do
+  @spec delete(t, id, timeout: timeout) :: :ok | {:error, Error.t()}
+  def delete(tree, id, options \\ []) do
     check_tree(tree)
+    {timeout, []} = Check.timeout!(options)
 
-    with :ok <- Subscription.check_id(id) do
-      nothing(Guest.call(tree.runtime, tree.instance, "be_tree_delete", [signed(id)], nil))
-    end
+    with :ok <- Subscription.check_id(id), do: Deletion.delete(tree, id, timeout: timeout)
   end
 
   @doc """
-  `delete/2` that raises its errors.
+  `delete/3` that raises its errors.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
       iex> BeTree.delete!(tree, 1)
       :ok
   """
-  @spec delete!(t, id) :: :ok
-  def delete!(tree, id), do: bang(delete(tree, id))
+  @spec delete!(t, id, timeout: timeout) :: :ok
+  def delete!(tree, id, options \\ []), do: bang(delete(tree, id, options))
 
   @doc """
   Publishes what the tree holds now, as an immutable `BeTree.Index` that many processes search at once.
@@ -307,10 +319,11 @@ defmodule BeTree do
     * `:replicas` - how many searches may run at once, up to 65,535; by default twice as many as there are schedulers
       online. They are made when they are needed, and each may take as much memory as the tree (`new/2`);
     * `:queue` - how many callers may wait for a replica, up to 65,535; 10,000 by default. The next one is refused as
-      `:overloaded`.
+      `:overloaded`;
+    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default).
 
-  Errors by kind: `:out_of_memory`; `:trap` for a tree that is damaged; `:bad_module` for a guest that has state beside
-  its memory (`docs/abi.md`).
+  Errors by kind: `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that has
+  state beside its memory (`docs/abi.md`).
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -321,13 +334,13 @@ defmodule BeTree do
       iex> inspect(index) =~ "#BeTree.Index<1 expression, "
       true
   """
-  @spec publish(t, [Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
+  @spec publish(t, [Index.option() | {:timeout, timeout}]) :: {:ok, Index.t()} | {:error, Error.t()}
   def publish(tree, options \\ []) do
     check_tree(tree)
-
+    {timeout, options} = Check.timeout!(options, [:replicas, :queue])
     limits = [memory: tree.memory] ++ Index.check(options)
 
-    with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance),
+    with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, timeout),
          do: Index.new(tree.guest, tree.domains, snapshot, tree.fuel_per_reduction, limits)
   end
 
@@ -338,7 +351,7 @@ defmodule BeTree do
       iex> BeTree.search!(index, %{age: 30})
       []
   """
-  @spec publish!(t, [Index.option()]) :: Index.t()
+  @spec publish!(t, [Index.option() | {:timeout, timeout}]) :: Index.t()
   def publish!(tree, options \\ []), do: bang(publish(tree, options))
 
   @doc """
@@ -454,7 +467,7 @@ defmodule BeTree do
     * `:max_concurrency` - how many processes search at the same time. For a published index as many as there are
       schedulers online by default, and 1 for a tree, as that runs one search at a time; with 1 the consumer searches
       itself;
-    * `:slice`, `:ids`, `:as` - those of `BeTree.Search`.
+    * `:slice`, `:ids`, `:as`, `:timeout` - those of `BeTree.Search`; the timeout is that of each part of up to 256 events.
 
   An error that is no event's own, such as `:out_of_memory`, is the answer to each event that it left unanswered.
 
@@ -468,13 +481,17 @@ defmodule BeTree do
       :missing_attribute
   """
   @spec stream(target, Enumerable.t(), [
-          {:max_concurrency, pos_integer} | {:slice, Fuel.budget()} | {:ids, [id]} | {:as, Search.form()}
+          {:max_concurrency, pos_integer}
+          | {:slice, Fuel.budget()}
+          | {:timeout, timeout}
+          | {:ids, [id]}
+          | {:as, Search.form()}
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     # A server is asked for its index again for each chunk.
     concurrency = concurrency(Target.resolve(target))
-    options = Check.options!(options, [:slice, :ids, :as, max_concurrency: concurrency])
+    options = Check.options!(options, [:slice, :timeout, :ids, :as, max_concurrency: concurrency])
     Check.positive!(options, :max_concurrency)
     {concurrency, options} = Keyword.pop!(options, :max_concurrency)
     Batch.stream(target, events, Search.check(options), concurrency)
@@ -486,8 +503,9 @@ defmodule BeTree do
   @doc """
   Why the subscription `id` matches `event`, or does not.
 
-  Runs on a dirty scheduler and evaluates the whole expression. Errors by kind: those of `search/3` for the event, and
-  `:not_found`.
+  Runs on a dirty scheduler and evaluates the whole expression. The option `:timeout` is how many milliseconds the call may
+  wait for the tree or for a replica, `:infinity` by default. Errors by kind: those of `search/3` for the event,
+  `:not_found` and `:timeout`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 3, "age >= 21 and country in ('CA', 'US')")
@@ -500,42 +518,47 @@ defmodule BeTree do
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)>
   """
-  @spec explain(target, Event.t(), id) :: {:ok, Explanation.t()} | {:error, Error.t()}
-  def explain(target, event, id) do
+  @spec explain(target, Event.t(), id, timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
+  def explain(target, event, id, options \\ []) do
+    {timeout, []} = Check.timeout!(options)
+    deadline = Deadline.new(timeout)
+
     with :ok <- Subscription.check_id(id),
          {:ok, format, bytes} <- Event.encode(event) do
-      case explain_in(Target.resolve(target), id, [format, byte_size(bytes), signed(id)], bytes) do
+      arguments = [format, byte_size(bytes), signed(id)]
+
+      case explain_in(Target.resolve(target), id, arguments, bytes, deadline) do
         {:ok, answer} -> Explanation.decode(answer, id)
         {:error, error} -> {:error, %{error | text: Event.text(event)}}
       end
     end
   end
 
-  defp explain_in({:error, error}, _id, _arguments, _bytes), do: {:error, error}
+  defp explain_in({:error, error}, _id, _arguments, _bytes, _deadline), do: {:error, error}
 
-  defp explain_in(%View{delta: nil, base: base} = view, id, arguments, bytes) do
-    with :ok <- View.check_alive(view, id), do: explain_in(base, id, arguments, bytes)
+  defp explain_in(%View{delta: nil, base: base} = view, id, arguments, bytes, deadline) do
+    with :ok <- View.check_alive(view, id), do: explain_in(base, id, arguments, bytes, deadline)
   end
 
-  defp explain_in(%View{delta: delta} = view, id, arguments, bytes) do
-    with {:error, %Error{kind: :not_found}} <- explain_in(delta, id, arguments, bytes),
-         do: explain_in(%{view | delta: nil}, id, arguments, bytes)
+  defp explain_in(%View{delta: delta} = view, id, arguments, bytes, deadline) do
+    with {:error, %Error{kind: :not_found}} <- explain_in(delta, id, arguments, bytes, deadline),
+         do: explain_in(%{view | delta: nil}, id, arguments, bytes, deadline)
   end
 
-  defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes) do
-    Guest.call(runtime, instance, "be_tree_explain", arguments, bytes)
+  defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
+    Guest.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """
-  `explain/3` that answers the explanation and raises its errors.
+  `explain/4` that answers the explanation and raises its errors.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 3, "age >= 21")
       iex> to_string(BeTree.explain!(tree, %{age: 30}, 3))
       "match\\n└─ age >= 21: true (age is 30)"
   """
-  @spec explain!(target, Event.t(), id) :: Explanation.t()
-  def explain!(target, event, id), do: bang(explain(target, event, id))
+  @spec explain!(target, Event.t(), id, timeout: timeout) :: Explanation.t()
+  def explain!(target, event, id, options \\ []), do: bang(explain(target, event, id, options))
 
   @doc """
   Counts and sizes: `:expressions`, their `:predicates` (each as often as they have it), and of what the index made of
@@ -543,7 +566,8 @@ defmodule BeTree do
   `:code_bytes`, `:memory_bytes`.
 
   Runs on a dirty scheduler, about 15 microseconds. Of a published index they are those of the moment when it was
-  published, and cost nothing.
+  published, and cost nothing. The option `:timeout` is how many milliseconds the call may wait for the tree, `:infinity` by
+  default; past it the error is of kind `:timeout`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -551,8 +575,10 @@ defmodule BeTree do
       iex> bytes < 10_000_000
       true
   """
-  @spec info(target) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
-  def info(target) do
+  @spec info(target, timeout: timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
+  def info(target, options \\ []) do
+    {timeout, []} = Check.timeout!(options)
+
     case Target.resolve(target) do
       {:error, error} ->
         {:error, error}
@@ -564,26 +590,24 @@ defmodule BeTree do
         {:ok, View.info(view)}
 
       tree ->
-        with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil), do: Answer.info(answer)
+        with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil, timeout: timeout),
+             do: Answer.info(answer)
     end
   end
 
   @doc """
-  `info/1` that answers the map and raises its errors.
+  `info/2` that answers the map and raises its errors.
 
       iex> BeTree.info!(BeTree.new!(age: :integer)).expressions
       0
   """
-  @spec info!(target) :: %{atom => non_neg_integer}
-  def info!(target), do: bang(info(target))
+  @spec info!(target, timeout: timeout) :: %{atom => non_neg_integer}
+  def info!(target, options \\ []), do: bang(info(target, options))
 
-  defp change(tree, function, input) do
-    nothing(Guest.call(tree.runtime, tree.instance, function, [byte_size(input)], input))
+  defp insert_encoded(%{runtime: runtime, instance: instance}, input, timeout) do
+    with {:ok, answer} <- Guest.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
+         do: Answer.nothing(answer)
   end
-
-  defp nothing({:ok, ""}), do: :ok
-  defp nothing({:ok, other}), do: {:error, Answer.bad("#{byte_size(other)} bytes where it has nothing to say")}
-  defp nothing({:error, error}), do: {:error, error}
 
   # The i64 that has the same bits: wasm knows no unsigned integers.
   defp signed(id) do
@@ -612,7 +636,8 @@ defmodule BeTree do
     defp held(_tree, %{state: state}) when state != :free, do: state
 
     defp held(tree, _info) do
-      case BeTree.info(tree) do
+      case BeTree.info(tree, timeout: 0) do
+        {:error, %Error{kind: :timeout}} -> :running
         {:ok, %{expressions: 1}} -> "1 expression"
         {:ok, %{expressions: expressions}} -> "#{expressions} expressions"
         {:error, error} -> error.kind

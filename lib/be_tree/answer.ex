@@ -40,7 +40,13 @@ defmodule BeTree.Answer do
     ArgumentError -> {:error, bad("bytes that are no term")}
   end
 
-  defguardp is_number_or_nil(value, least) when value == nil or (is_integer(value) and value >= least)
+  # No guest counts further than 64 bits. A larger integer would take seconds to print.
+  @most 0xFFFF_FFFF_FFFF_FFFF
+
+  @doc "Whether `value` is an integer from `least` on that a guest may have counted to."
+  defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most
+
+  defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
 
   @doc "The refusal in `binary`."
   @spec refusal(binary) :: Error.t()
@@ -59,6 +65,11 @@ defmodule BeTree.Answer do
     end
   end
 
+  @doc "Whether `binary` is the answer of an operation that has nothing to say."
+  @spec nothing(binary) :: :ok | {:error, Error.t()}
+  def nothing(""), do: :ok
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
+
   @doc "The counts and sizes in `binary`, all of them."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(binary) do
@@ -72,7 +83,7 @@ defmodule BeTree.Answer do
     end
   end
 
-  defp count?({name, count}), do: is_atom(name) and is_integer(count) and count >= 0
+  defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
   defp count?(_other), do: false
 
   @doc "The error for a guest that answers `what`."

@@ -3,7 +3,7 @@ defmodule BeTree.Batch do
   # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
   # docs/abi.md; where the answers are large, they come in parts.
 
-  alias BeTree.{Answer, Check, Error, Event, Heap, Search, Slices, Target}
+  alias BeTree.{Answer, Check, Deadline, Error, Event, Heap, Search, Slices, Target}
   alias BeTree.Server.View
 
   # A chunk has so many events, or so many bytes and the event that made them so many.
@@ -110,7 +110,7 @@ defmodule BeTree.Batch do
       tree: tree,
       options: options,
       fuel: options.fuel,
-      deadline: deadline(options.timeout),
+      deadline: Deadline.new(options.timeout),
       ahead: ahead,
       room: room
     }
@@ -271,7 +271,7 @@ defmodule BeTree.Batch do
   defp call(%{tree: tree, options: options} = run, function, arguments, input) do
     with :ok <- check_left(run) do
       output = if options.as == :list, do: :u64_lists, else: :u64_binaries
-      budget = %{options | fuel: run.fuel, timeout: remaining(run.deadline)}
+      budget = %{options | fuel: run.fuel, timeout: Deadline.left(run.deadline)}
 
       request = %{
         input: input,
@@ -295,19 +295,13 @@ defmodule BeTree.Batch do
   end
 
   defp check_left(%{deadline: deadline}) do
-    if remaining(deadline) == 0,
+    if Deadline.passed?(deadline),
       do: {:error, %Error{kind: :timeout, message: "the call passed its timeout"}},
       else: :ok
   end
 
   defp left(:infinity, _used), do: :infinity
   defp left(fuel, used), do: max(fuel - used, 0)
-
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
-
-  defp remaining(:infinity), do: :infinity
-  defp remaining(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
 
   defp drop(chunk, 0), do: chunk
 

@@ -3,7 +3,7 @@ defmodule BeTree.Check do
   # Checks what a program passes to a public function. What is the program's fault raises an ArgumentError that says what
   # was expected and what came.
 
-  alias BeTree.{Describe, Error}
+  alias BeTree.{Describe, Error, Slices}
 
   @bytes 0xFFFF_FFFF_FFFF_FFFF
   # What an instance of a runtime is made with.
@@ -30,6 +30,13 @@ defmodule BeTree.Check do
         names = Enum.map_join(keys, ", ", &Describe.value/1)
         raise ArgumentError, "unknown keys [#{Describe.value(unknown)}]; the options are #{names}"
     end
+  end
+
+  @doc "Returns the option `:timeout`, `:infinity` where it is left out, and the others, or raises an `ArgumentError`."
+  @spec timeout!(term, [atom]) :: {timeout, keyword}
+  def timeout!(options, others \\ []) do
+    {timeout, options} = options |> options!([{:timeout, :infinity} | others]) |> Keyword.pop!(:timeout)
+    {Slices.check!(:timeout, timeout), options}
   end
 
   @doc "Raises an `ArgumentError` unless the option `key` is a positive integer."

@@ -15,7 +15,7 @@ defmodule BeTree.Error do
     * `:message` - one line that names the fault and the mend;
     * `:attribute` - the name of the attribute that is concerned, or `nil`;
     * `:column` - the character of the text, from 1, where the fault lies, or `nil`;
-    * `:position` - which of many is concerned, from 0: of the subscriptions of a `BeTree.insert_all/2`, or `nil`;
+    * `:position` - which of many is concerned, from 0: of the subscriptions of a `BeTree.insert_all/3`, or `nil`;
     * `:text` - the expression or JSON that `:column` counts in, or `nil`.
 
   ## Kinds

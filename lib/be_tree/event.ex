@@ -10,7 +10,7 @@ defmodule BeTree.Event do
     * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
       in the order of the domains, record after record. Here nothing stands for anything else: no integer for a float, no
       atom for a string, and only `:undefined` for undefined;
-    * `{:prepared, binary}`, what `prepare/2` made of one of the others.
+    * `{:prepared, binary}`, what `prepare/3` made of one of the others.
 
   Values are those of `BeTree.Domain`; `nil`, `:undefined` and JSON's `null` stand for undefined, and so does an
   attribute that is not there. Attributes that the tree does not have are passed over, whatever their values.
@@ -65,14 +65,16 @@ defmodule BeTree.Event do
       iex> {BeTree.search!(adults, event), BeTree.search!(canadians, event)}
       {[1], [2]}
   """
-  @spec prepare(BeTree.target(), t) :: {:ok, prepared} | {:error, Error.t()}
-  def prepare(target, event) do
+  @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, prepared} | {:error, Error.t()}
+  def prepare(target, event, options \\ []) do
+    {timeout, []} = BeTree.Check.timeout!(options)
+
     with {:ok, format, bytes} <- encode(event),
          {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
-      scheduler = if byte_size(bytes) <= @small, do: :normal, else: :dirty
+      options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 
-      case Guest.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, scheduler) do
+      case Guest.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
         {:ok, prepared} -> {:ok, {:prepared, prepared}}
         {:error, error} -> {:error, %{error | text: text(event)}}
       end
@@ -80,16 +82,16 @@ defmodule BeTree.Event do
   end
 
   @doc """
-  `prepare/2` that answers the event and raises its errors.
+  `prepare/3` that answers the event and raises its errors.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
       iex> BeTree.search!(tree, BeTree.Event.prepare!(tree, %{age: 30}))
       [1]
   """
-  @spec prepare!(BeTree.target(), t) :: prepared
-  def prepare!(target, event) do
-    case prepare(target, event) do
+  @spec prepare!(BeTree.target(), t, timeout: timeout) :: prepared
+  def prepare!(target, event, options \\ []) do
+    case prepare(target, event, options) do
       {:ok, prepared} -> prepared
       {:error, error} -> raise error
     end

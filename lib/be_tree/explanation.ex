@@ -16,6 +16,8 @@ defmodule BeTree.Explanation do
   about a mebibyte at the most: a node of kind `:omitted` stands for operands beyond that.
   """
 
+  import BeTree.Answer, only: [is_count: 2]
+
   alias BeTree.{Answer, Error}
   alias BeTree.Explanation.Node
 
@@ -100,8 +102,12 @@ defmodule BeTree.Explanation do
     {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{BeTree.Describe.value(term)}")}
   end
 
+  # Frequency caps are lists of tuples with a tuple in them.
+  @value_depth 4
+
   defp to_node({verdict, :predicate, {attribute, text, actual}, []})
        when is_boolean(verdict) and is_binary(attribute) and is_binary(text) do
+    unless value?(actual, @value_depth), do: throw({:not_a_node, actual})
     %Node{kind: :predicate, verdict: verdict, attribute: attribute, text: text, actual: actual}
   end
 
@@ -109,7 +115,7 @@ defmodule BeTree.Explanation do
     %Node{kind: :constant, verdict: verdict}
   end
 
-  defp to_node({verdict, :omitted, count, []}) when is_boolean(verdict) and is_integer(count) and count > 0 do
+  defp to_node({verdict, :omitted, count, []}) when is_boolean(verdict) and is_count(count, 1) do
     %Node{kind: :omitted, verdict: verdict, omitted: count}
   end
 
@@ -126,6 +132,16 @@ defmodule BeTree.Explanation do
   defp to_nodes([]), do: []
   defp to_nodes([operand | rest]), do: [to_node(operand) | to_nodes(rest)]
   defp to_nodes(other), do: throw({:not_a_node, other})
+
+  # Whether a value can be printed: integers of 64 bits, and no more levels than an event's values have.
+  defp value?(integer, _depth) when is_integer(integer), do: integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF
+  defp value?(scalar, _depth) when is_binary(scalar) or is_atom(scalar) or is_float(scalar), do: true
+  defp value?(tuple, depth) when is_tuple(tuple) and depth > 1, do: values?(Tuple.to_list(tuple), depth - 1)
+  defp value?(list, depth) when is_list(list) and depth > 1, do: values?(list, depth - 1)
+  defp value?(_other, _depth), do: false
+
+  defp values?([value | rest], depth), do: value?(value, depth) and values?(rest, depth)
+  defp values?(rest, _depth), do: rest == []
 
   # What is printed at the most: bytes, lines, levels, and characters of a predicate's text and of a value.
   @bytes 60_000

@@ -51,7 +51,7 @@ defmodule BeTree.Files do
 
   alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
 
-  @typedoc "What `BeTree.insert_all/2` takes."
+  @typedoc "What `BeTree.insert_all/3` takes."
   @type subscription ::
           {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
 
@@ -64,7 +64,7 @@ defmodule BeTree.Files do
     * `:constants` - the file of ids and constants.
 
   Everything is read into memory: about the size of the files. Expressions are not parsed here; where
-  `BeTree.insert_all/2` refuses one, `locate/3` tells its place.
+  `BeTree.insert_all/3` refuses one, `locate/3` tells its place.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_files_doctest")
       iex> File.write!(path, ~s([{age,int,disallow_undefined}].\\n<<"age > 20">>.\\n<<"age > 30">>.\\n))
@@ -108,7 +108,7 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The place of what `BeTree.new/2` or `BeTree.insert_all/2` refused, for files that `load/2` has read.
+  The place of what `BeTree.new/2` or `BeTree.insert_all/3` refused, for files that `load/2` has read.
 
   `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
   looked for in the file again; without one, the error is about the attributes.
@@ -139,7 +139,8 @@ defmodule BeTree.Files do
   def locate_event(error, event, path, line) do
     check_error(error)
     BeTree.Check.path!(path)
-    unless is_integer(line) and line > 0, do: BeTree.Check.expected!("the number of a line, from 1", line)
+    # More digits would take seconds to print.
+    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: BeTree.Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end

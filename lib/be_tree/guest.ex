@@ -12,7 +12,7 @@ defmodule BeTree.Guest do
   another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
   """
 
-  alias BeTree.{Answer, Error, Fuel}
+  alias BeTree.{Answer, Domain, Error, Fuel}
 
   @enforce_keys [:runtime, :compiled]
   defstruct @enforce_keys
@@ -43,6 +43,7 @@ defmodule BeTree.Guest do
   # What a guest may lack.
   @optional [
     {"be_tree_forget", {:function, [], [:i32]}},
+    {"be_tree_spent", {:function, [], [:i32]}},
     {"be_tree_check", {:function, [:i32], [:i32]}},
     {"be_tree_keep_reasons", {:function, [], [:i32]}},
     {"be_tree_reasons", {:function, [:i32, :i32, :i32], [:i32]}},
@@ -157,6 +158,24 @@ defmodule BeTree.Guest do
   end
 
   @doc false
+  # A fresh instance that holds an empty index over `domains`.
+  @spec begin(t, [Domain.t()], pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def begin(%__MODULE__{runtime: runtime} = guest, domains, memory) do
+    schema = Domain.encode(domains)
+
+    with {:ok, instance} <- instantiate(guest, memory),
+         {:ok, answer} <- call(runtime, instance, "be_tree_schema", [byte_size(schema)], schema),
+         :ok <- Answer.nothing(answer),
+         do: {:ok, instance}
+  end
+
+  @doc false
+  # Whether an instance can tell that a new one would do as well, and go on as that one.
+  @spec renews?(t) :: boolean
+  def renews?(%__MODULE__{runtime: runtime} = guest),
+    do: function_exported?(runtime, :renew, 4) and exports?(guest, "be_tree_spent")
+
+  @doc false
   # An instance of replicas that begin as `snapshot`, with `memory` bytes at most each.
   @spec replicate(t, BeTree.Runtime.snapshot(), memory: pos_integer, replicas: pos_integer, queue: non_neg_integer) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
@@ -165,12 +184,18 @@ defmodule BeTree.Guest do
   end
 
   @doc false
-  # Any operation but a search: to its end, and its answer. What takes some microseconds may run on the :normal scheduler;
-  # in :slices anything may, if its runtime can suspend it: a process that is killed meanwhile cuts it short.
-  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil, :dirty | :normal | :slices) ::
-          {:ok, binary} | {:error, Error.t()}
-  def call(runtime, instance, function, arguments, input, scheduler \\ :dirty) do
-    request = scheduled(request(input, :binary), scheduler)
+  # Any operation but a search: to its end, and its answer.
+  #
+  #   * `:scheduler` - `:dirty` by default. What takes some microseconds may run on the `:normal` one; in `:slices` anything
+  #     may, if its runtime can suspend it: a process that is killed meanwhile cuts it short;
+  #   * `:timeout` - as `BeTree.Runtime` has it.
+  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
+          scheduler: :dirty | :normal | :slices,
+          timeout: timeout
+        ) :: {:ok, binary} | {:error, Error.t()}
+  def call(runtime, instance, function, arguments, input, options \\ []) do
+    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty))
+    request = Map.put(request, :timeout, Keyword.get(options, :timeout, :infinity))
 
     case to_end(runtime.call(instance, function, arguments, request), runtime) do
       {:done, 0, answer, _fuel} -> {:ok, answer}
@@ -194,14 +219,18 @@ defmodule BeTree.Guest do
   @doc false
   # Has an instance forget all but its subscriptions, where its module knows how to.
   @spec forget(t, BeTree.Runtime.instance()) :: :ok | {:error, Error.t()}
-  def forget(%__MODULE__{runtime: runtime, compiled: compiled}, instance) do
-    with true <- List.keymember?(runtime.exports(compiled), "be_tree_forget", 0),
+  def forget(%__MODULE__{runtime: runtime} = guest, instance) do
+    with true <- exports?(guest, "be_tree_forget"),
          {:ok, _nothing} <- call(runtime, instance, "be_tree_forget", [], nil) do
       :ok
     else
       false -> :ok
       {:error, error} -> {:error, error}
     end
+  end
+
+  defp exports?(%__MODULE__{runtime: runtime, compiled: compiled}, name) do
+    List.keymember?(runtime.exports(compiled), name, 0)
   end
 
   @doc false

@@ -24,7 +24,7 @@ defmodule BeTree.Image do
     * no event is in it: what searches left in the memory is wiped, and so are the strings of deleted expressions. Numbers
       of deleted expressions may stay where nothing has taken their place yet.
 
-  Where a function takes an image, that is the path of a file, or `{:binary, bytes}` with what `to_binary/1` made.
+  Where a function takes an image, that is the path of a file, or `{:binary, bytes}` with what `to_binary/2` made.
 
   ## Whom to trust
 
@@ -47,7 +47,7 @@ defmodule BeTree.Image do
     * `:version` - of the format;
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
     * `:domains` - the attributes;
-    * `:counts` - what `BeTree.info/1` says of the index;
+    * `:counts` - what `BeTree.info/2` says of the index;
     * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
     * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
   """
@@ -76,35 +76,37 @@ defmodule BeTree.Image do
   while its memory is copied once. Copying runs on dirty schedulers, the digest on the calling process's own, which is
   charged for it.
 
-  Errors by kind: `:file`; `:out_of_memory`; `:trap` for a tree that is damaged; `:bad_module` for a guest that keeps what
-  it knows elsewhere than in its memory (`docs/abi.md`).
+  The option `:timeout` is how many milliseconds the call may wait for a tree, `:infinity` by default.
+
+  Errors by kind: `:file`; `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that
+  keeps what it knows elsewhere than in its memory (`docs/abi.md`).
   """
-  @spec write(BeTree.target(), Path.t()) :: :ok | {:error, Error.t()}
-  def write(target, path) do
+  @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
+  def write(target, path, options \\ []) do
     BeTree.Check.path!(path)
 
-    with {:ok, bytes} <- encode(target), do: write_file(path, bytes)
+    with {:ok, bytes} <- encode(target, options), do: write_file(path, bytes)
   end
 
-  @doc "`write/2` that raises its errors."
-  @spec write!(BeTree.target(), Path.t()) :: :ok
-  def write!(target, path), do: bang(write(target, path))
+  @doc "`write/3` that raises its errors."
+  @spec write!(BeTree.target(), Path.t(), timeout: timeout) :: :ok
+  def write!(target, path, options \\ []), do: bang(write(target, path, options))
 
   @doc """
-  `write/2` to a binary.
+  `write/3` to a binary.
 
       iex> {:ok, bytes} = BeTree.Image.to_binary(BeTree.new!(age: :integer))
       iex> binary_part(bytes, 0, 4)
       <<0, "asm">>
   """
-  @spec to_binary(BeTree.target()) :: {:ok, binary} | {:error, Error.t()}
-  def to_binary(target) do
-    with {:ok, bytes} <- encode(target), do: {:ok, IO.iodata_to_binary(bytes)}
+  @spec to_binary(BeTree.target(), timeout: timeout) :: {:ok, binary} | {:error, Error.t()}
+  def to_binary(target, options \\ []) do
+    with {:ok, bytes} <- encode(target, options), do: {:ok, IO.iodata_to_binary(bytes)}
   end
 
-  @doc "`to_binary/1` that answers the binary and raises its errors."
-  @spec to_binary!(BeTree.target()) :: binary
-  def to_binary!(target), do: bang(to_binary(target))
+  @doc "`to_binary/2` that answers the binary and raises its errors."
+  @spec to_binary!(BeTree.target(), timeout: timeout) :: binary
+  def to_binary!(target, options \\ []), do: bang(to_binary(target, options))
 
   @doc """
   The index in an image, as `BeTree.publish/2` would answer it.
@@ -247,12 +249,14 @@ defmodule BeTree.Image do
   ## Writing
 
   # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
-  defp encode(target) do
+  defp encode(target, options) do
+    {timeout, []} = BeTree.Check.timeout!(options)
+
     with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
-         {:ok, snapshot} <- snapshot(whole),
+         {:ok, snapshot} <- snapshot(whole, timeout),
          {:ok, instance} <- Guest.instantiate(guest, @any_memory, snapshot),
          :ok <- Guest.forget(guest, instance),
-         {:ok, snapshot} <- runtime.snapshot(instance),
+         {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
          memory = runtime.snapshot_length(snapshot),
          {:ok, bytes} <- runtime.snapshot_read(snapshot, 0, memory),
          {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
@@ -272,8 +276,8 @@ defmodule BeTree.Image do
   defp whole(name) when is_atom(name) and name not in [nil, true, false], do: BeTree.Server.index(name)
   defp whole(target), do: {:ok, BeTree.Target.resolve(target)}
 
-  defp snapshot(%Index{snapshot: snapshot}), do: {:ok, snapshot}
-  defp snapshot(%BeTree{runtime: runtime, instance: instance}), do: runtime.snapshot(instance)
+  defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
+  defp snapshot(%BeTree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
   # Beside the file that it will be, under a name that no other writer has.
   defp write_file(path, bytes) do
@@ -378,7 +382,6 @@ defmodule BeTree.Image do
     end
   end
 
-  # `Answer.info/1` has checked the keys; the values may be integers of any size.
   defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
   defp check(options) do

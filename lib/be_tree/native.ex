@@ -147,6 +147,9 @@ defmodule BeTree.Native do
   @doc "`:ok`; on a dirty scheduler."
   def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
 
+  @doc "`{:ok, renewed?}`: an instance goes on as `fresh` where its export answers other than 0; on a dirty scheduler."
+  def renew(_instance, _ticket, _fresh, _export), do: :erlang.nif_error(:not_loaded)
+
   @doc "A place for an instance that stands in for another one at one of its versions."
   def place, do: :erlang.nif_error(:not_loaded)
 

@@ -55,8 +55,9 @@ defmodule BeTree.Runtime do
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
       on dirty schedulers, whatever the slice; where its process is killed meanwhile, the call is cut short only if it goes on
       for much longer than a change takes;
-    * `:timeout` - how many milliseconds the call may wait for its turn, and a `:dirty` one then take, `:infinity` where it
-      is left out.
+    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out. One that runs on
+      `:dirty` schedulers is cut off when it has passed, but not before it has used more fuel than any change needs: about 0.1
+      seconds, and 2 microseconds for each byte of input. What it was changing would be half changed.
   """
   @type request :: %{
           required(:input) => binary | nil,
@@ -117,7 +118,7 @@ defmodule BeTree.Runtime do
   Errors by kind: `:bad_module` where the module has state that a snapshot does not carry (`docs/abi.md`, Replicas);
   `:out_of_memory`; `:overloaded` where the calling process itself holds the instance by a suspended call.
   """
-  @callback snapshot(instance) :: {:ok, snapshot} | {:error, Error.t()}
+  @callback snapshot(instance, timeout) :: {:ok, snapshot} | {:error, Error.t()}
 
   @doc """
   A snapshot whose memory has `length` bytes, a whole number of the module's pages, which are zero but for `parts`: where
@@ -193,7 +194,18 @@ defmodule BeTree.Runtime do
   @doc "The instance that was put there for this version, or `nil`. That of an earlier version is let go."
   @callback place_get(place, version :: non_neg_integer) :: instance | nil
 
-  @optional_callbacks place: 0, place_put: 3, place_get: 2
+  @doc """
+  Has an instance go on as `fresh`, if its export, `() -> i32`, then answers other than 0, and answers whether it does. It has
+  the memory of `fresh` from then on, and gives its own back. No call comes between the question and that. `fresh` is an
+  instance of the same module, made with the same options, which nobody else uses; it cannot be called afterwards.
+
+  A runtime may lack this callback.
+
+  Errors by kind: those of `c:call/4`. After an error everything is as it was.
+  """
+  @callback renew(instance, fresh :: instance, export :: String.t(), timeout) :: {:ok, boolean} | {:error, Error.t()}
+
+  @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
 
   @doc """
   The runtime that is used where none is named: what the application's environment says, `config :be_tree, runtime:

@@ -231,23 +231,27 @@ defmodule BeTree.Sandbox do
   Reads `length` bytes from `address` of the memory that is exported as `memory`. Runs on a dirty scheduler, some
   microseconds.
 
-  Errors by kind: `:bad_module` for what lies outside of the memory, or where there is none; `:overloaded`.
+    * `:timeout` - how many milliseconds it may wait for a call that holds the instance, or `:infinity` (the default).
+
+  Errors by kind: `:bad_module` for what lies outside of the memory, or where there is none; `:overloaded`; `:timeout`.
   """
-  @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
-  def read(sandbox, address, length) do
+  @spec read(t, non_neg_integer, non_neg_integer, timeout: timeout) :: {:ok, binary} | {:error, Error.t()}
+  def read(sandbox, address, length, options \\ []) do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     check_amount(:length, length)
-    Wasmtime.read(instance, address, length)
+    {timeout, []} = BeTree.Check.timeout!(options)
+    Wasmtime.read(instance, address, length, timeout)
   end
 
-  @doc "Writes `bytes` to `address` of the memory; otherwise like `read/3`."
-  @spec write(t, non_neg_integer, binary) :: :ok | {:error, Error.t()}
-  def write(sandbox, address, bytes) do
+  @doc "Writes `bytes` to `address` of the memory; otherwise like `read/4`."
+  @spec write(t, non_neg_integer, binary, timeout: timeout) :: :ok | {:error, Error.t()}
+  def write(sandbox, address, bytes, options \\ []) do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{BeTree.Describe.value(bytes)}")
-    Wasmtime.write(instance, address, bytes)
+    {timeout, []} = BeTree.Check.timeout!(options)
+    Wasmtime.write(instance, address, bytes, timeout)
   end
 
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance

@@ -12,7 +12,7 @@ defmodule BeTree.Server do
       {:ok, [1, 2]} = BeTree.search(Ads, %{age: 30, country: "CA"})
 
   The name stands for the index: whatever searches takes it, such as `BeTree.search/3`, `BeTree.search_many/3`,
-  `BeTree.explain/3` and `BeTree.Search`.
+  `BeTree.explain/4` and `BeTree.Search`.
 
   ## Searches
 
@@ -270,7 +270,7 @@ defmodule BeTree.Server do
   def insert!(name, id, expression, options \\ []), do: bang(insert(name, id, expression, options))
 
   @doc """
-  Inserts many subscriptions, all of them or none, as `BeTree.insert_all/2` does. Searches see all of them at once.
+  Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
   Other changes wait until it is done: about 10 microseconds a subscription.
 
@@ -288,7 +288,7 @@ defmodule BeTree.Server do
   def insert_all!(name, subscriptions), do: bang(insert_all(name, subscriptions))
 
   @doc """
-  Deletes the subscription `id`, as `BeTree.delete/2` does; otherwise like `insert/4`.
+  Deletes the subscription `id`, as `BeTree.delete/3` does; otherwise like `insert/4`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, domains: [age: :integer])
       iex> BeTree.Server.insert!(Deleting, 1, "age >= 21")
@@ -351,7 +351,7 @@ defmodule BeTree.Server do
   Searches that began before end on what they began on; those that start after this answers are on the new one.
 
   Errors by kind: `:bad_module` for a module that is not one, those of `BeTree.Image.read/2` for an image, `:not_found`
-  where the subscriptions are not known because their index was swapped in, those of `BeTree.insert_all/2` where the
+  where the subscriptions are not known because their index was swapped in, those of `BeTree.insert_all/3` where the
   module refuses an expression, `:overloaded` where before the building was done another swap came, `index/1` was called, or
   so much was changed that the whole was published, and `:out_of_memory`. After an error everything is as it was.
 

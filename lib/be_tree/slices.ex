@@ -4,7 +4,7 @@ defmodule BeTree.Slices do
   # call's deadline is looked at. What is called, and what its results mean, its owner knows: BeTree.Search for an
   # index, BeTree.Sandbox for any module.
 
-  alias BeTree.{Error, Fuel, Native, Runtime}
+  alias BeTree.{Deadline, Error, Fuel, Native, Runtime}
 
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
@@ -17,7 +17,7 @@ defmodule BeTree.Slices do
           runtime: module,
           resume: (Runtime.suspended() -> outcome),
           budget: Fuel.budget(),
-          deadline: integer | :infinity,
+          deadline: Deadline.t(),
           per_reduction: pos_integer,
           suspended: Runtime.suspended() | nil,
           before: Fuel.t(),
@@ -71,7 +71,7 @@ defmodule BeTree.Slices do
       runtime: runtime,
       resume: resume,
       budget: options.fuel,
-      deadline: deadline(options.timeout),
+      deadline: Deadline.new(options.timeout),
       per_reduction: per_reduction
     }
   end
@@ -79,7 +79,7 @@ defmodule BeTree.Slices do
   @doc "Runs the next slice, unless the deadline has passed."
   @spec resume(t) :: answer
   def resume(%__MODULE__{resume: resume, suspended: suspended} = slices) do
-    if late?(slices.deadline) do
+    if Deadline.passed?(slices.deadline) do
       cancel(slices)
       {:error, %Error{kind: :timeout, message: "the call passed its timeout after #{count(slices)}"}}
     else
@@ -101,7 +101,7 @@ defmodule BeTree.Slices do
       {:error, %Error{kind: :out_of_fuel, message: "the call used its whole budget of #{budget} fuel"}}
     else
       left = if is_integer(budget), do: budget - fuel, else: budget
-      {:ok, %{slices | before: fuel}, left, time_left(deadline)}
+      {:ok, %{slices | before: fuel}, left, Deadline.left(deadline)}
     end
   end
 
@@ -142,13 +142,4 @@ defmodule BeTree.Slices do
   defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
   defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
   defp bump(_none), do: true
-
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + timeout
-
-  defp time_left(:infinity), do: :infinity
-  defp time_left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
-
-  defp late?(:infinity), do: false
-  defp late?(deadline), do: System.monotonic_time(:millisecond) >= deadline
 end

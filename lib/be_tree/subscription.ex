@@ -21,7 +21,7 @@ defmodule BeTree.Subscription do
          do: {:ok, {id, expression, constants}}
   end
 
-  @doc "One as `BeTree.insert_all/2` takes it."
+  @doc "One as `BeTree.insert_all/3` takes it."
   @spec new(term) :: {:ok, wire} | {:error, Error.t()}
   def new({id, expression}), do: new(id, expression, [])
   def new({id, expression, options}) when is_list(options), do: new(id, expression, options)

@@ -78,24 +78,24 @@ defmodule BeTree.Attacks.ArgumentsTest do
       [
         {BeTree, :search, fn -> [target.(), event] end, [:stats | search_options]},
         {BeTree, :search_many, fn -> [target.(), [event, event]] end, search_options},
-        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:slice, :ids, :as, :max_concurrency]},
-        {BeTree, :explain, fn -> [target.(), event, 1] end, nil},
-        {BeTree, :info, fn -> [target.()] end, nil},
+        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:slice, :ids, :as, :timeout, :max_concurrency]},
+        {BeTree, :explain, fn -> [target.(), event, 1] end, [:timeout]},
+        {BeTree, :info, fn -> [target.()] end, [:timeout]},
         {Search, :start, fn -> [target.(), event] end, search_options},
         {Search, :run, fn -> [target.(), event] end, search_options},
         {Iterator, :new, fn -> [target.(), event] end, search_options},
         {Iterator, :stream, fn -> [target.(), event] end, search_options},
-        {Event, :prepare, fn -> [target.(), event] end, nil},
-        {Image, :to_binary, fn -> [target.()] end, nil}
+        {Event, :prepare, fn -> [target.(), event] end, [:timeout]},
+        {Image, :to_binary, fn -> [target.()] end, [:timeout]}
       ]
     end
     |> List.flatten()
     |> Kernel.++([
       {BeTree, :new, fn -> [[a: :integer]] end, new_options},
-      {BeTree, :insert, fn -> [with_rules(), 9, "a = 1"] end, [:constants]},
-      {BeTree, :insert_all, fn -> [with_rules(), [{9, "a = 1", constants: [c: 1]}]] end, nil},
-      {BeTree, :delete, fn -> [with_rules(), 1] end, nil},
-      {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue]},
+      {BeTree, :insert, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
+      {BeTree, :insert_all, fn -> [with_rules(), [{9, "a = 1", constants: [c: 1]}]] end, [:timeout]},
+      {BeTree, :delete, fn -> [with_rules(), 1] end, [:timeout]},
+      {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue, :timeout]},
       {Cluster, :new, fn -> [[{server, node()}]] end, [:shard]},
       {Cluster, :shard, fn -> [cluster(server), 1] end, nil},
       {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants]},
@@ -120,7 +120,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Image, :read, fn -> [image.()] end, [:memory, :runtime, :fuel_per_reduction, :replicas, :queue]},
       {Image, :read_tree, fn -> [path] end, [:memory, :runtime, :fuel_per_reduction]},
       {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
-      {Image, :write, fn -> [with_rules(), {:path, path}] end, nil},
+      {Image, :write, fn -> [with_rules(), {:path, path}] end, [:timeout]},
       {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
       {Iterator, :next, fn -> [Iterator.new(with_rules(), event)] end, nil},
       {Iterator, :cancel, fn -> [Iterator.new(with_rules(), event)] end, nil},
@@ -132,8 +132,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Sandbox, :start, fn -> [spin(), "count", [3]] end, [:fuel, :slice, :timeout]},
       {Sandbox, :resume, fn -> [suspended()] end, nil},
       {Sandbox, :cancel, fn -> [suspended()] end, nil},
-      {Sandbox, :read, fn -> [spin(), 0, 4] end, nil},
-      {Sandbox, :write, fn -> [spin(), 0, "text"] end, nil},
+      {Sandbox, :read, fn -> [spin(), 0, 4] end, [:timeout]},
+      {Sandbox, :write, fn -> [spin(), 0, "text"] end, [:timeout]},
       {Search, :resume, fn -> [yielded()] end, nil},
       {Search, :cancel, fn -> [yielded()] end, nil},
       {Server, :start_link, fn -> [[name: name(), domains: [a: :integer]]] end, nil},

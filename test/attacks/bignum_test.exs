@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.BignumTest do
 
   import Bitwise
 
-  alias BeTree.{Describe, Domain, Error, Event}
+  alias BeTree.{Answer, Describe, Domain, Error, Event, Explanation}
   alias BeTree.Test.Attack
 
   @moduletag timeout: 60_000
@@ -14,7 +14,7 @@ defmodule BeTree.Attacks.BignumTest do
   @most 1_000
 
   setup_all do
-    huge = 1 <<< Attack.size(8_000_000, 60_000_000)
+    huge = 1 <<< Attack.size(8_000_000, 32_000_000)
     {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
   end
 
@@ -89,6 +89,29 @@ defmodule BeTree.Attacks.BignumTest do
     end
   end
 
+  test "the answer of a guest", %{values: values, huge: huge} do
+    deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
+    names = ~w(expressions predicates strings nodes entries ungated depth code_bytes memory_bytes)a
+    answered = fn term -> :erlang.term_to_binary(term) end
+    assert {:ok, %{nodes: 7}} = Answer.info(answered.(for name <- names, do: {name, 7}))
+
+    for value <- [deep | values] do
+      assert refused(Answer.info(answered.(for name <- names, do: {name, value}))) == :bad_module
+      assert refused({:error, Answer.refusal(answered.({:syntax, "m", nil, value, nil}))}) == :bad_module
+      assert refused({:error, Answer.refusal(answered.({:syntax, "m", nil, nil, value}))}) == :bad_module
+      assert refused({:error, Answer.refusal(answered.(value))}) == :bad_module
+      predicate = {true, :predicate, {"a", "a = 1", value}, []}
+      assert refused(Explanation.decode(answered.(predicate), 1)) == :bad_module
+      assert refused(Explanation.decode(answered.({true, :not, nil, [predicate]}), 1)) == :bad_module
+      assert refused(Explanation.decode(answered.(value), 1)) == :bad_module
+    end
+
+    assert refused(Explanation.decode(answered.({true, :omitted, huge, []}), 1)) == :bad_module
+    caps = [{{"flight", 10, "ns"}, 3, nil}]
+    {:ok, explanation} = Explanation.decode(answered.({true, :predicate, {"frequency_caps", "f()", caps}, []}), 1)
+    assert to_string(explanation) =~ ~s({{"flight", 10, "ns"}, 3, nil})
+  end
+
   test "an option", %{huge: huge} do
     tree = BeTree.new!(a: :integer)
     refused!(fn -> BeTree.search(tree, %{a: 1}, fuel: {huge}) end)
@@ -98,6 +121,7 @@ defmodule BeTree.Attacks.BignumTest do
     refused!(fn -> BeTree.search(huge, %{a: 1}) end)
     refused!(fn -> BeTree.new([a: :integer], memory: -huge) end)
     refused!(fn -> BeTree.publish(tree, replicas: huge) end)
+    refused!(fn -> BeTree.Files.locate_event(%Error{kind: :type, message: "m"}, %{a: 1}, "file", huge) end)
     refused!(fn -> BeTree.Cluster.new([{huge, node()}]) end)
     refused!(fn -> BeTree.Server.start_link(name: huge, domains: []) end)
   end

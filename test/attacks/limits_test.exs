@@ -45,7 +45,11 @@ defmodule BeTree.Attacks.LimitsTest do
     end
 
     test "trees are made until the mappings run out" do
-      assert refused(Limits.in_node(:trees, []), "vm.max_map_count") > 0.4 * @mappings
+      {made, error, mappings} = Limits.in_node(:trees, [])
+      assert refused({made, error}, "vm.max_map_count") > 0.4 * @mappings
+      assert mappings < @mappings
+      # Linux' default.
+      if @mappings == 65_530, do: assert(made >= 30_000)
     end
   end
 end

@@ -257,7 +257,7 @@ defmodule BeTree.BatchTest do
     end
 
     test "options are checked", %{tree: tree} do
-      for options <- [[max_concurrency: 0], [max_concurrency: :all], [fuel: 1], [timeout: 1], [as: :tuple], [slice: 0]] do
+      for options <- [[max_concurrency: 0], [max_concurrency: :all], [fuel: 1], [timeout: -1], [as: :tuple], [slice: 0]] do
         assert_raise ArgumentError, fn -> BeTree.stream(tree, [], options) end
       end
     end

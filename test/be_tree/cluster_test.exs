@@ -60,6 +60,19 @@ defmodule BeTree.ClusterTest do
       assert_raise ArgumentError, fn -> Cluster.search(cluster, %{age: 1}, slice: 0) end
     end
 
+    test "ends with its timeout where a node is stopped" do
+      {_peer, node} = Peers.start()
+      cluster = Cluster.new([{server(), node()}, peer_server(node)])
+      pid = :erpc.call(node, System, :pid, [])
+      signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", pid]) end
+      signal.("STOP")
+      on_exit(fn -> signal.("CONT") end)
+      assert {:error, %Error{kind: :timeout, message: message}} = Cluster.search(cluster, %{age: 1}, timeout: 1)
+      assert message =~ "of #{node}: "
+      signal.("CONT")
+      assert Cluster.search(cluster, %{age: 1}, timeout: 60_000) == {:ok, []}
+    end
+
     test "inserts all or nothing" do
       {_peer, node} = Peers.start()
       shards = [{server(), node()}, peer_server(node)]

@@ -52,6 +52,22 @@ defmodule BeTree.NativeTest do
     eventually(none_left, 10)
   end
 
+  test "a library that cannot be loaded is told of in the words of the system" do
+    folder = Path.join(System.tmp_dir!(), "be_tree_native_#{System.unique_integer([:positive])}/be_tree")
+    on_exit(fn -> File.rm_rf!(Path.dirname(folder)) end)
+    File.mkdir_p!(Path.join(folder, "priv/native"))
+    File.write!(Path.join(folder, "priv/native/be_tree_host.so"), "no library")
+    File.cp_r!(Application.app_dir(:be_tree, "ebin"), Path.join(folder, "ebin"))
+    others = for path <- :code.get_path(), not String.contains?(List.to_string(path), "be_tree"), do: path
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io})
+    :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]])
+    assert {:error, text} = :peer.call(peer, Native, :load, [])
+    assert text =~ "be_tree_host.so: "
+    assert {:error, %{kind: :bad_module, message: message}} = :peer.call(peer, Wasmtime, :load, [""])
+    assert message =~ text
+    :peer.stop(peer)
+  end
+
   test "compiles a binary once, however many ask for it at once" do
     wasm = assemble(functions: [function("once", [], [], [nop()])])
     {before, _instances, _suspended} = Native.counts()

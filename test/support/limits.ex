@@ -62,7 +62,9 @@ defmodule BeTree.Test.Limits do
     end)
   end
 
-  @doc "Trees."
+  @doc """
+  Trees, each of which is searched, beside which the VM goes on allocating. Returns how many mappings there are then, too.
+  """
   def trees do
     make = fn nil ->
       with {:ok, tree} <- BeTree.new(a: :integer),
@@ -70,7 +72,34 @@ defmodule BeTree.Test.Limits do
            do: {:ok, tree}
     end
 
-    exhaust(fn -> nil end, make, fn tree -> {:ok, [7]} = BeTree.search(tree, %{a: 8}) end)
+    releasing(fn ->
+      {made, error} = make_all(nil, make, [])
+      for tree <- made, do: {:ok, [7]} = BeTree.search(tree, %{a: 8})
+      mappings = allocate()
+      {:error, %Error{kind: :overloaded}} = make.(nil)
+      {length(made), error, mappings}
+    end)
+  end
+
+  # Has the VM allocate what a busy one does: 10,000 processes, 500 binaries that are mappings of their own, 1,000 tables.
+  # Returns how many mappings there are then.
+  defp allocate do
+    processes = for number <- 1..10_000, do: spawn_link(fn -> hold(Enum.to_list(1..number//10)) end)
+    binaries = for number <- 1..500, do: :binary.copy(<<number>>, 600_000)
+    tables = for _ <- 1..1_000, do: :ets.new(:table, [])
+    for table <- tables, number <- 1..100, do: true = :ets.insert(table, {number, number})
+    mappings = "/proc/self/maps" |> File.stream!() |> Enum.count()
+    300_000_000 = Enum.sum(Enum.map(binaries, &byte_size/1))
+    for table <- tables, do: 100 = :ets.info(table, :size)
+    for process <- processes, do: send(process, {:sum, self()})
+    for process <- processes, do: receive(do: ({^process, _sum} -> :ok))
+    mappings
+  end
+
+  defp hold(list) do
+    receive do
+      {:sum, asking} -> send(asking, {self(), Enum.sum(list)})
+    end
   end
 
   @doc "Indexes of many expressions."

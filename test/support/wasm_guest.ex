@@ -9,6 +9,7 @@ defmodule BeTree.Test.WasmGuest do
   @answer 16
   @inbox 64
   @info 32_768
+  @spent 40
 
   # Visited 1, evaluated 2, and the one id.
   @id 7
@@ -27,11 +28,21 @@ defmodule BeTree.Test.WasmGuest do
   @doc """
   A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
   `ids/0`: with `when_json: true` only for events in JSON; others are answered at once. `parts:` are more of the module,
-  as `BeTree.WasmModule.assemble/1` takes them, `insert:` is the body of its insertion, and `inbox:` what its inbox does before
-  it answers. Its counts are all 0.
+  as `BeTree.WasmModule.assemble/1` takes them, `insert:` and `delete:` are the bodies of its changes, `inbox:` is what its inbox
+  does before it answers, and `spent:` the body of `be_tree_spent`, which it lacks otherwise. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
-    options = Keyword.validate!(options, when_json: false, locals: [], parts: [], insert: i32_const(0), inbox: [])
+    defaults = [
+      when_json: false,
+      locals: [],
+      parts: [],
+      insert: i32_const(0),
+      delete: i32_const(0),
+      inbox: [],
+      spent: nil
+    ]
+
+    options = Keyword.validate!(options, defaults)
     {globals, parts} = Keyword.pop(options[:parts], :globals, [])
     is_other = if options[:when_json], do: [local_get(0), i32_const(1), i32_ne()], else: i32_const(0)
 
@@ -43,7 +54,7 @@ defmodule BeTree.Test.WasmGuest do
         function("be_tree_outbox", [], [:i32], i32_const(@outbox)),
         function("be_tree_schema", [:i32], [:i32], i32_const(0)),
         function("be_tree_insert", [:i32], [:i32], options[:insert]),
-        function("be_tree_delete", [:i64], [:i32], i32_const(0)),
+        function("be_tree_delete", [:i64], [:i32], options[:delete]),
         function("be_tree_search", [:i32, :i32, :i32, :i32], [:i32], [
           block([is_other, branch_if(0), call(@body)]),
           [i32_const(@outbox), i32_const(@answer), i32_store()],
@@ -64,13 +75,26 @@ defmodule BeTree.Test.WasmGuest do
           [i32_const(@outbox), i32_const(byte_size(@counts)), i32_store(4)],
           i32_const(0)
         ])
+        | spent(options[:spent])
       ],
       memory: {1, nil},
       globals: [{"__stack_pointer", :i32, :mutable, 0} | globals],
-      data: [{@answer, @numbers}, {@info, @counts}]
+      data: [{@answer, @numbers}, {@spent, <<1>>}, {@info, @counts}]
     ]
     |> Keyword.merge(parts)
     |> BeTree.WasmModule.assemble()
+  end
+
+  defp spent(nil), do: []
+  defp spent(body), do: [function("be_tree_spent", [], [:i32], body)]
+
+  @doc "The body of a deletion that answers as one after which the instance is spent."
+  def deletes_and_is_spent do
+    [
+      [i32_const(@outbox), i32_const(@spent), i32_store()],
+      [i32_const(@outbox), i32_const(1), i32_store(4)],
+      i32_const(0)
+    ]
   end
 
   @doc "Counts `count` down and does nothing else."

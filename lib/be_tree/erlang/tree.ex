@@ -44,12 +44,8 @@ defmodule BeTree.Erlang.Tree do
   end
 
   defp keep_reasons(tree) do
-    with {:ok, ""} <- Guest.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil) do
-      :ok
-    else
-      {:ok, other} -> {:error, Answer.bad("#{byte_size(other)} bytes where it has nothing to say")}
-      {:error, error} -> {:error, error}
-    end
+    with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil),
+         do: Answer.nothing(answer)
   end
 
   # In the order of docs/abi.md. An expression that is false whatever the event has no attribute to name.
@@ -117,7 +113,7 @@ defmodule BeTree.Erlang.Tree do
 
     with before when before != version + 1 <- :atomics.exchange(counters, @published, version + 1),
          :ok <- :atomics.put(counters, @contended, 0),
-         {:ok, snapshot} <- runtime.snapshot(tree.instance),
+         {:ok, snapshot} <- runtime.snapshot(tree.instance, :infinity),
          {:ok, replicas} <- Guest.replicate(tree.guest, snapshot, limits) do
       :ok = runtime.place_put(place, version, replicas)
       %{tree | instance: replicas}

@@ -19,6 +19,10 @@ if Code.ensure_loaded?(Wasmex) do
         the process dies that ran it last;
       * a module that stops after more memory was refused is a `:trap`;
       * `:memory` bounds the memory, and each table to an eighth of it; a module has one memory at most;
+      * a tree that is emptied keeps its memory, as `c:BeTree.Runtime.renew/4` is missing: nothing tells when the handle that
+        names the former store is no longer referred to;
+      * a call on the `:dirty` scheduler runs to its end or to the end of its fuel, and its `:timeout` ends the wait for its
+        turn;
       * all replicas exist from the start, and one that is used has the whole memory of the snapshot to itself;
       * it is not noticed that the code of a module changes its tables or drops its segments, which no snapshot carries.
     """
@@ -62,9 +66,9 @@ if Code.ensure_loaded?(Wasmex) do
     end
 
     @impl Runtime
-    def snapshot(%Instance{} = instance) do
+    def snapshot(%Instance{} = instance, timeout \\ :infinity) do
       with {:ok, globals} <- carried(instance.compiled),
-           {:ok, number} <- enter(instance, :infinity) do
+           {:ok, number} <- enter(instance, timeout) do
         snapshot = Snapshot.take(Instance.machine(instance, number), globals)
         Gate.leave(instance.group, number)
         snapshot

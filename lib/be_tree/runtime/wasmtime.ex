@@ -18,7 +18,11 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Heap, Native, Runtime}
+  alias BeTree.{Deadline, Error, Heap, Native, Runtime}
+
+  # The fuel that a change never needs more of, as the host has it for one that lost its process.
+  @longest_change 500_000_000
+  @longest_change_per_byte 10_000
 
   @most 0xFFFF_FFFF_FFFF_FFFF
 
@@ -79,7 +83,7 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   @impl Runtime
-  def snapshot(instance), do: in_turn(instance, :infinity, &Native.snapshot(instance, &1))
+  def snapshot(instance, timeout \\ :infinity), do: in_turn(instance, timeout, &Native.snapshot(instance, &1))
 
   @impl Runtime
   def snapshot_of(length, parts), do: answer(Native.snapshot_of(length, parts))
@@ -113,6 +117,11 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   @impl Runtime
+  def renew(instance, fresh, export, timeout) do
+    in_turn(instance, timeout, &Native.renew(instance, &1, fresh, export))
+  end
+
+  @impl Runtime
   defdelegate place(), to: Native
 
   @impl Runtime
@@ -132,15 +141,12 @@ defmodule BeTree.Runtime.Wasmtime do
           | {:yield, Runtime.suspended(), non_neg_integer}
           | {:error, Error.t()}
   def invoke(instance, export, arguments, request) do
-    case run(instance, nil, export, arguments, request) do
+    timeout = Map.get(request, :timeout, :infinity)
+    deadline = Deadline.new(timeout)
+
+    case run(instance, nil, export, arguments, request, deadline) do
       held when held in [:busy, :vacant] ->
-        in_turn(
-          held,
-          nil,
-          instance,
-          Map.get(request, :timeout, :infinity),
-          &run(instance, &1, export, arguments, request)
-        )
+        in_turn(held, nil, instance, timeout, &run(instance, &1, export, arguments, request, deadline))
 
       answer ->
         answer(answer)
@@ -155,40 +161,41 @@ defmodule BeTree.Runtime.Wasmtime do
   def continue(suspended), do: answer(Native.resume(suspended))
 
   @doc "Reads `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
-  @spec read(Runtime.instance(), non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
-  def read(instance, address, length) do
-    in_turn(instance, :infinity, &Native.read(instance, &1, address, length))
+  @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
+  def read(instance, address, length, timeout \\ :infinity) do
+    in_turn(instance, timeout, &Native.read(instance, &1, address, length))
   end
 
   @doc "Writes to an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
-  @spec write(Runtime.instance(), non_neg_integer, binary) :: :ok | {:error, Error.t()}
-  def write(instance, address, bytes) do
-    in_turn(instance, :infinity, &Native.write(instance, &1, address, bytes))
+  @spec write(Runtime.instance(), non_neg_integer, binary, timeout) :: :ok | {:error, Error.t()}
+  def write(instance, address, bytes, timeout \\ :infinity) do
+    in_turn(instance, timeout, &Native.write(instance, &1, address, bytes))
   end
 
-  defp run(instance, ticket, export, arguments, %{scheduler: :normal} = request) do
+  defp run(instance, ticket, export, arguments, %{scheduler: :normal} = request, _deadline) do
     %{input: input, output: output, fuel: fuel, slice: slice} = request
     Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice))
   end
 
-  defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request) do
+  defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request, deadline) do
     %{input: input, output: output, fuel: fuel} = request
-    timeout = Map.get(request, :timeout, :infinity)
+    longest = @longest_change + @longest_change_per_byte * byte_size(input || "")
     outcome = Native.change(instance, ticket, export, arguments, input, output, bounded(fuel))
-    to_end(outcome, timeout, timeout != :infinity && System.monotonic_time(:millisecond) + timeout)
+    to_end(outcome, longest, deadline)
   end
 
-  # Between slices others have the dirty scheduler, and a process that was killed ends.
-  defp to_end({:yield, suspended, _fuel}, timeout, deadline) do
-    if deadline && System.monotonic_time(:millisecond) >= deadline do
+  # Between slices others have the dirty scheduler, and a process that was killed ends. A change that needs no more fuel than
+  # others do is not cut off: it would be half made.
+  defp to_end({:yield, suspended, fuel}, longest, deadline) do
+    if fuel > longest and Deadline.passed?(deadline) do
       Native.cancel(suspended)
-      {:error, :timeout, "the call passed its timeout of #{timeout} ms"}
+      {:error, :timeout, "the call passed its timeout, and used #{fuel} fuel, more than any change needs"}
     else
-      to_end(Native.resume_change(suspended), timeout, deadline)
+      to_end(Native.resume_change(suspended), longest, deadline)
     end
   end
 
-  defp to_end(outcome, _timeout, _deadline), do: outcome
+  defp to_end(outcome, _longest, _deadline), do: outcome
 
   # An amount as the host takes it, a u64 or :infinity.
   defp bounded(amount) when is_integer(amount) and amount > @most, do: @most

@@ -4,7 +4,7 @@ defmodule BeTree.Server.Changes do
   # takes less than the way to a dirty one and back, and should the process be killed in it, the tree that it leaves half
   # changed is lost anyway. Many at once, and all where a runtime can suspend only searches, run on a dirty scheduler.
 
-  alias BeTree.{Answer, Error, Guest, Index, Subscription}
+  alias BeTree.{Answer, Deletion, Error, Guest, Index, Subscription}
   alias BeTree.Server.Table
 
   # Bytes of subscriptions that are inserted in slices: some milliseconds.
@@ -70,9 +70,8 @@ defmodule BeTree.Server.Changes do
     input = Subscription.encode(subscriptions)
     scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
 
-    case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler) do
-      {:ok, ""} -> {:ok, length(subscriptions)}
-      {:ok, other} -> nothing_expected(other)
+    case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler: scheduler) do
+      {:ok, answer} -> with :ok <- Answer.nothing(answer), do: {:ok, length(subscriptions)}
       {:error, error} -> {:error, blame(error, subscriptions)}
     end
   end
@@ -87,16 +86,7 @@ defmodule BeTree.Server.Changes do
   end
 
   @spec delete(BeTree.t(), BeTree.id()) :: :ok | {:error, Error.t()}
-  def delete(tree, id) do
-    # The i64 that has the same bits.
-    <<signed::signed-64>> = <<id::64>>
-
-    case Guest.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, scheduler(tree)) do
-      {:ok, ""} -> :ok
-      {:ok, other} -> nothing_expected(other)
-      {:error, error} -> {:error, error}
-    end
-  end
+  def delete(tree, id), do: Deletion.delete(tree, id, scheduler: scheduler(tree))
 
   defp scheduler(%{runtime: BeTree.Runtime.Wasmtime}), do: :slices
   defp scheduler(_tree), do: :dirty
@@ -111,9 +101,5 @@ defmodule BeTree.Server.Changes do
         {:error, error} -> {:halt, {:error, error}}
       end
     end)
-  end
-
-  defp nothing_expected(answer) do
-    {:error, Answer.bad("#{byte_size(answer)} bytes where it has nothing to say")}
   end
 end

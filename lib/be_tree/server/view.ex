@@ -75,7 +75,7 @@ defmodule BeTree.Server.View do
       else: :ok
   end
 
-  @doc "What `BeTree.info/1` tells: how many expressions there are, and of the rest what both indexes have."
+  @doc "What `BeTree.info/2` tells: how many expressions there are, and of the rest what both indexes have."
   @spec info(t) :: %{atom => non_neg_integer}
   def info(%__MODULE__{base: %{info: info}, delta: delta, expressions: expressions}) do
     Map.put(if(delta, do: Map.merge(info, delta.info, &both/3), else: info), :expressions, expressions)

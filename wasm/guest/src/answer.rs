@@ -3,6 +3,7 @@
 use be_tree_index::index::Info;
 use be_tree_index::term::Writer;
 
+use crate::memory;
 use crate::state::Refusal;
 
 /// Writes `{Kind, Message, Attribute, Column, Position}`.
@@ -39,22 +40,10 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.list(pairs.len() + 1);
     let pairs = pairs.into_iter().map(|(name, number)| (name, number as u64));
-    for (name, number) in pairs.chain([("memory_bytes", memory_bytes())]) {
+    for (name, number) in pairs.chain([("memory_bytes", memory::bytes())]) {
         writer.tuple(2);
         writer.atom(name);
         writer.unsigned(number);
     }
     writer.end_list();
-}
-
-#[cfg(target_arch = "wasm32")]
-fn memory_bytes() -> u64 {
-    // 4 GiB are one byte more than `usize` has there.
-    core::arch::wasm32::memory_size::<0>() as u64 * u64::from(crate::sizes::PAGE)
-}
-
-/// Natively there is no linear memory, so none is told of.
-#[cfg(not(target_arch = "wasm32"))]
-fn memory_bytes() -> u64 {
-    0
 }

@@ -52,6 +52,12 @@ pub extern "C" fn be_tree_delete(id: u64) -> i32 {
     with_state(|state| state.change(|state| state.delete(id)))
 }
 
+/// Whether the index is empty and a new instance would take much less memory: 1 or 0.
+#[no_mangle]
+pub extern "C" fn be_tree_spent() -> i32 {
+    with_state(|state| i32::from(state.is_spent()))
+}
+
 /// Searches for the event in the inbox; `ids` bytes of packed ids behind it, or -1 for all.
 #[no_mangle]
 pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32, form: i32) -> i32 {

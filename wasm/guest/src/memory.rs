@@ -51,6 +51,15 @@ pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
     chunks::MEMORY.lent(size)
 }
 
+/// The bytes of linear memory. Natively there is none.
+pub(crate) fn bytes() -> u64 {
+    #[cfg(target_arch = "wasm32")]
+    // 4 GiB are one byte more than `usize` has there.
+    return core::arch::wasm32::memory_size::<0>() as u64 * u64::from(crate::sizes::PAGE);
+    #[cfg(not(target_arch = "wasm32"))]
+    0
+}
+
 /// Has what follows allocate on the heap.
 pub(crate) fn of_all_else() {
     #[cfg(target_arch = "wasm32")]

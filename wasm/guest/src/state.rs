@@ -20,10 +20,15 @@ const INBOX: u32 = 4096;
 /// A larger inbox is given back when it is next asked for a small one.
 const LARGE: u32 = 1 << 20;
 
+/// The answer to a deletion after which the instance is spent.
+static SPENT: [u8; 1] = [1];
+
 /// An index, one search of it or one batch of searches, and the two buffers by which they are reached.
 #[derive(Default)]
 pub(crate) struct State {
     index: Option<Index>,
+    /// The bytes of linear memory when the index was made.
+    first_bytes: u64,
     search: Search,
     batch: Batch,
     /// What the search that is under way was asked for.
@@ -231,6 +236,7 @@ impl State {
         self.search = search;
         self.batch = Batch::default();
         self.index = Some(index);
+        self.first_bytes = memory::bytes();
         Ok(())
     }
 
@@ -244,7 +250,22 @@ impl State {
     }
 
     pub fn delete(&mut self, id: u64) -> Outcome {
-        Ok(self.index.as_mut().ok_or_else(no_schema)?.delete(id)?)
+        self.index.as_mut().ok_or_else(no_schema)?.delete(id)?;
+        if self.is_large_and_empty() {
+            self.outbox.send(&SPENT);
+        }
+        Ok(())
+    }
+
+    /// Whether the index is empty, and sound, and a new instance would take much less memory.
+    pub fn is_spent(&self) -> bool {
+        !self.changing.load(Relaxed) && self.is_large_and_empty()
+    }
+
+    /// Memory does not shrink. A quarter more than at first is not worth a new instance.
+    fn is_large_and_empty(&self) -> bool {
+        let is_empty = self.index.as_ref().is_some_and(Index::is_empty);
+        is_empty && 4 * memory::bytes() > 5 * self.first_bytes
     }
 
     pub fn keep_reasons(&mut self) -> Outcome {
@@ -428,7 +449,12 @@ impl State {
             return Ok(());
         }
         self.abandon();
-        *self = State { index: self.index.take(), changing: AtomicBool::new(true), ..State::default() };
+        *self = State {
+            index: self.index.take(),
+            first_bytes: self.first_bytes,
+            changing: AtomicBool::new(true),
+            ..State::default()
+        };
         memory::wipe_searches();
         if let State { index: Some(index), search, batch, .. } = self {
             search.reserve(index)?;

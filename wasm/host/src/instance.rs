@@ -115,6 +115,18 @@ impl Shared {
         Ok(Ticket { turn, shared: self.clone() })
     }
 
+    /// The one machine, for another instance to have.
+    fn give_up(self: &Arc<Self>, env: Env) -> Result<Reaped<Box<Machine>>, Failure> {
+        let mut lent = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
+            Denied::Failed(failure) => failure,
+            Denied::Busy | Denied::Vacant => Failure::new(Kind::Overloaded, "the instance to go on as is in use"),
+        })?;
+        let machine = lent.machine.take().expect("a machine that was just lent is here");
+        self.gate.condemn("another instance goes on as this one");
+        self.advance_later();
+        Ok(machine)
+    }
+
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
         reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
@@ -200,6 +212,25 @@ impl Lent {
     pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let shared = self.shared.clone();
         self.machine().snapshot(shared.module.carried()?)
+    }
+
+    /// Puts the machine of `fresh` in the place of the one on loan. Nobody can use `fresh` afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` unless both have one machine, of the same module and with the same setup; else those of a call of
+    /// `fresh`.
+    pub fn renew(&mut self, env: Env, fresh: &Arc<Shared>) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let is_alike = Arc::ptr_eq(&shared.module, &fresh.module) && shared.setup == fresh.setup;
+        if !is_alike || shared.snapshot.is_some() || fresh.snapshot.is_some() {
+            return Err(Failure::bad_module("an instance goes on as one of the same module, with the same options"));
+        }
+        let mut given = fresh.give_up(env)?;
+        given.count_in(shared.charged.clone());
+        self.machine().count_in(fresh.charged.clone());
+        self.machine = Some(given);
+        Ok(())
     }
 
     pub fn home(&self) -> Home {

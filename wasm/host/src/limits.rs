@@ -30,6 +30,15 @@ impl Limits {
         self.charged.fetch_sub(std::mem::take(&mut self.own), Ordering::Relaxed);
     }
 
+    /// What was taken is counted in `charged` from now on.
+    pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
+        let own = self.own;
+        self.share();
+        charged.fetch_add(own, Ordering::Relaxed);
+        self.own = own;
+        self.charged = charged;
+    }
+
     /// Whether a growth was refused since `forget_refusal`.
     pub fn refused(&self) -> bool {
         self.refused

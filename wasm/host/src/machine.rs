@@ -31,7 +31,11 @@ const CONVENTION_FUEL: u64 = 1_000_000_000;
 /// others are not to wait for long behind it.
 const INBOX_SLICE: u64 = 5_000_000;
 
+/// The most fuel that a question may use: about 0.2 milliseconds.
+const QUESTION_FUEL: u64 = 1_000_000;
+
 /// What a machine is made with.
+#[derive(PartialEq, Eq)]
 pub struct Setup {
     /// The most bytes that its memories and tables may take.
     pub memory: usize,
@@ -343,6 +347,23 @@ impl Machine {
         Ok(())
     }
 
+    /// What the export `name`, `() -> (i32)`, says when it is asked between two calls: yes is all but 0.
+    pub fn says_yes(&mut self, name: &str) -> Result<bool, Failure> {
+        let _in_use = self.stack.enter()?;
+        let Self { store, instance, .. } = self;
+        let _ = store.fuel_async_yield_interval(None);
+        let answer = ask(instance, store, name, QUESTION_FUEL);
+        if answer.is_err() {
+            self.restore_stack_pointer();
+        }
+        Ok(answer? != 0)
+    }
+
+    /// Its memories and tables are counted in `charged` from now on.
+    pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
+        self.store.data_mut().count_in(charged);
+    }
+
     pub fn results(&self) -> &[Val] {
         &self.results
     }
@@ -402,15 +423,20 @@ fn find_outbox(
     memory: Option<Memory>,
     name: &str,
 ) -> Result<usize, Failure> {
-    let outbox: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
-    let _ = store.set_fuel(CONVENTION_FUEL);
-    let address = finish(outbox.call_async(&mut *store, ()))
-        .map_err(|error| Failure::from_call(&error, store.data().refused()))? as usize;
+    let address = ask(instance, store, name, CONVENTION_FUEL)? as usize;
     let size = memory.map_or(0, |memory| memory.data_size(&*store));
     if address + 8 > size {
         return Err(outside("the outbox", address, 8, size));
     }
     Ok(address)
+}
+
+/// Calls an export of no parameters, to its end.
+fn ask(instance: &Instance, store: &mut Store<Limits>, name: &str, fuel: u64) -> Result<u32, Failure> {
+    let export: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
+    let _ = store.set_fuel(fuel);
+    let answer = finish(export.call_async(&mut *store, ()));
+    answer.map_err(|error| Failure::from_call(&error, store.data().refused()))
 }
 
 fn convention_export<P, R>(

@@ -322,6 +322,24 @@ fn write<'a>(
     })
 }
 
+/// Answers whether the instance was replaced.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn renew<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    fresh: &Instance,
+    question: String,
+) -> Term<'a> {
+    with_machine(env, instance, ticket, |lent| {
+        let renews = lent.machine().says_yes(&question)?;
+        if renews {
+            lent.renew(env, &fresh.0)?;
+        }
+        Ok((atoms::ok(), renews).encode(env))
+    })
+}
+
 #[rustler::nif]
 fn place() -> ResourceArc<Place> {
     ResourceArc::new(Place::default())

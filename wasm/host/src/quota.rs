@@ -20,6 +20,8 @@ pub struct Quota {
     mend: &'static str,
     /// The most that this library takes.
     most: AtomicUsize,
+    /// What it takes beyond that for calls, so that what there is can still be called.
+    reserve: usize,
     taken: AtomicUsize,
 }
 
@@ -32,7 +34,8 @@ pub struct Taken {
     amount: usize,
 }
 
-/// Memory mappings: seven eighths of what the process may have, without those that others in it have.
+/// Memory mappings: fifteen sixteenths of what the process may have, without those that others in it have. A thirty-second
+/// more is for calls.
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
@@ -42,10 +45,17 @@ pub fn mappings() -> &'static Quota {
             name: "vm.max_map_count",
             limit,
             mend: "sysctl -w vm.max_map_count=262144",
-            most: AtomicUsize::new((limit - limit / 8).saturating_sub(system::mapped())),
+            most: AtomicUsize::new(beside(limit, system::mapped())),
+            reserve: limit / 32,
             taken: AtomicUsize::new(0),
         }
     })
+}
+
+/// What may be taken of `limit` mappings beside so many of others. What is left is for calls, and for what others map before
+/// they are counted again.
+fn beside(limit: usize, others: usize) -> usize {
+    (limit - limit / 16).saturating_sub(others)
 }
 
 /// File descriptors: half of what the process may have.
@@ -59,6 +69,7 @@ pub fn descriptors() -> &'static Quota {
             limit,
             mend: "ulimit -n 65536",
             most: AtomicUsize::new(limit / 2),
+            reserve: 0,
             taken: AtomicUsize::new(0),
         }
     })
@@ -71,7 +82,15 @@ impl Quota {
     ///
     /// `Overloaded` if the quota has fewer left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
-        let most = self.most.load(Ordering::Relaxed);
+        self.take_up_to(self.most.load(Ordering::Relaxed), amount, user)
+    }
+
+    /// The same for a call, which may have some of the reserve.
+    pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
+        self.take_up_to(self.most.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
+    }
+
+    fn take_up_to(&'static self, most: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
         let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= most);
         match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(taken) => {
@@ -111,7 +130,7 @@ fn measure_later() {
         AWAITED.store(false, Ordering::Relaxed);
         let quota = mappings();
         let others = system::mapped().saturating_sub(quota.taken());
-        quota.most.store((quota.limit - quota.limit / 8).saturating_sub(others), Ordering::Relaxed);
+        quota.most.store(beside(quota.limit, others), Ordering::Relaxed);
     });
 }
 

@@ -88,7 +88,7 @@ impl Stack {
     fn open(&self) -> Result<(), Failure> {
         // Whoever closes it meanwhile has the lock.
         let mut addresses = self.addresses();
-        let mappings = quota::mappings().take(MAPPINGS, "a call")?;
+        let mappings = quota::mappings().take_for_call(MAPPINGS)?;
         addresses.slot.open(GUARD, GUARD + LENGTH).map_err(|error| no_room(&error))?;
         addresses.mappings = Some(mappings);
         self.state.store(USED, Ordering::Release);

@@ -1,0 +1,197 @@
+defmodule BeTree.EmptiedTest do
+  # A tree that is emptied takes as much memory as a new one, and is used as before.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Eventually
+  import BeTree.WasmModule, except: [memory: 1]
+
+  alias BeTree.{Error, Guest, Image, Index, Search, Server}
+  alias BeTree.Runtime.Wasmtime
+  alias BeTree.Test.{Attack, Holding, WasmGuest}
+
+  @moduletag runtime: Wasmtime
+  @moduletag timeout: :infinity
+
+  @domains [a: :integer, s: {:string, optional: true}]
+  @count 5_000
+
+  # As the built-in runtime, but for instances, of which a process that says so gets no more.
+  defmodule Refusing do
+    alias BeTree.Runtime.Wasmtime
+
+    defdelegate load(wasm), to: Wasmtime
+    defdelegate wasm(compiled), to: Wasmtime
+    defdelegate exports(compiled), to: Wasmtime
+    defdelegate imports(compiled), to: Wasmtime
+    defdelegate call(instance, export, arguments, request), to: Wasmtime
+    defdelegate resume(call), to: Wasmtime
+    defdelegate info(instance), to: Wasmtime
+    defdelegate renew(instance, fresh, export, timeout), to: Wasmtime
+
+    def refuse, do: Process.put(__MODULE__, true)
+
+    def instantiate(compiled, options) do
+      if Process.get(__MODULE__),
+        do: {:error, %BeTree.Error{kind: :overloaded, message: "no more"}},
+        else: Wasmtime.instantiate(compiled, options)
+    end
+  end
+
+  defp memory(tree), do: tree.runtime.info(tree.instance).memory
+
+  defp fill(tree), do: BeTree.insert_all!(tree, for(id <- 1..@count, do: {id, "a = #{id} or s = 'value #{id}'"}))
+  defp empty(tree), do: for(id <- 1..@count, do: :ok = BeTree.delete(tree, id))
+
+  # An emptied tree has room for a few changes and searches more than one that has just been made.
+  defp new?(tree), do: memory(tree) <= 1.25 * memory(BeTree.new!(@domains))
+
+  defp works?(tree) do
+    BeTree.insert!(tree, 7, "a = 7 and s = 'text'")
+    found = BeTree.search!(tree, %{a: 7, s: "text"})
+    BeTree.delete!(tree, 7)
+    found == [7]
+  end
+
+  test "it takes as much memory as a new one, however often" do
+    tree = BeTree.new!(@domains)
+
+    for _ <- 1..3 do
+      fill(tree)
+      assert memory(tree) > 2 * memory(BeTree.new!(@domains))
+      empty(tree)
+      assert new?(tree)
+      assert works?(tree)
+    end
+  end
+
+  test "also one that began as an index or an image, and one that is put and given ids again" do
+    tree = BeTree.new!(@domains)
+    fill(tree)
+    {:ok, copy} = Index.to_tree(BeTree.publish!(tree), 100_000_000)
+    {:ok, read} = Image.read_tree({:binary, Image.to_binary!(tree)})
+
+    for tree <- [copy, read] do
+      empty(tree)
+      assert new?(tree)
+      assert works?(tree)
+      fill(tree)
+      assert BeTree.search!(tree, %{a: 3, s: "value 4"}) == [3, 4]
+    end
+  end
+
+  test "its limit is the same" do
+    limit = 4_000_000
+    tree = BeTree.new!(@domains, memory: limit)
+
+    for _ <- 1..2 do
+      full =
+        Enum.find(Stream.iterate(1, &(&1 + 1)), fn id ->
+          outcome = BeTree.insert(tree, id, "a = #{id} or s = '#{String.duplicate("x", 500)}#{id}'")
+          if outcome != :ok, do: assert({:error, %Error{kind: :out_of_memory}} = outcome)
+          outcome != :ok
+        end)
+
+      assert memory(tree) <= limit
+      for id <- 1..(full - 1), do: BeTree.delete!(tree, id)
+      assert new?(tree)
+      assert %{limit: ^limit, state: :free} = Wasmtime.info(tree.instance)
+    end
+  end
+
+  test "a server that is emptied publishes as little as a new one" do
+    name = __MODULE__.Emptied
+    start_supervised!({Server, name: name, domains: @domains})
+    fresh = BeTree.info!(BeTree.publish!(BeTree.new!(@domains))).memory_bytes
+    {:ok, @count} = Server.insert_all(name, for(id <- 1..@count, do: {id, "a = #{id} or s = 'value #{id}'"}))
+    {:ok, index} = Server.index(name)
+    assert BeTree.info!(index).memory_bytes > 2 * fresh
+    for id <- 1..@count, do: :ok = Server.delete(name, id)
+    {:ok, index} = Server.index(name)
+    assert BeTree.info!(index).memory_bytes <= 1.25 * fresh
+    assert BeTree.search!(name, %{a: 3}) == []
+    :ok = Server.insert(name, 3, "a = 3")
+    :ok = Server.publish(name)
+    assert BeTree.search!(name, %{a: 3}) == [3]
+  end
+
+  test "what others insert meanwhile is kept, and all searches are answered" do
+    tree = BeTree.new!(@domains)
+    rounds = Attack.size(20, 500)
+    text = String.duplicate("x", 20_000)
+
+    # Each process empties the tree where no other has a subscription in it at that moment, and each subscription is large.
+    changers =
+      for id <- 1..4 do
+        Task.async(fn ->
+          for _ <- 1..rounds do
+            :ok = BeTree.insert(tree, id, "a = #{id} or s in ('#{text}#{id}', '#{text}')")
+            {:ok, [^id]} = BeTree.search(tree, %{a: id})
+            :ok = BeTree.delete(tree, id)
+            {:ok, []} = BeTree.search(tree, %{a: id})
+          end
+        end)
+      end
+
+    Task.await_many(changers, :infinity)
+    assert BeTree.info!(tree).expressions == 0
+    assert new?(tree)
+  end
+
+  test "a tree goes on as a new one only while it is empty and in no use" do
+    tree = BeTree.new!(@domains)
+    fill(tree)
+    renew = fn -> Wasmtime.renew(tree.instance, BeTree.new!(@domains).instance, "be_tree_spent", 0) end
+    before = memory(tree)
+    assert renew.() == {:ok, false}
+    {:yield, search} = Search.start(tree, %{a: 1}, slice: 100)
+    assert {:error, %Error{kind: :overloaded}} = renew.()
+    Search.cancel(search)
+    eventually(fn -> Wasmtime.info(tree.instance).state == :free end)
+    held = Holding.hold(tree, Enum.map(1..100, &{"a#{&1}", 1}) ++ [a: 1, s: String.duplicate("x", 10_000)])
+    assert {:error, %Error{kind: :timeout}} = renew.()
+    Holding.release(held)
+    eventually(fn -> Wasmtime.info(tree.instance).state == :free end)
+    assert memory(tree) == before
+    assert BeTree.search!(tree, %{a: 3}) == [3]
+  end
+
+  test "an instance goes on only as one of its module and options, which then is nobody's" do
+    tree = BeTree.new!(@domains)
+    renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi", 0) end
+    scan = BeTree.new!(@domains, guest: WasmGuest.spin(1))
+
+    for other <- [scan, BeTree.new!(@domains, memory: 1_000_000), BeTree.publish!(tree)] do
+      assert {:error, %Error{kind: :bad_module}} = renew.(other)
+    end
+
+    assert {:error, %Error{kind: :overloaded}} = renew.(tree)
+    other = BeTree.new!(@domains)
+    BeTree.insert!(other, 1, "a = 1")
+    assert renew.(other) == {:ok, true}
+    assert {:error, %Error{kind: :trap}} = BeTree.info(other)
+    assert BeTree.search!(tree, %{a: 1}) == [1]
+    assert %{machines: 1, state: :free} = Wasmtime.info(tree.instance)
+  end
+
+  test "where there is no second instance, it stays as it is" do
+    wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
+    {:ok, guest} = Guest.load(wasm, Refusing)
+    tree = BeTree.new!(@domains, guest: guest)
+    fill(tree)
+    before = memory(tree)
+    Refusing.refuse()
+    empty(tree)
+    assert memory(tree) == before
+    assert works?(tree)
+  end
+
+  test "guests that say so falsely, or never end when they are asked, delete all the same" do
+    spent = WasmGuest.deletes_and_is_spent()
+
+    for options <- [[], [spent: i32_const(1)], [spent: unreachable()], [spent: [loop(branch(0)), i32_const(0)]]] do
+      tree = BeTree.new!(@domains, guest: WasmGuest.assemble(nop(), [delete: spent] ++ options))
+      for _ <- 1..3, do: assert(BeTree.delete(tree, 1) == :ok)
+      assert BeTree.search!(tree, %{a: 1}) == WasmGuest.ids()
+    end
+  end
+end

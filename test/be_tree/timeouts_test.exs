@@ -1,0 +1,81 @@
+defmodule BeTree.TimeoutsTest do
+  # Each call that may wait for its turn ends when its timeout has passed, and changes nothing then.
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Error, Event, Image, Sandbox, Search, WasmModule}
+  alias BeTree.Test.Holding
+
+  # More than a slice of 10,000 fuel takes.
+  @event %{a: 1, s: String.duplicate("x", 10_000)}
+
+  defp filled(options \\ []) do
+    tree = BeTree.new!([a: :integer, s: {:string, optional: true}], options)
+    BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "a = #{id} or contains(s, 'y#{id}')"}))
+    tree
+  end
+
+  for runtime <- BeTree.Runtime.available() do
+    @tag runtime: runtime
+    test "of a tree that a search holds, #{inspect(runtime)}" do
+      tree = filled(runtime: unquote(runtime))
+      held = Holding.hold(tree, @event)
+      path = Path.join(System.tmp_dir!(), "be_tree_timeouts_#{System.unique_integer([:positive])}")
+
+      for timeout <- [0, 1],
+          call <- [
+            &BeTree.insert(tree, 9_999, "a = 1", timeout: &1),
+            &BeTree.insert_all(tree, [{9_999, "a = 1"}], timeout: &1),
+            &BeTree.delete(tree, 1, timeout: &1),
+            &BeTree.publish(tree, timeout: &1),
+            &BeTree.explain(tree, @event, 1, timeout: &1),
+            &BeTree.info(tree, timeout: &1),
+            &BeTree.search(tree, @event, timeout: &1),
+            &BeTree.search_many(tree, [@event], timeout: &1),
+            &hd(Enum.to_list(BeTree.stream(tree, [@event], timeout: &1))),
+            &Search.start(tree, @event, timeout: &1),
+            &Event.prepare(tree, @event, timeout: &1),
+            &Image.write(tree, path, timeout: &1),
+            &Image.to_binary(tree, timeout: &1)
+          ] do
+        assert {:error, %Error{kind: :timeout}} = call.(timeout)
+      end
+
+      assert inspect(tree) =~ "#BeTree<suspended, "
+      refute File.exists?(path)
+      Holding.release(held)
+      # Each waits for the end of the search, and has its turn then.
+      assert BeTree.info!(tree, timeout: 60_000).expressions == 2_000
+      assert BeTree.insert(tree, 9_999, "a = 1", timeout: 60_000) == :ok
+      assert BeTree.search(tree, %{a: 1}, timeout: 60_000) == {:ok, [1, 9_999]}
+      assert BeTree.delete(tree, 9_999, timeout: 60_000) == :ok
+    end
+  end
+
+  test "of an index whose replicas are all held" do
+    index = BeTree.publish!(filled(), replicas: 1)
+    held = Holding.hold(index, @event)
+    assert {:error, %Error{kind: :timeout}} = BeTree.explain(index, @event, 1, timeout: 0)
+    assert {:error, %Error{kind: :timeout}} = Event.prepare(index, @event, timeout: 0)
+    assert [{:error, %Error{kind: :timeout}}] = Enum.to_list(BeTree.stream(index, [@event], timeout: 0))
+    Holding.release(held)
+  end
+
+  test "of a sandbox that a call holds" do
+    count = WasmModule.function("count", [:i32], [], WasmModule.count_down(0, []))
+    module = Sandbox.load!(WasmModule.assemble(memory: {1, nil}, functions: [count]))
+    sandbox = Sandbox.new!(module)
+    {:yield, call} = Task.await(Task.async(fn -> Sandbox.start(sandbox, "count", [1_000], slice: 100) end))
+    assert {:error, %Error{kind: :timeout}} = Sandbox.read(sandbox, 0, 4, timeout: 0)
+    assert {:error, %Error{kind: :timeout}} = Sandbox.write(sandbox, 0, "text", timeout: 0)
+    assert {:error, %Error{kind: :timeout}} = Sandbox.call(sandbox, "count", [1], timeout: 0)
+    Sandbox.cancel(call)
+    assert Sandbox.read(sandbox, 0, 4, timeout: 60_000) == {:ok, <<0, 0, 0, 0>>}
+  end
+
+  test "a change that has begun is made, whatever its timeout" do
+    tree = filled()
+    many = for id <- 10_000..12_999, do: {id, "a = #{id}"}
+    assert BeTree.insert_all(tree, many, timeout: 0) == {:ok, 3_000}
+    assert BeTree.search(tree, %{a: 12_999}) == {:ok, [12_999]}
+  end
+end
