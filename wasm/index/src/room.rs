@@ -5,6 +5,9 @@
 
 use crate::error::Error;
 
+/// Room is made for so many nodes and slots at a time, and for ids that take so many words of a bitmap.
+const FEW: usize = 32;
+
 /// How large an index is, as far as the tables of a search depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
@@ -18,6 +21,18 @@ pub struct Extent {
     pub(crate) greatest: Option<u64>,
     /// Searches tell the reasons of what does not match.
     pub(crate) has_reasons: bool,
+}
+
+impl Extent {
+    /// A slightly larger one, so that room is not made for each insertion anew.
+    pub(crate) fn rounded(self) -> Extent {
+        Extent {
+            nodes: self.nodes.next_multiple_of(FEW),
+            slots: self.slots.next_multiple_of(FEW),
+            greatest: self.greatest.map(|id| id | (64 * FEW as u64 - 1)),
+            ..self
+        }
+    }
 }
 
 /// The searches of an index, which have room for it at any time.

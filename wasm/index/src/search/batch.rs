@@ -306,7 +306,7 @@ pub fn packed(bytes: &[u8]) -> Packed<'_> {
 
 impl Searches for Batch {
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
-        if is_sliceable(extent.dense, extent.slots) {
+        if is_sliceable(extent.dense, extent.slots) && !self.sliced.has_room(extent.slots) {
             self.sliced.reserve(extent.attributes, extent.slots)?;
         }
         Ok(())

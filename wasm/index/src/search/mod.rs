@@ -785,22 +785,26 @@ impl Search {
 
 impl Searches for Search {
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
-        let Extent { attributes, nodes, slots, .. } = *extent;
+        if self.has_room(extent) && !extent.has_reasons {
+            return Ok(());
+        }
+        let extent = extent.rounded();
+        let Extent { attributes, nodes, slots, .. } = extent;
         grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
         self.seen.reserve(attributes)?;
+        grow(self.candidates.kept(), LENGTH + PART)?;
+        grow(&mut self.proven, LENGTH)?;
         // One more than there are: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
-        grow(self.candidates.kept(), LENGTH + PART)?;
-        grow(&mut self.proven, LENGTH)?;
-        grow(&mut self.ids, batch::most_words(extent))?;
+        grow(&mut self.ids, batch::most_words(&extent))?;
         self.memo.reserve(extent.predicates)?;
         self.matches.reserve(slots)?;
         if extent.greatest.is_none() {
             self.sort.reserve(slots)?;
         }
         if extent.has_reasons {
-            self.reserve_reasons(extent)?;
+            self.reserve_reasons(&extent)?;
         }
         Ok(())
     }

@@ -57,6 +57,10 @@ impl Sliced {
         Ok(())
     }
 
+    pub fn has_room(&self, slots: usize) -> bool {
+        slots <= self.rows.len()
+    }
+
     /// Begins a group of `events` events.
     pub fn begin(&mut self, events: usize) {
         self.columns.fill(Lanes::NONE);
