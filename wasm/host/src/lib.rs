@@ -14,6 +14,7 @@
 
 mod arena;
 mod bounds;
+mod bulk;
 mod cache;
 mod call;
 mod carried;
@@ -33,6 +34,7 @@ mod memories;
 mod module;
 mod nifs;
 mod pages;
+mod parts;
 mod place;
 mod quota;
 mod reaper;
