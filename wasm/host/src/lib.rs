@@ -25,6 +25,7 @@ mod failure;
 mod finisher;
 mod frozen;
 mod gate;
+mod input;
 mod instance;
 mod integers;
 mod limits;
@@ -40,6 +41,7 @@ mod quota;
 mod reaper;
 mod snapshot;
 mod stacks;
+mod stage;
 mod terms;
 mod trial;
 
