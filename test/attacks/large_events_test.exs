@@ -5,7 +5,9 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Event, Native, Search}
+  import BeTree.WasmModule
+
+  alias BeTree.{Error, Event, Native, Search}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 
@@ -96,4 +98,38 @@ defmodule BeTree.Attacks.LargeEventsTest do
     {:ok, bitmap} = BeTree.search(tree, %{a: 2}, as: :bitmap)
     assert bitmap |> :binary.decode_unsigned(:little) |> Integer.digits(2) |> Enum.sum() == count
   end
+
+  test "an answer of many lists is no more than may be made at once, or refused" do
+    # Words of this value are lists of as many of them.
+    for {value, lists} <- [{0, 10_000}, {100, 400}, {9_000, 5}] do
+      expected = List.duplicate(List.duplicate(value, value), lists)
+      words = lists * (value + 1)
+      assert {:done, [], ^expected, _fuel} = outbox(value, words, :u64_lists)
+      packed = for list <- expected, do: for(word <- list, into: "", do: <<word::little-64>>)
+      assert {:done, [], ^packed, _fuel} = outbox(value, words, :u64_binaries)
+    end
+
+    for output <- [:u64_lists, :u64_binaries] do
+      assert {:error, %Error{kind: :bad_module, message: message}} = outbox(0, 10_001, output)
+      assert message =~ "more than 10000 lists"
+    end
+  end
+
+  # What a guest answers whose outbox has so many words of one value.
+  defp outbox(value, words, output) do
+    bytes = :binary.copy(<<value::little-64>>, words)
+    outbox = <<16::little-32, byte_size(bytes)::little-32>>
+    functions = [function("outbox", [], [:i32], i32_const(0)), function("answer", [], [], nop())]
+
+    wasm =
+      assemble(memory: {div(byte_size(bytes), 65_536) + 1, nil}, data: [{0, outbox}, {16, bytes}], functions: functions)
+
+    {:ok, module} = Wasmtime.load(wasm)
+    {:ok, instance} = Wasmtime.instantiate(module, memory: 100_000_000, outbox: "outbox")
+    request = %{input: nil, output: output, fuel: :infinity, slice: @endless, scheduler: :normal}
+    instance |> Wasmtime.invoke("answer", [], request) |> ended()
+  end
+
+  defp ended({:yield, suspended, _fuel}), do: ended(Wasmtime.continue(suspended))
+  defp ended(answer), do: answer
 end

@@ -182,7 +182,7 @@ impl<'a> Outline<'a> {
             let payload = payload?;
             match &payload {
                 Payload::TypeSection(types) => {
-                    let new = helpers.types.iter().map(|params| parts::ty(params)).collect::<Vec<_>>();
+                    let new: Vec<_> = helpers.types.iter().map(parts::ty).collect();
                     module.section(&RawSection { id: 1, data: &with_more(wasm, types.range(), &new)? });
                 }
                 Payload::FunctionSection(functions) => {
