@@ -185,7 +185,7 @@ defmodule BeTree.Batch do
     # By this the module knows which batch it is asked to go on with.
     number = System.os_time() + System.unique_integer([:positive])
     arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as)]
-    answer = call(run, "be_tree_search_many", arguments, input <> run.ids)
+    answer = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
     part(answer, %{chunk: chunk, number: number, answered: 0}, found, run)
   end
 

@@ -82,10 +82,23 @@ defmodule BeTree.Error do
 
   # The line around the column, cut to a window, and how many characters stand before the caret.
   defp excerpt(text, column) do
-    {before, rest} = split(text, column - 1, [])
+    # What is far before the column is not kept: a text may be an event of megabytes.
+    near = min(column - 1, @before + 1)
+    {_near, ahead} = split(text, near, [])
+    {before, rest} = text |> follow(ahead, column - 1 - near) |> split(near, [])
     {head, before_length} = before |> Enum.take_while(&(&1 != ?\n)) |> cut(@before)
     {tail, _length} = rest |> take_line(@from + 1) |> cut(@from)
     {IO.chardata_to_string([Enum.reverse(head) | tail]), before_length}
+  end
+
+  # The text without as many characters as can be taken from `ahead`, and `count` at the most.
+  defp follow(text, _ahead, 0), do: text
+  defp follow(text, "", _count), do: text
+
+  defp follow(text, ahead, count) do
+    {_character, rest} = next(text)
+    {_character, ahead} = next(ahead)
+    follow(rest, ahead, count - 1)
   end
 
   # The characters before the column, the last one first, and the bytes from it on.

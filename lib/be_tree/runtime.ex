@@ -72,7 +72,7 @@ defmodule BeTree.Runtime do
   What a slice came to. `fuel` is what the call used, the same whatever the slice: from after the input is in place until
   the export returns. `fuel_so_far` is the slices' fuel: the call used at least that, and more by what the last stretch
   of each slice cost beyond it. Such a stretch is short, but for a bulk instruction (`memory.fill` and its kind), which
-  costs a unit a byte and is not divided.
+  costs a unit a byte: the built-in runtime divides it in parts of 256 KiB, and wasmex does not.
   """
   @type outcome ::
           {:done, status :: integer, output :: binary | [non_neg_integer] | [[non_neg_integer]] | [binary] | nil,

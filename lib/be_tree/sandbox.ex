@@ -42,7 +42,7 @@ defmodule BeTree.Sandbox do
   ## Limits
 
   The memories and tables of an instance take what `new/2` grants at most, in all. A call has 512 KiB of stack; who
-  recurses beyond traps. An instance has at most 16 memories and 64 tables.
+  recurses beyond traps. An instance has at most 16 memories and 64 tables, of 100,000 elements each.
 
   ## One call at a time
 

@@ -17,8 +17,8 @@ defmodule BeTree.Search do
   A slice runs on the calling process's scheduler and ends where its fuel is exhausted. Then the process is charged
   one reduction for each `fuel_per_reduction` fuel (`BeTree.Fuel`), so that the scheduler preempts it as it would for
   Erlang code of the same length. What does not fill a reduction is carried on to the next slice: all in all, a search
-  is charged its fuel, divided and rounded up. A list of more than 8,192 ids is made in parts of so many, and each is
-  charged a time slice more.
+  is charged its fuel, divided and rounded up. A list of more than 8,192 ids is made in parts of so many, an event or an
+  answer of more than 256 KiB is copied in parts, and each part is charged a time slice more.
 
   Ids and fuel are the same whatever the slice.
 
@@ -277,7 +277,8 @@ defmodule BeTree.Search do
   def append_ids(bytes, nil), do: {:ok, bytes, -1}
 
   def append_ids(bytes, ids) do
-    with {:ok, packed} <- pack(ids, <<>>), do: {:ok, bytes <> packed, byte_size(packed)}
+    # An append would copy a large event without a yield.
+    with {:ok, packed} <- pack(ids, <<>>), do: {:ok, IO.iodata_to_binary([bytes | packed]), byte_size(packed)}
   end
 
   defp pack([], packed), do: {:ok, packed}

@@ -7,8 +7,10 @@ defmodule BeTree.WasmModule do
   import Bitwise
 
   @doc """
-  A module, of `functions:` (see `function/5`), `memory:` `{minimum, maximum}` in pages, or several, the first of which
-  is exported as `memory`, `globals:` `[{export, type, :mutable | :constant, value}]`, not exported under `nil`, `data:` `[{address, bytes}]`, `imports:`
+  A module, of `functions:` (see `function/5`), `memory:` `{minimum, maximum}` in pages, `{minimum, maximum, :i64}` for one
+  with addresses of 64 bits, or several, the first of which
+  is exported as `memory`, `globals:` `[{export, type, :mutable | :constant, value}]`, not exported under `nil`, `data:` `[{address, bytes}]` with `:passive` for
+  an address where the code copies it, `imports:`
   `[{module, name}]` of functions that take and answer nothing, `table:` a number of elements, and `start:` the index
   of a function. Imports come before functions in the count of indexes.
   """
@@ -29,6 +31,7 @@ defmodule BeTree.WasmModule do
       vector_section(6, Keyword.get(parts, :globals, []), &global/1),
       vector_section(7, exports(parts, functions, length(imports)), & &1),
       if(parts[:start], do: section(8, u(parts[:start])), else: []),
+      if(parts[:data], do: section(12, u(length(parts[:data]))), else: []),
       vector_section(10, functions, &code/1),
       vector_section(11, Keyword.get(parts, :data, []), &data/1)
     ])
@@ -62,7 +65,10 @@ defmodule BeTree.WasmModule do
   def i64_store(offset \\ 0), do: [0x37, 3, u(offset)]
   def memory_size, do: [0x3F, 0]
   def memory_grow, do: [0x40, 0]
-  def memory_fill, do: [0xFC, 0x0B, 0]
+  def memory_fill(memory \\ 0), do: [0xFC, 0x0B, u(memory)]
+  def memory_copy(to \\ 0, from \\ 0), do: [0xFC, 0x0A, u(to), u(from)]
+  def memory_init(segment, memory \\ 0), do: [0xFC, 0x08, u(segment), u(memory)]
+  def data_drop(segment), do: [0xFC, 0x09, u(segment)]
   def table_grow, do: [0xFC, 0x0F, 0]
   def ref_null, do: [0xD0, 0x70]
   def i32_const(value), do: [0x41, s(value)]
@@ -119,6 +125,7 @@ defmodule BeTree.WasmModule do
 
   defp limits({minimum, nil}), do: [0, u(minimum)]
   defp limits({minimum, maximum}), do: [1, u(minimum), u(maximum)]
+  defp limits({minimum, maximum, :i64}), do: [5, u(minimum), u(maximum)]
 
   defp global({_export, type, mutability, value}) do
     constant = if type == :i32, do: i32_const(value), else: i64_const(value)
@@ -129,6 +136,7 @@ defmodule BeTree.WasmModule do
     sized([vector(locals, &[u(1), value_type(&1)]), body, 0x0B])
   end
 
+  defp data({:passive, bytes}), do: [1, sized(bytes)]
   defp data({address, bytes}), do: [0, i32_const(address), 0x0B, sized(bytes)]
 
   defp name(name), do: sized(name)

@@ -18,6 +18,7 @@ if Code.ensure_loaded?(Wasmex) do
       * nothing tells that a suspended call is no longer referred to: it holds its instance until it ends, is cancelled, or
         the process dies that ran it last;
       * a module that stops after more memory was refused is a `:trap`;
+      * an instruction that fills or copies memory runs to its end, whatever its length and the timeout;
       * `:memory` bounds the memory, and each table to an eighth of it; a module has one memory at most;
       * a tree that is emptied keeps its memory, as `c:BeTree.Runtime.renew/4` is missing: nothing tells when the handle that
         names the former store is no longer referred to;

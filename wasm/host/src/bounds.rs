@@ -11,6 +11,8 @@ use wasmparser::{
     ValidatorResources, WasmFeatures,
 };
 
+use crate::limits;
+
 /// Data segments included, which are only copied.
 const MODULE_BYTES: usize = 64 << 20;
 const CODE_BYTES: usize = 4 << 20;
@@ -26,6 +28,8 @@ const MODULE_WORK: usize = 10_000_000;
 const PASSED: usize = 16;
 /// So many bytes of code, squared, take as long as one value.
 const BYTES_SQUARED: usize = 4_096;
+/// The bytes that a bulk instruction is longer when it is divided (`bulk`).
+const DIVIDED: usize = 20;
 
 /// Why a module is not compiled.
 #[derive(Debug)]
@@ -69,6 +73,14 @@ fn sections(payload: &Payload) -> Result<(), Refusal> {
             }
             at_most(TYPE_VALUES, values, "parameters and results in its types")
         }
+        Payload::MemorySection(memories) => at_most(limits::MEMORIES, memories.count() as usize, "memories"),
+        Payload::TableSection(tables) => {
+            for table in tables.clone() {
+                let elements = usize::try_from(table?.ty.initial).unwrap_or(usize::MAX);
+                at_most(limits::TABLE_ELEMENTS, elements, "elements in a table")?;
+            }
+            Ok(())
+        }
         Payload::FunctionSection(functions) => at_most(FUNCTIONS, functions.count() as usize, "functions"),
         Payload::CodeSectionStart { size, .. } => at_most(CODE_BYTES, *size as usize, "bytes of code"),
         _ => Ok(()),
@@ -85,17 +97,20 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     // Parameters count among them.
     let locals = validator.len_locals() as usize;
     at_most(LOCALS, locals, &of_function("local variables"))?;
-    let bytes = body.range().len();
-    let mut work = bytes.saturating_mul(bytes) / BYTES_SQUARED;
+    let mut bytes = body.range().len();
+    let mut work = 0;
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
         let (operator, offset) = operators.read_with_offset()?;
         let operands = validator.operand_stack_height() as usize;
         work += weigh(&operator, locals, operands);
+        bytes += if is_bulk(&operator) { DIVIDED } else { 0 };
         at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
         validator.op(offset, &operator)?;
         at_most(DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
     }
+    work += bytes.saturating_mul(bytes) / BYTES_SQUARED;
+    at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
     Ok(work)
 }
 
@@ -116,8 +131,14 @@ fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
         | Operator::CallIndirect { .. }
         | Operator::ReturnCall { .. }
         | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
+        // It becomes a call in one branch and itself in another.
+        bulk if is_bulk(bulk) => PASSED * (operands + 1) + 3 * joint,
         _ => 0,
     }
+}
+
+fn is_bulk(operator: &Operator) -> bool {
+    matches!(operator, Operator::MemoryFill { .. } | Operator::MemoryCopy { .. } | Operator::MemoryInit { .. })
 }
 
 fn at_most(bound: usize, count: usize, what: &str) -> Result<(), Refusal> {

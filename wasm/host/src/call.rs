@@ -13,7 +13,6 @@
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -23,7 +22,8 @@ use crate::census::{self, Counted};
 use crate::failure::{Failure, Kind};
 use crate::finisher;
 use crate::instance::{Home, Lent};
-use crate::machine::Order;
+use crate::machine::{Done, Order, OPENING_SLICE};
+use crate::stage::Stage;
 use crate::terms::Output;
 
 /// A call that lost its caller may use as much fuel as any change takes: about 0.1 seconds, and 2 microseconds for each
@@ -33,8 +33,8 @@ const GRACE_PER_BYTE: u64 = 10_000;
 /// The fuel of a turn, whatever the slice: about a millisecond.
 const TURN: u64 = 5_000_000;
 
-/// A call that ended: the machine, and the fuel used or why it failed.
-pub type Ended = (Lent, Result<u64, Failure>);
+/// A call that ended: the machine, and what it came to or why it failed.
+pub type Ended = (Lent, Result<Done, Failure>);
 
 pub struct Call {
     future: Pin<Box<dyn Future<Output = Ended> + Send>>,
@@ -59,7 +59,7 @@ pub enum Slice {
 impl Call {
     pub fn new(lent: Lent, order: Order, output: Output) -> Self {
         let home = lent.home();
-        home.metered().store(false, Ordering::Relaxed);
+        home.enter(Stage::Opening);
         let (fuel, slice, is_change) = (order.fuel, order.slice.unwrap_or(0), order.is_change);
         let grace = GRACE.saturating_add(GRACE_PER_BYTE.saturating_mul(order.length as u64));
         Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0, is_change, grace }
@@ -84,7 +84,7 @@ impl Call {
     /// makes room for the input its allocator is in the middle of what it does, with the instance to be called again. But
     /// that is over at some time.
     fn needs_more(&self) -> bool {
-        self.grace > 0 && (self.is_change || !self.is_metered())
+        self.grace > 0 && (self.is_change || self.home.stage() == Stage::Opening)
     }
 
     /// Runs a turn of a call that lost its caller. Answers whether the call is still under way, and needs another.
@@ -94,7 +94,7 @@ impl Call {
             if self.grace <= end {
                 return true;
             }
-            self.grace = self.grace.saturating_sub(self.slice.max(1));
+            self.grace = self.grace.saturating_sub(if self.is_change { self.slice.max(1) } else { OPENING_SLICE });
             if !matches!(self.run_slice(), Slice::Yielded) {
                 return false;
             }
@@ -106,13 +106,9 @@ impl Call {
         &self.home
     }
 
-    /// Whether the call burns the fuel that counts, and no longer makes room for the input.
+    /// Whether the call burns the fuel that counts: it neither makes room for the input nor copies.
     pub fn is_metered(&self) -> bool {
-        self.home.metered().load(Ordering::Relaxed)
-    }
-
-    pub fn slice(&self) -> u64 {
-        self.slice
+        self.home.stage() == Stage::Running
     }
 
     pub fn output(&self) -> Output {
@@ -120,7 +116,7 @@ impl Call {
     }
 
     /// The fuel of the slices so far. At least this much was used, and more by what each slice's last stretch without a
-    /// check cost: some straight code, or one bulk instruction, which costs a unit a byte.
+    /// check cost: some straight code, or one part of a bulk instruction, which costs a unit a byte (`bulk`).
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -128,7 +124,7 @@ impl Call {
 
 async fn run(mut lent: Lent, order: Order) -> Ended {
     let home = lent.home();
-    let outcome = lent.machine().run(order, home.metered()).await;
+    let outcome = lent.machine().run(order, &home).await;
     (lent, outcome)
 }
 

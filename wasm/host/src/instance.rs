@@ -3,7 +3,7 @@
 //! What Elixir calls an instance has one machine of its own, or it is a pool: replicas of one snapshot, which are made
 //! when they are needed, and made again where one is lost.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::thread;
 
@@ -16,6 +16,7 @@ use crate::machine::{Machine, Setup};
 use crate::module::Compiled;
 use crate::reaper::{self, Reaped};
 use crate::snapshot::Snapshot;
+use crate::stage::{Stage, Stages};
 use crate::terms::atoms;
 
 pub struct Instance(pub Arc<Shared>);
@@ -28,8 +29,8 @@ pub struct Shared {
     /// Bytes of memories and tables. Of replicas, those beyond the snapshot, which is counted once.
     pub charged: Arc<AtomicUsize>,
     pub setup: Setup,
-    /// For each place of the gate, whether the call that runs there has begun to use the fuel that counts.
-    metered: Box<[AtomicBool]>,
+    /// Of the call at each place of the gate.
+    stages: Stages,
     module: Arc<Compiled>,
     /// What the replicas of a pool begin with.
     snapshot: Option<Arc<Snapshot>>,
@@ -64,7 +65,7 @@ impl Shared {
             }
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
-        Ok(Arc::new(Self { gate, charged, setup, metered: flags(1), module, snapshot: None }))
+        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(1), module, snapshot: None }))
     }
 
     /// A pool of up to `replicas`, for which at most `queue` callers wait. Makes none yet.
@@ -78,7 +79,7 @@ impl Shared {
         module.carried()?;
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
         let gate = Gate::vacant(replicas, queue);
-        Ok(Arc::new(Self { gate, charged, setup, metered: flags(replicas), module, snapshot: Some(snapshot) }))
+        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(replicas), module, snapshot: Some(snapshot) }))
     }
 
     /// Takes a machine, if one is free and nobody is before the caller.
@@ -105,7 +106,7 @@ impl Shared {
     /// Joins the queue of those who wait for a machine.
     pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
         let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
-            let replicas = match self.metered.len() {
+            let replicas = match self.stages.places() {
                 1 => "the 1 replica is".to_owned(),
                 count => format!("all {count} replicas are"),
             };
@@ -131,10 +132,6 @@ impl Shared {
         let shared = self.clone();
         reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
     }
-}
-
-fn flags(count: usize) -> Box<[AtomicBool]> {
-    (0..count).map(|_| AtomicBool::new(false)).collect()
 }
 
 /// A place whose replica is being made. Where that fails, the place is as vacant as before.
@@ -189,8 +186,12 @@ pub struct Home {
 }
 
 impl Home {
-    pub fn metered(&self) -> &AtomicBool {
-        &self.shared.metered[self.place]
+    pub fn stage(&self) -> Stage {
+        self.shared.stages.get(self.place)
+    }
+
+    pub fn enter(&self, stage: Stage) {
+        self.shared.stages.set(self.place, stage);
     }
 
     /// The machine's call is suspended, and `holder` has it.

@@ -14,6 +14,7 @@
 
 mod arena;
 mod bounds;
+mod bulk;
 mod cache;
 mod call;
 mod carried;
@@ -24,6 +25,7 @@ mod failure;
 mod finisher;
 mod frozen;
 mod gate;
+mod input;
 mod instance;
 mod integers;
 mod limits;
@@ -33,11 +35,13 @@ mod memories;
 mod module;
 mod nifs;
 mod pages;
+mod parts;
 mod place;
 mod quota;
 mod reaper;
 mod snapshot;
 mod stacks;
+mod stage;
 mod terms;
 mod trial;
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use wasmtime::{ResourceLimiter, Result};
 
 /// Each memory reserves 4 GiB of addresses, whatever its size.
-const MEMORIES: usize = 16;
+pub const MEMORIES: usize = 16;
 const TABLES: usize = 64;
+/// The most elements of a table, so that an instruction on all of them takes no longer than a slice or two.
+pub const TABLE_ELEMENTS: usize = 100_000;
 
 /// One budget for all memories and tables of a machine.
 pub struct Limits {
@@ -82,7 +84,7 @@ impl ResourceLimiter for Limits {
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let bytes = (desired - current).saturating_mul(size_of::<usize>());
-        Ok(self.charge(bytes, maximum.is_none_or(|maximum| desired <= maximum)))
+        Ok(self.charge(bytes, desired <= TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum)))
     }
 
     fn memories(&self) -> usize {

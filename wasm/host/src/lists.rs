@@ -4,6 +4,7 @@
 //! are answered, and its list is made part by part, each a call that is charged for ([`unpack`]).
 
 use std::mem::transmute;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
@@ -11,35 +12,42 @@ use rustler::{Encoder, Env, NewBinary, Term};
 
 use crate::failure::Failure;
 use crate::integers::{Integers, Word};
-use crate::terms::atoms;
+use crate::terms::{atoms, Bytes};
 
 /// So many integers are made into a list at once, which takes about as long as a slice of a search.
 const PART: usize = 8192;
+/// So many integers of many lists are made into lists, or copied, at once. An index's part of an answer has fewer.
+const MANY: usize = 4 * PART;
+/// The most lists of an output: thousands of empty ones take as long as long ones.
+const LISTS: usize = 10_000;
 
 /// Packed unsigned 64-bit integers.
 type Packed = [[u8; 8]];
 
 /// The list of packed unsigned 64-bit integers or, of a long one, `{:packed, bytes}`.
-pub fn u64s<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    let words = words(bytes)?;
-    let output = list_or_bytes(env, words);
-    Ok(if is_long(words) { packed(env, output) } else { output })
+pub fn u64s<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
+    let words = words(bytes.as_slice())?;
+    Ok(if is_long(words) { packed(env, bytes.binary(env)) } else { list(env, words) })
 }
 
 /// The list of many such lists, each behind its length. Where one of them is long, `{:packed, lists}`, with the bytes of each
 /// such list in its place.
-pub fn u64_lists<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    let mut any_long = false;
-    let lists = each(env, bytes, |words| {
-        any_long |= is_long(words);
-        list_or_bytes(env, words)
+pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
+    let mut any_packed = false;
+    let lists = each(env, bytes, |words, is_more, range| {
+        if is_long(words) || is_more {
+            any_packed = true;
+            bytes.part(env, range)
+        } else {
+            list(env, words)
+        }
     })?;
-    Ok(if any_long { packed(env, lists) } else { lists })
+    Ok(if any_packed { packed(env, lists) } else { lists })
 }
 
-/// The list of many such lists, each a binary.
-pub fn u64_binaries<'a>(env: Env<'a>, bytes: &[u8]) -> Result<Term<'a>, Failure> {
-    each(env, bytes, |words| binary(env, words))
+/// The list of many such lists, each a binary: of its own where it is not too many, so that it does not keep the others.
+pub fn u64_binaries<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
+    each(env, bytes, |words, is_more, range| if is_more { bytes.part(env, range) } else { binary(env, words) })
 }
 
 /// Puts the last of the first `end` packed integers in front of `list`, a part of them, and tells how many are left of these.
@@ -52,14 +60,6 @@ pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Opt
 
 fn is_long(words: &Packed) -> bool {
     words.len() > PART
-}
-
-fn list_or_bytes<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
-    if is_long(words) {
-        binary(env, words)
-    } else {
-        list(env, words)
-    }
 }
 
 fn packed<'a>(env: Env<'a>, output: Term<'a>) -> Term<'a> {
@@ -100,16 +100,32 @@ fn ask(env: Env, integer: u64) -> Word {
     unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
 }
 
-fn each<'a>(env: Env<'a>, bytes: &[u8], mut term: impl FnMut(&Packed) -> Term<'a>) -> Result<Term<'a>, Failure> {
-    let mut rest = words(bytes)?;
+/// Makes a term of each list. `term` is told whether with this one they are more than may be made at once, and where in the
+/// bytes it lies.
+fn each<'a>(
+    env: Env<'a>,
+    bytes: &Bytes<'a, '_>,
+    mut term: impl FnMut(&Packed, bool, Range<usize>) -> Term<'a>,
+) -> Result<Term<'a>, Failure> {
+    let all = words(bytes.as_slice())?;
+    let mut rest = all;
+    let mut left = MANY;
     let mut terms = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
+        if terms.len() == LISTS {
+            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; answer fewer at a time")));
+        }
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (words, next) = behind.split_at_checked(length).ok_or_else(|| {
             let left = behind.len();
             Failure::bad_module(format!("the output has a list of {length} integers where {left} are left"))
         })?;
-        terms.push(term(words));
+        let start = size_of_val(all) - size_of_val(behind);
+        let is_more = words.len() > left;
+        if !is_more {
+            left -= words.len();
+        }
+        terms.push(term(words, is_more, start..start + size_of_val(words)));
         rest = next;
     }
     Ok(terms.encode(env))

@@ -1,17 +1,21 @@
 //! A store, the one instance in it, and what the host keeps about them between calls.
 
-use std::future::Future;
+use std::future::{poll_fn, Future};
+use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use rustler::Term;
+use rustler::{Binary, OwnedBinary, Term};
 use wasmtime::{Func, Global, Instance, Memory, Mutability, Store, TypedFunc, Val};
 
+use crate::bulk::PART;
 use crate::census::{self, Counted};
 use crate::export::Export;
 use crate::failure::{Failure, Kind};
+use crate::input::Input;
+use crate::instance::Home;
 use crate::limits::Limits;
 use crate::memories::{GUARD, LONGEST};
 use crate::module::{signature, Compiled};
@@ -19,6 +23,7 @@ use crate::pages;
 use crate::quota::{self, Taken};
 use crate::snapshot::Snapshot;
 use crate::stacks::Stack;
+use crate::stage::Stage;
 
 /// An inbox of more bytes is not kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
@@ -27,9 +32,10 @@ const MEMORY_MAPPINGS: usize = 2;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
-/// The most fuel of a slice while the module makes room for input: that may have to be finished without a caller, and
-/// others are not to wait for long behind it.
-const INBOX_SLICE: u64 = 5_000_000;
+/// The fuel of a slice while the module makes room for input, on a normal scheduler: that of a time slice.
+pub const OPENING_SLICE: u64 = 300_000;
+/// So many bytes of input or output are copied at a time.
+const COPIED: usize = PART as usize;
 
 /// The most fuel that a question may use: about 0.2 milliseconds.
 const QUESTION_FUEL: u64 = 1_000_000;
@@ -69,14 +75,23 @@ struct Inbox {
 /// A call that has been prepared: see `Machine::prepare`.
 pub struct Order {
     pub export: usize,
-    /// Input that did not fit into the inbox as it is.
-    pub input: Option<Vec<u8>>,
+    /// Input that is not in the inbox yet.
+    pub input: Option<Input>,
     /// How many bytes of input there are.
     pub length: usize,
+    /// The output is asked for.
+    pub has_output: bool,
     pub fuel: u64,
     pub slice: Option<u64>,
     /// It is not to be cut off in the middle.
     pub is_change: bool,
+}
+
+/// What a call came to.
+pub struct Done {
+    pub fuel: u64,
+    /// The output, where it is too long to be copied at once. Otherwise it is in the memory.
+    pub output: Option<OwnedBinary>,
 }
 
 impl Machine {
@@ -237,23 +252,25 @@ impl Machine {
     }
 
     /// Finds the export, reads the arguments, and puts the input where it belongs, as far as no wasm has to run.
+    #[allow(clippy::too_many_arguments)]
     pub fn prepare(
         &mut self,
         export: &[u8],
         arguments: Term,
-        input: Option<&[u8]>,
+        input: Option<Binary>,
+        has_output: bool,
         fuel: u64,
         slice: Option<u64>,
         is_change: bool,
     ) -> Result<Order, Failure> {
         let export = self.export(export)?;
         self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
-        let length = input.map_or(0, <[u8]>::len);
+        let length = input.map_or(0, |input| input.len());
         let input = match input {
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        Ok(Order { export, input, length, fuel, slice, is_change })
+        Ok(Order { export, input, length, has_output, fuel, slice, is_change })
     }
 
     fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
@@ -264,47 +281,78 @@ impl Machine {
         Ok(self.exports.len() - 1)
     }
 
-    /// Writes the input if the inbox has room for it, and otherwise answers a copy for `run` to write.
-    fn offer(&mut self, input: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    /// Writes a short input for which the inbox has room. Any other is kept for `run` to write.
+    fn offer(&mut self, input: Binary) -> Result<Option<Input>, Failure> {
         let inbox =
             self.inbox.as_ref().ok_or_else(|| Failure::bad_module("the instance has no inbox for the input"))?;
-        if input.len() > inbox.capacity {
-            return Ok(Some(input.to_vec()));
+        if input.len() > inbox.capacity.min(COPIED) {
+            return Ok(Some(Input::new(input)));
         }
         let address = inbox.address;
-        self.write(address, input)?;
+        self.write(address, &input)?;
         Ok(None)
     }
 
-    /// Runs an order to its end and answers the fuel that its function used: from after the input is in place until
-    /// the function returns, so it is the same whatever the slice. `metered` tells whether that stretch has begun.
-    pub async fn run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
+    /// Runs an order to its end. The fuel of that is what its function used, from after the input is in place until the
+    /// function returns, so it is the same whatever the slice. `home` is told of each stage.
+    pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
         // Dropped after the call, where that is cut short.
         let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let outcome = self.try_run(order, metered).await;
+        let outcome = self.try_run(order, home).await;
         if outcome.is_err() {
             self.restore_stack_pointer();
         }
         outcome
     }
 
-    async fn try_run(&mut self, order: Order, metered: &AtomicBool) -> Result<u64, Failure> {
+    async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
         if let Some(input) = order.input {
-            let _ = self.store.fuel_async_yield_interval(order.slice.map(|slice| slice.min(INBOX_SLICE)));
-            self.open_inbox(input.len()).await?;
-            let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
-            self.write(address, &input)?;
+            let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
+            let _ = self.store.fuel_async_yield_interval(slice);
+            self.copy_in(input, slice.is_some(), home).await?;
         }
         let _ = self.store.fuel_async_yield_interval(order.slice);
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
-        metered.store(true, Ordering::Relaxed);
+        home.enter(Stage::Running);
         let outcome = exports[order.export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
-        let used = order.fuel - store.get_fuel().unwrap_or(0);
+        let fuel = order.fuel - store.get_fuel().unwrap_or(0);
         self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
-        Ok(used)
+        let output = if order.has_output && order.slice.is_some() { self.copy_out(home).await? } else { None };
+        Ok(Done { fuel, output })
+    }
+
+    /// Copies the input to the inbox, part by part.
+    async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
+        if self.inbox.as_ref().is_none_or(|inbox| input.length() > inbox.capacity) {
+            self.open_inbox(input.length()).await?;
+        }
+        let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
+        home.enter(Stage::Copying);
+        for part in parts(input.length()) {
+            input.with(part.clone(), |bytes| self.write(address + part.start, bytes))?;
+            if yields && part.end < input.length() {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The output, copied part by part, if it is longer than a part.
+    async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
+        let (address, length) = self.find_output()?;
+        if length <= COPIED {
+            return Ok(None);
+        }
+        home.enter(Stage::Copying);
+        let mut output = OwnedBinary::new(length);
+        for part in parts(length) {
+            output[part.clone()].copy_from_slice(self.read(address + part.start, part.len())?);
+            yield_now().await;
+        }
+        Ok(Some(output))
     }
 
     /// Has the module make room for `length` bytes of input.
@@ -370,6 +418,12 @@ impl Machine {
 
     /// What the outbox points to.
     pub fn output(&self) -> Result<&[u8], Failure> {
+        let (address, length) = self.find_output()?;
+        self.read(address, length)
+    }
+
+    /// The address and the length of what the outbox points to.
+    fn find_output(&self) -> Result<(usize, usize), Failure> {
         let outbox = self.outbox.ok_or_else(|| Failure::bad_module("the instance has no outbox for an output"))?;
         let data = self.data();
         let word = |address: usize| {
@@ -377,7 +431,10 @@ impl Machine {
             bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
         };
         let (address, length) = (word(outbox), word(outbox + 4));
-        data.get(address..address + length).ok_or_else(|| outside("the outbox", address, length, data.len()))
+        if address + length > data.len() {
+            return Err(outside("the outbox", address, length, data.len()));
+        }
+        Ok((address, length))
     }
 
     pub fn read(&self, address: usize, length: usize) -> Result<&[u8], Failure> {
@@ -409,6 +466,17 @@ impl Machine {
             let _ = global.set(&mut self.store, first);
         }
     }
+}
+
+/// What is copied at a time of so many bytes.
+fn parts(length: usize) -> impl Iterator<Item = Range<usize>> + Send {
+    (0..length).step_by(COPIED).map(move |start| start..length.min(start + COPIED))
+}
+
+/// Ends the slice.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|_| if std::mem::replace(&mut has_yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 impl Inbox {

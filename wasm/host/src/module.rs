@@ -6,6 +6,7 @@ use rustler::{Encoder, Env, Resource, Term};
 use wasmtime::{ExternType, FuncType, Mutability, ValType};
 
 use crate::bounds::{self, Refusal};
+use crate::bulk;
 use crate::carried;
 use crate::census::{self, Counted};
 use crate::engine;
@@ -45,10 +46,11 @@ impl Compiled {
         };
         bounds::check(bytes).map_err(|refusal| match refusal {
             Refusal::Invalid(error) => invalid(&error),
-            Refusal::Bound(what) => Failure::bad_module(format!("the module takes too long to compile: {what}")),
+            Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
         })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let module = wasmtime::Module::from_binary(engine, bytes).map_err(|error| invalid(&error))?;
+        let divided = bulk::divide(bytes).map_err(|error| invalid(&error))?;
+        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| invalid(&error))?;
         let carried = carried::globals(bytes);
         let code = Code { module, _mappings: mappings };
         Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })

@@ -15,12 +15,12 @@ use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::lists;
-use crate::machine::{Machine, Setup};
+use crate::machine::{Done, Machine, Setup};
 use crate::module::Module;
 use crate::place::Place;
 use crate::quota;
 use crate::snapshot::{Held, Snapshot};
-use crate::terms::{self, atoms, Fuel, Output};
+use crate::terms::{self, atoms, Bytes, Fuel, Output};
 
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
@@ -204,9 +204,9 @@ fn begin<'a>(
         Ok(lent) => lent,
         Err(denied) => return deny(env, denied),
     };
-    let input = input.as_ref().map(|input| input.as_slice());
+    let has_output = output != Output::None;
     let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
-    let mut call = match lent.machine().prepare(export, arguments, input, fuel, slice.0, is_change) {
+    let mut call = match lent.machine().prepare(export, arguments, input, has_output, fuel, slice.0, is_change) {
         Ok(order) => Call::new(lent, order, output),
         Err(failure) => {
             lent.leave(env);
@@ -223,16 +223,12 @@ fn begin<'a>(
     }
 }
 
-/// The fuel of a time slice.
-const TIME_SLICE: u64 = 300_000;
-
-/// Answers the fuel of the slices so far, for which Elixir charges. What the module burns to make room for the input is not
-/// among it, and is charged here, roughly: otherwise its process would keep its scheduler for thousands of slices.
+/// Answers the fuel of the slices so far, for which Elixir charges. To make room for the input and to copy is not among it,
+/// and is charged a time slice here: otherwise its process would keep its scheduler for thousands of slices.
 fn suspend(env: Env, call: &Call) -> u64 {
     call.home().suspend(env.pid());
     if !call.is_metered() {
-        let percent = call.slice().min(TIME_SLICE) * WHOLE as u64 / TIME_SLICE;
-        consume_timeslice(env, percent.max(1) as i32);
+        consume_timeslice(env, WHOLE);
     }
     call.used()
 }
@@ -410,7 +406,7 @@ fn deny(env: Env, denied: Denied) -> Term {
 
 /// `{:done, results, output, fuel}` or an error; the machine goes home.
 fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
-    match outcome.and_then(|fuel| done(env, lent.machine(), output, fuel)) {
+    match outcome.and_then(|outcome| done(env, lent.machine(), output, outcome)) {
         Ok(answer) => {
             lent.leave(env);
             answer
@@ -422,14 +418,18 @@ fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a>
     }
 }
 
-fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, fuel: u64) -> Result<Term<'a>, Failure> {
+fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, done: Done) -> Result<Term<'a>, Failure> {
     let refused = machine.results().first().and_then(Val::i32).is_some_and(|status| status != 0);
+    let bytes = || match done.output {
+        Some(binary) => Ok(Bytes::Copied(Binary::from_owned(binary, env))),
+        None => machine.output().map(Bytes::InMemory),
+    };
     let output = match output {
         Output::None => atoms::nil().encode(env),
-        Output::U64s if !refused => lists::u64s(env, machine.output()?)?,
-        Output::U64Lists if !refused => lists::u64_lists(env, machine.output()?)?,
-        Output::U64Binaries if !refused => lists::u64_binaries(env, machine.output()?)?,
-        _ => terms::binary(env, machine.output()?),
+        Output::U64s if !refused => lists::u64s(env, &bytes()?)?,
+        Output::U64Lists if !refused => lists::u64_lists(env, &bytes()?)?,
+        Output::U64Binaries if !refused => lists::u64_binaries(env, &bytes()?)?,
+        _ => bytes()?.binary(env),
     };
-    Ok((atoms::done(), terms::results(env, machine.results()), output, fuel).encode(env))
+    Ok((atoms::done(), terms::results(env, machine.results()), output, done.fuel).encode(env))
 }

@@ -1,6 +1,7 @@
 //! Between Erlang terms and the host's values.
 
 use std::fmt;
+use std::ops::Range;
 
 use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
 use wasmtime::{Val, ValType};
@@ -81,6 +82,34 @@ impl<'a> Decoder<'a> for Output {
 
 pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     Binary::from_owned(OwnedBinary::from_slice(bytes), env).encode(env)
+}
+
+/// Bytes of an output: in linear memory, or copied from there.
+pub enum Bytes<'a, 'b> {
+    InMemory(&'b [u8]),
+    Copied(Binary<'a>),
+}
+
+impl<'a> Bytes<'a, '_> {
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::InMemory(bytes) => bytes,
+            Self::Copied(binary) => binary,
+        }
+    }
+
+    /// All of them as a binary.
+    pub fn binary(&self, env: Env<'a>) -> Term<'a> {
+        self.part(env, 0..self.as_slice().len())
+    }
+
+    /// Some of them as a binary, which refers to all of them where these were copied.
+    pub fn part(&self, env: Env<'a>, range: Range<usize>) -> Term<'a> {
+        match self {
+            Self::InMemory(bytes) => binary(env, &bytes[range]),
+            Self::Copied(all) => all.make_subbinary(range.start, range.len()).expect("a part of it").encode(env),
+        }
+    }
 }
 
 /// The types of values that pass between Erlang and a module.

@@ -1,0 +1,297 @@
+//! Divides bulk instructions of a module, so that none holds a thread up for long.
+//!
+//! `memory.fill`, `memory.copy` and `memory.init` are charged a unit of fuel a byte, but wasmtime executes each as a whole:
+//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. Where the length is more than `PART`
+//! bytes, a function behind the module's own does it part by part (`parts`), with a check of the fuel before each; a shorter
+//! one costs five units more than before. An instruction that cannot be longer stays as it is.
+//!
+//! All other bytes are copied: indexes, exports and names stay what they are. Instructions on tables are not divided, for
+//! `limits` bounds the tables.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use wasm_encoder::{BlockType, CodeSection, Encode, Instruction, Module, RawSection, ValType};
+use wasmparser::{
+    BinaryReader, BinaryReaderError, CompositeInnerType, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload,
+    TypeRef, TypeSectionReader,
+};
+
+use crate::parts::{self, Bulk};
+
+/// The most bytes that are filled or copied at a time. In fresh memory that takes 0.2 milliseconds.
+pub const PART: u32 = 256 << 10;
+
+type Result<T, E = BinaryReaderError> = std::result::Result<T, E>;
+
+/// The bytes to compile for a module, which is valid.
+pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
+    let outline = Outline::read(wasm)?;
+    let mut helpers = Helpers { first: outline.functions.len() as u32, ..Helpers::default() };
+    let mut code = CodeSection::new();
+    for (index, body) in outline.bodies.iter().enumerate() {
+        outline.rewrite(wasm, outline.imported + index, body, &mut helpers, &mut code)?;
+    }
+    if helpers.list.is_empty() {
+        return Ok(Cow::Borrowed(wasm));
+    }
+    for bulk in &helpers.list {
+        code.function(&parts::function(bulk, PART));
+    }
+    outline.assemble(wasm, &helpers, &code).map(Cow::Owned)
+}
+
+/// What has to be known of a module before its code is rewritten.
+#[derive(Default)]
+struct Outline<'a> {
+    /// The number of parameters of each type. One that is no function has none.
+    types: Vec<u32>,
+    /// The type of each function, imported ones first.
+    functions: Vec<u32>,
+    imported: usize,
+    memories: Vec<MemoryType>,
+    /// The bytes of each data segment. Of an active one there are none left when code runs.
+    data: Vec<u32>,
+    bodies: Vec<FunctionBody<'a>>,
+}
+
+impl<'a> Outline<'a> {
+    fn read(wasm: &'a [u8]) -> Result<Self> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload? {
+                Payload::TypeSection(types) => outline.read_types(types)?,
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports() {
+                        match import?.ty {
+                            TypeRef::Func(ty) | TypeRef::FuncExact(ty) => outline.functions.push(ty),
+                            TypeRef::Memory(ty) => outline.memories.push(ty),
+                            _ => {}
+                        }
+                    }
+                    outline.imported = outline.functions.len();
+                }
+                Payload::FunctionSection(functions) => {
+                    for ty in functions {
+                        outline.functions.push(ty?);
+                    }
+                }
+                Payload::MemorySection(memories) => {
+                    for ty in memories {
+                        outline.memories.push(ty?);
+                    }
+                }
+                Payload::DataSection(segments) => {
+                    for segment in segments {
+                        let segment = segment?;
+                        let is_passive = matches!(segment.kind, DataKind::Passive);
+                        outline.data.push(if is_passive { segment.data.len() as u32 } else { 0 });
+                    }
+                }
+                Payload::CodeSectionEntry(body) => outline.bodies.push(body),
+                _ => {}
+            }
+        }
+        Ok(outline)
+    }
+
+    fn read_types(&mut self, types: TypeSectionReader) -> Result<()> {
+        for group in types {
+            for ty in group?.into_types() {
+                self.types.push(match ty.composite_type.inner {
+                    CompositeInnerType::Func(function) => function.params().len() as u32,
+                    _ => 0,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the body of a function to `code`, its long bulk instructions divided.
+    fn rewrite(
+        &self,
+        wasm: &[u8],
+        function: usize,
+        body: &FunctionBody,
+        helpers: &mut Helpers,
+        code: &mut CodeSection,
+    ) -> Result<()> {
+        let mut pieces = Vec::new();
+        let mut lengths = Lengths { first: self.locals(function, body)?, types: Vec::new() };
+        let mut operators = body.get_operators_reader()?;
+        let start = operators.original_position();
+        let mut copied = start;
+        let mut constant = None;
+        while !operators.eof() {
+            let (operator, at) = operators.read_with_offset()?;
+            if let Some(bulk) = self.bulk(&operator, constant) {
+                pieces.extend_from_slice(&wasm[copied..at]);
+                copied = operators.original_position();
+                divided(bulk, &wasm[at..copied], self.types.len() as u32, helpers, &mut lengths, &mut pieces);
+            }
+            constant = match operator {
+                Operator::I32Const { value } => Some(u64::from(value as u32)),
+                Operator::I64Const { value } => Some(value as u64),
+                _ => None,
+            };
+        }
+        if lengths.types.is_empty() {
+            code.raw(&wasm[body.range()]);
+            return Ok(());
+        }
+        pieces.extend_from_slice(&wasm[copied..body.range().end]);
+        let mut rewritten = locals_and(&wasm[body.range().start..start], &lengths.types)?;
+        rewritten.extend_from_slice(&pieces);
+        code.raw(&rewritten);
+        Ok(())
+    }
+
+    /// How many local variables a function has, parameters included.
+    fn locals(&self, function: usize, body: &FunctionBody) -> Result<u32> {
+        let ty = self.functions.get(function).and_then(|ty| self.types.get(*ty as usize));
+        let mut count = ty.copied().unwrap_or(0);
+        for local in body.get_locals_reader()? {
+            count += local?.0;
+        }
+        Ok(count)
+    }
+
+    /// The bulk instruction that an operator is, if it may be longer than a part. `constant` is the value of the operator
+    /// before it, which is the length.
+    fn bulk(&self, operator: &Operator, constant: Option<u64>) -> Option<Bulk> {
+        if constant.is_some_and(|length| length <= u64::from(PART)) {
+            return None;
+        }
+        let memory = |index: u32| parts::Memory::new(index, &self.memories[index as usize]);
+        match *operator {
+            Operator::MemoryFill { mem } => Some(Bulk::Fill(memory(mem))),
+            Operator::MemoryCopy { dst_mem, src_mem } => Some(Bulk::Copy(memory(dst_mem), memory(src_mem))),
+            Operator::MemoryInit { data_index, mem } => {
+                let length = self.data.get(data_index as usize).copied().unwrap_or(0);
+                (length > PART).then(|| Bulk::Init(memory(mem), data_index, length))
+            }
+            _ => None,
+        }
+    }
+
+    /// The module with this code, and with the types and functions that it needs behind the others.
+    fn assemble(&self, wasm: &[u8], helpers: &Helpers, code: &CodeSection) -> Result<Vec<u8>> {
+        let mut module = Module::new();
+        for payload in Parser::new(0).parse_all(wasm) {
+            let payload = payload?;
+            match &payload {
+                Payload::TypeSection(types) => {
+                    let new: Vec<_> = helpers.types.iter().map(parts::ty).collect();
+                    module.section(&RawSection { id: 1, data: &with_more(wasm, types.range(), &new)? });
+                }
+                Payload::FunctionSection(functions) => {
+                    let new = helpers.functions(self.types.len() as u32);
+                    module.section(&RawSection { id: 3, data: &with_more(wasm, functions.range(), &new)? });
+                }
+                Payload::CodeSectionStart { .. } => {
+                    module.section(code);
+                }
+                // It tells where in the code something is.
+                Payload::CustomSection(custom) if custom.name().starts_with("metadata.code.") => {}
+                _ => {
+                    if let Some((id, range)) = payload.as_section() {
+                        module.section(&RawSection { id, data: &wasm[range] });
+                    }
+                }
+            }
+        }
+        Ok(module.finish())
+    }
+}
+
+/// The functions that do bulk instructions part by part.
+#[derive(Default)]
+struct Helpers {
+    /// The index of the first.
+    first: u32,
+    list: Vec<Bulk>,
+    positions: HashMap<Bulk, u32>,
+    /// The parameters of each type among theirs.
+    types: Vec<[ValType; 3]>,
+}
+
+impl Helpers {
+    /// The index of the function for `bulk`, and which of `types` it has.
+    fn find(&mut self, bulk: &Bulk) -> (u32, u32) {
+        let function = *self.positions.entry(bulk.clone()).or_insert_with(|| {
+            self.list.push(bulk.clone());
+            self.list.len() as u32 - 1
+        });
+        let ty = position_or_push(&mut self.types, bulk.params());
+        (self.first + function, ty)
+    }
+
+    /// The types of the functions, as a function section has them. `types` is how many the module has itself.
+    fn functions(&self, types: u32) -> Vec<Vec<u8>> {
+        let index = |bulk: &Bulk| self.types.iter().position(|params| *params == bulk.params()).unwrap_or(0) as u32;
+        self.list.iter().map(|bulk| encoded(&(types + index(bulk)))).collect()
+    }
+}
+
+/// The local variables of a function that hold the length of a bulk instruction: one for each type.
+struct Lengths {
+    /// The index of the first.
+    first: u32,
+    types: Vec<ValType>,
+}
+
+/// Writes an instruction so that it is done as before where it is short, and otherwise by a function.
+fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengths: &mut Lengths, code: &mut Vec<u8>) {
+    let (function, ty) = helpers.find(&bulk);
+    let length = bulk.params()[2];
+    let local = lengths.first + position_or_push(&mut lengths.types, length);
+    let (most, is_more) = match length {
+        ValType::I64 => (Instruction::I64Const(PART.into()), Instruction::I64GtU),
+        _ => (Instruction::I32Const(PART as i32), Instruction::I32GtU),
+    };
+    let instructions = [
+        Instruction::LocalTee(local),
+        Instruction::LocalGet(local),
+        most,
+        is_more,
+        Instruction::If(BlockType::FunctionType(types + ty)),
+        Instruction::Call(function),
+        Instruction::Else,
+    ];
+    for instruction in instructions {
+        instruction.encode(code);
+    }
+    code.extend_from_slice(original);
+    Instruction::End.encode(code);
+}
+
+/// The declarations of local variables with one more of each of `types`.
+fn locals_and(declarations: &[u8], types: &[ValType]) -> Result<Vec<u8>> {
+    let new: Vec<Vec<u8>> = types.iter().map(|ty| [encoded(&1_u32), encoded(ty)].concat()).collect();
+    with_more(declarations, 0..declarations.len(), &new)
+}
+
+/// A vector with more elements behind those at `range`.
+fn with_more(wasm: &[u8], range: Range<usize>, new: &[Vec<u8>]) -> Result<Vec<u8>> {
+    let mut reader = BinaryReader::new(&wasm[range.clone()], range.start);
+    let count = reader.read_var_u32()?;
+    let mut vector = encoded(&(count + new.len() as u32));
+    vector.extend_from_slice(&wasm[reader.original_position()..range.end]);
+    vector.extend(new.iter().flatten());
+    Ok(vector)
+}
+
+fn encoded(value: &impl Encode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    bytes
+}
+
+fn position_or_push<T: PartialEq + Copy>(list: &mut Vec<T>, value: T) -> u32 {
+    let position = list.iter().position(|known| *known == value).unwrap_or_else(|| {
+        list.push(value);
+        list.len() - 1
+    });
+    position as u32
+}

@@ -1,0 +1,211 @@
+//! Functions of WebAssembly that do a bulk instruction part by part.
+//!
+//! Such a function takes the operands of the instruction. Where these reach beyond a memory or a segment, it executes the
+//! instruction itself, which traps and has written nothing. Otherwise it executes it for one part after the other. A copy
+//! to a higher address of the same memory begins with the last part, so that no part is overwritten before it is copied.
+
+use wasm_encoder::{BlockType, Encode, Function, InstructionSink, ValType};
+use wasmparser::MemoryType;
+
+/// A memory as far as it matters to an instruction.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Memory {
+    index: u32,
+    address: ValType,
+    page_size_log2: u32,
+}
+
+/// An instruction: its memories, and of a segment the index and the length.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Bulk {
+    Fill(Memory),
+    /// To the first memory, from the second.
+    Copy(Memory, Memory),
+    Init(Memory, u32, u32),
+}
+
+impl Memory {
+    pub fn new(index: u32, ty: &MemoryType) -> Self {
+        let address = if ty.memory64 { ValType::I64 } else { ValType::I32 };
+        Self { index, address, page_size_log2: ty.page_size_log2.unwrap_or(16) }
+    }
+}
+
+impl Bulk {
+    /// The types of the operands. The last is the length.
+    pub fn params(&self) -> [ValType; 3] {
+        match self {
+            Self::Fill(memory) => [memory.address, ValType::I32, memory.address],
+            Self::Copy(to, from) if to.address == from.address => [to.address; 3],
+            Self::Copy(to, from) => [to.address, from.address, ValType::I32],
+            Self::Init(memory, ..) => [memory.address, ValType::I32, ValType::I32],
+        }
+    }
+
+    fn execute(&self, code: &mut InstructionSink) {
+        match self {
+            Self::Fill(memory) => code.memory_fill(memory.index),
+            Self::Copy(to, from) => code.memory_copy(to.index, from.index),
+            Self::Init(memory, segment, _) => code.memory_init(memory.index, *segment),
+        };
+    }
+}
+
+const FUNCTION_TYPE: u8 = 0x60;
+const NO_RESULTS: u32 = 0;
+
+/// The type of a function with these parameters, as a type section has it.
+pub fn ty(params: &[ValType; 3]) -> Vec<u8> {
+    let mut bytes = vec![FUNCTION_TYPE];
+    params.as_slice().len().encode(&mut bytes);
+    for param in params {
+        param.encode(&mut bytes);
+    }
+    NO_RESULTS.encode(&mut bytes);
+    bytes
+}
+
+/// The operands, as they were given.
+const OPERANDS: [u32; 3] = [0, 1, 2];
+/// Local variables of 64 bits: where the next part goes to and comes from, how much is left, and the length of the part.
+const TO: u32 = 3;
+const FROM: u32 = 4;
+const LEFT: u32 = 5;
+const LENGTH: u32 = 6;
+const VARIABLES: u32 = 4;
+
+/// The function that does `bulk` in parts of so many bytes. Its length is more than that.
+pub fn function(bulk: &Bulk, part: u32) -> Function {
+    let mut function = Function::new([(VARIABLES, ValType::I64)]);
+    let mut writer = Writer { code: function.instructions(), bulk, part: part.into() };
+    writer.read_operands();
+    writer.refuse_what_is_outside();
+    if matches!(bulk, Bulk::Copy(to, from) if to.index == from.index) {
+        writer.code.local_get(TO).local_get(FROM).i64_gt_u().if_(BlockType::Empty);
+        writer.last_part_first();
+        writer.code.return_().end();
+    }
+    writer.first_part_first();
+    writer.code.end();
+    function
+}
+
+struct Writer<'a> {
+    code: InstructionSink<'a>,
+    bulk: &'a Bulk,
+    part: i64,
+}
+
+impl Writer<'_> {
+    fn read_operands(&mut self) {
+        for (operand, variable) in OPERANDS.into_iter().zip([TO, FROM, LEFT]) {
+            // The value that memory is filled with is no address.
+            if variable == FROM && matches!(self.bulk, Bulk::Fill(_)) {
+                continue;
+            }
+            self.code.local_get(operand);
+            if self.bulk.params()[operand as usize] == ValType::I32 {
+                self.code.i64_extend_i32_u();
+            }
+            self.code.local_set(variable);
+        }
+    }
+
+    fn refuse_what_is_outside(&mut self) {
+        match self.bulk {
+            Bulk::Fill(memory) => self.is_outside_memory(TO, memory),
+            Bulk::Copy(to, from) => {
+                self.is_outside_memory(TO, to);
+                self.is_outside_memory(FROM, from);
+                self.code.i32_or();
+            }
+            Bulk::Init(memory, _, length) => {
+                self.is_outside_memory(TO, memory);
+                // Of a segment that was dropped the first part traps.
+                self.is_outside(FROM, |code| _ = code.i64_const((*length).into()));
+                self.code.i32_or();
+            }
+        }
+        self.code.if_(BlockType::Empty);
+        for operand in OPERANDS {
+            self.code.local_get(operand);
+        }
+        self.bulk.execute(&mut self.code);
+        self.code.return_().end();
+    }
+
+    fn is_outside_memory(&mut self, start: u32, memory: &Memory) {
+        self.is_outside(start, |code| {
+            code.memory_size(memory.index);
+            if memory.address == ValType::I32 {
+                code.i64_extend_i32_u();
+            }
+            code.i64_const(memory.page_size_log2.into()).i64_shl();
+        });
+    }
+
+    /// Whether what is left, from `start` on, ends behind `size`.
+    fn is_outside(&mut self, start: u32, size: impl Fn(&mut InstructionSink)) {
+        let code = &mut self.code;
+        code.local_get(LEFT);
+        size(code);
+        code.i64_gt_u();
+        code.local_get(start);
+        size(code);
+        code.local_get(LEFT).i64_sub().i64_gt_u().i32_or();
+    }
+
+    fn first_part_first(&mut self) {
+        self.code.loop_(BlockType::Empty);
+        self.measure_part();
+        self.execute_part(|code, address| _ = code.local_get(address));
+        for variable in [TO, FROM] {
+            self.code.local_get(variable).local_get(LENGTH).i64_add().local_set(variable);
+        }
+        self.shorten();
+        self.repeat();
+    }
+
+    fn last_part_first(&mut self) {
+        self.code.loop_(BlockType::Empty);
+        self.measure_part();
+        self.shorten();
+        self.execute_part(|code, address| _ = code.local_get(address).local_get(LEFT).i64_add());
+        self.repeat();
+    }
+
+    fn measure_part(&mut self) {
+        let code = &mut self.code;
+        code.local_get(LEFT).i64_const(self.part);
+        code.local_get(LEFT).i64_const(self.part).i64_lt_u();
+        code.select().local_set(LENGTH);
+    }
+
+    fn execute_part(&mut self, address: impl Fn(&mut InstructionSink, u32)) {
+        let params = self.bulk.params();
+        let narrow = |code: &mut InstructionSink, operand: usize| {
+            if params[operand] == ValType::I32 {
+                code.i32_wrap_i64();
+            }
+        };
+        address(&mut self.code, TO);
+        narrow(&mut self.code, 0);
+        if matches!(self.bulk, Bulk::Fill(_)) {
+            self.code.local_get(OPERANDS[1]);
+        } else {
+            address(&mut self.code, FROM);
+            narrow(&mut self.code, 1);
+        }
+        self.code.local_get(LENGTH);
+        narrow(&mut self.code, 2);
+        self.bulk.execute(&mut self.code);
+    }
+
+    fn shorten(&mut self) {
+        self.code.local_get(LEFT).local_get(LENGTH).i64_sub().local_set(LEFT);
+    }
+
+    fn repeat(&mut self) {
+        self.code.local_get(LEFT).i64_const(0).i64_ne().br_if(0).end();
+    }
+}
