@@ -420,7 +420,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         function("run", [], [:i32], i32_const(0))
       ]
 
-      long = [i32_const(9_999), local_set(1), count_down(1, nop()), i32_const(1024)]
+      long = [i32_const(999_999), local_set(1), count_down(1, nop()), i32_const(1024)]
       busy_inbox = [function("inbox", [:i32], [:i32], long, [:i32])]
       quick = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
       slow = instance([functions: busy_inbox ++ tl(functions), memory: {1, nil}], inbox: "inbox")
@@ -506,7 +506,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         function("run", [], [:i32], i32_const(0))
       ]
 
-      long = [i32_const(9_999), local_set(1) | hd(functions).body]
+      long = [i32_const(999_999), local_set(1) | hd(functions).body]
       functions = [%{hd(functions) | body: long} | tl(functions)]
       instance = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
       {:yield, suspended, 0} = call(instance, "run", [], input: "x", slice: 1_000)
