@@ -428,7 +428,8 @@ impl Tree {
     /// Whether so many expressions are in more than one of these nodes that their buckets had better be one. So they are where
     /// intervals became wider after a cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], library: &Library) -> bool {
-        let lists = || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
+        let lists =
+            || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
         let length = lists().count();
         let mut distinct: Vec<(Slot, NodeIndex)> = Vec::new();
         if distinct.try_reserve_exact(length).is_err() {
@@ -477,12 +478,7 @@ impl Tree {
     }
 
     /// The entries of several nodes. Errors: out of memory.
-    fn read_all(
-        &self,
-        nodes: &[NodeId],
-        library: &Library,
-        subscriptions: &Subscriptions,
-    ) -> Result<Vec<Read>, Error> {
+    fn read_all(&self, nodes: &[NodeId], library: &Library, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
         let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
             let list = self.nodes[node as usize].entries().len();
