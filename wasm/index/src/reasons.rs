@@ -22,6 +22,7 @@ use crate::library::Library;
 use crate::predicate::{self, Predicate};
 use crate::predicates::growth;
 use crate::schema::AttributeId;
+use crate::search::grow;
 use crate::subscriptions::{Slot, Subscription};
 
 /// How many programs are run side by side, so that what one reads is on its way while the others take their tests.
@@ -181,16 +182,23 @@ impl Reasons {
 }
 
 /// For each literal whether its test jumps: all ones, or zero.
-#[derive(Clone, Debug)]
-pub(crate) struct Jumps(Box<[u32; MAX_LITERALS]>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jumps(Vec<u32>);
 
-impl Default for Jumps {
-    fn default() -> Self {
-        Jumps(Box::new([0; MAX_LITERALS]))
-    }
-}
+/// [`Jumps`] that there is room for.
+pub(crate) type Jumping = [u32; MAX_LITERALS];
 
 impl Jumps {
+    /// Makes room for all literals. Errors: out of memory.
+    pub fn reserve(&mut self) -> Result<(), Error> {
+        grow(&mut self.0, MAX_LITERALS)
+    }
+
+    pub fn all(&self) -> &Jumping {
+        let Some(all) = self.0.first_chunk() else { unreachable!("there is room for all literals") };
+        all
+    }
+
     /// Sets them for the values of an event.
     pub fn set(&mut self, values: &[Value]) {
         for (pair, value) in self.0.as_chunks_mut().0.iter_mut().zip(values) {
@@ -202,10 +210,10 @@ impl Jumps {
 /// Takes a test of a program over booleans in `words`: answers the literal, where the next test is, and whether this one
 /// decided, in which case it is the same.
 #[inline]
-pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumps) -> (u32, u32, bool) {
+pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) {
     let word = words[at as usize];
     let literal = word % MAX_LITERALS as u32;
-    let further = (word as i32 >> LITERAL_BITS) as u32 & jumps.0[literal as usize];
+    let further = (word as i32 >> LITERAL_BITS) as u32 & jumps[literal as usize];
     (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 

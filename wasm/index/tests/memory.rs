@@ -1,155 +1,16 @@
 //! Changes at every limit of memory: each succeeds, or is refused and changes nothing, and deletions always succeed.
-//!
-//! The allocator of this program is that of the sandbox, over memory that the test limits.
 
+#[path = "support/limited.rs"]
+mod limited;
 mod support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
-use dlmalloc::{Allocator, Dlmalloc};
+use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 use support::random::Random;
-
-const PAGE: usize = 64 * 1024;
-/// All memory that there is for the indexes under test.
-const ALL: usize = 1 << 30;
-
-/// Where the memory of the heap begins, how much of it is taken, and how much may be.
-static BASE: AtomicUsize = AtomicUsize::new(0);
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// How many requests for pages are granted before one is refused, and whether all after it are.
-static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Whether what is allocated is of an index under test.
-static TESTED: AtomicBool = AtomicBool::new(false);
-
-struct Pages;
-
-// SAFETY: what it gives is fresh memory of one large block that only it has, and never takes back.
-unsafe impl Allocator for Pages {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        if BASE.load(Relaxed) == 0 {
-            // SAFETY: the size is not 0 and the alignment a power of two.
-            let base = unsafe { System.alloc_zeroed(Layout::from_size_align(ALL, PAGE).unwrap()) };
-            BASE.store(base as usize, Relaxed);
-        }
-        let (taken, size) = (TAKEN.load(Relaxed), size.next_multiple_of(PAGE));
-        let granted = GRANTED.load(Relaxed);
-        if taken + size > LIMIT.load(Relaxed).min(ALL) || granted == 0 {
-            return (null_mut(), 0, 0);
-        }
-        if granted != usize::MAX {
-            GRANTED.store(granted - 1, Relaxed);
-        }
-        TAKEN.store(taken + size, Relaxed);
-        ((BASE.load(Relaxed) + taken) as *mut u8, size, 0)
-    }
-    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
-        null_mut()
-    }
-    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
-        false
-    }
-    fn free(&self, _: *mut u8, _: usize) -> bool {
-        false
-    }
-    fn can_release_part(&self, _: u32) -> bool {
-        false
-    }
-    fn allocates_zeros(&self) -> bool {
-        false
-    }
-    fn page_size(&self) -> usize {
-        PAGE
-    }
-}
-
-struct Heap(UnsafeCell<Dlmalloc<Pages>>);
-
-// SAFETY: one test runs in this program, and allocates from the heap on its own thread (`TESTED`).
-unsafe impl Sync for Heap {}
-
-#[global_allocator]
-static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)));
-
-thread_local! {
-    /// Whether this thread is the one that runs the test.
-    static IS_TESTING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-impl Heap {
-    fn has(pointer: *mut u8) -> bool {
-        let base = BASE.load(Relaxed);
-        base != 0 && (base..base + ALL).contains(&(pointer as usize))
-    }
-}
-
-// SAFETY: each block is of the heap or of the system, and its address tells of which.
-unsafe impl GlobalAlloc for Heap {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if TESTED.load(Relaxed) && IS_TESTING.get() {
-            // SAFETY: the caller's promise; one thread comes here.
-            unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { System.alloc(layout) }
-        }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if Self::has(pointer) {
-            // SAFETY: the caller's promise; one thread comes here.
-            unsafe { (*self.0.get()).free(pointer, layout.size(), layout.align()) }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { System.dealloc(pointer, layout) }
-        }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // As the sandbox does it: a shorter block stays where it is, and a longer one is a copy.
-        if Self::has(pointer) && size <= layout.size() {
-            // SAFETY: the caller's promise; one thread comes here.
-            return unsafe { (*self.0.get()).realloc(pointer, layout.size(), layout.align(), size) };
-        }
-        // SAFETY: the caller's promise; the blocks are distinct, and as large as what is copied.
-        unsafe {
-            let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
-            if !block.is_null() {
-                block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
-                self.dealloc(pointer, layout);
-            }
-            block
-        }
-    }
-}
-
-/// Runs `operation` with what it allocates on the heap under test, up to `limit` bytes of it and `granted` requests for
-/// pages from now on.
-fn limited<T>(limit: usize, granted: usize, operation: impl FnOnce() -> T) -> T {
-    LIMIT.store(limit, Relaxed);
-    GRANTED.store(granted, Relaxed);
-    TESTED.store(true, Relaxed);
-    let result = operation();
-    TESTED.store(false, Relaxed);
-    result
-}
-
-const FREELY: usize = usize::MAX;
-
-/// Begins with a heap that has no memory. Nothing of the former one may be left.
-fn begin_anew() {
-    TAKEN.store(0, Relaxed);
-    // SAFETY: no block of the former heap is used any more, and one thread comes here.
-    unsafe { *HEAP.0.get() = Dlmalloc::new_with_allocator(Pages) };
-}
 
 fn schema() -> Schema {
     let attribute = |name: String, ty, optional| Attribute { name, ty, optional, bounds: Bounds::Unbounded };
@@ -229,7 +90,7 @@ fn insertion(id: u64, text: &str) -> Insertion<'_> {
 /// which it is taken. Returns how many refused it.
 fn insert_at_every_limit(index: &mut Index, id: u64, text: &str, by_requests: bool) -> usize {
     let before = digest(index);
-    let held = TAKEN.load(Relaxed);
+    let held = taken();
     let mut refusals = 0;
     for step in 0.. {
         // So many requests for pages are granted and all others refused, or so many pages are there.
@@ -244,7 +105,7 @@ fn insert_at_every_limit(index: &mut Index, id: u64, text: &str, by_requests: bo
     }
     index.validate().unwrap();
     // Whatever is there can be deleted in what memory there is now.
-    let limit = TAKEN.load(Relaxed);
+    let limit = taken();
     limited(limit, FREELY, || index.delete(id)).unwrap();
     assert_eq!(digest(index), before);
     refusals
@@ -252,7 +113,7 @@ fn insert_at_every_limit(index: &mut Index, id: u64, text: &str, by_requests: bo
 
 #[test]
 fn changes_succeed_or_are_refused_and_change_nothing() {
-    IS_TESTING.set(true);
+    let _alone = alone();
     let random = &mut Random::new(26);
     let mut refusals = 0;
     for texts in [0, 60] {
@@ -265,7 +126,7 @@ fn changes_succeed_or_are_refused_and_change_nothing() {
             }
             refusals += insert_at_every_limit(&mut index, 1 << 40 | number as u64, adversary, number % 2 == 1);
             // Up to the limit, then all deleted.
-            let limit = TAKEN.load(Relaxed);
+            let limit = taken();
             let mut held: Vec<u64> = (0..texts).collect();
             for id in texts..texts + 150 {
                 let text = if id % 25 == 0 { adversaries(5)[number].clone() } else { small(random, id as usize) };

@@ -74,7 +74,7 @@ pub fn decode(
     if bytes.len() > i32::MAX as usize {
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
     }
-    event.reset(schema.len());
+    event.reset(schema.len())?;
     if schema.has_strings() && format != Format::Prepared {
         // At once, as a copy of each string would cost more.
         event.take_in(bytes)?;

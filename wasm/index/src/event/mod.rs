@@ -143,9 +143,10 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
 const SOUGHT: usize = 32;
 
 impl Event {
-    /// Empties the event and makes room for `attributes` values, all undefined.
-    pub fn reset(&mut self, attributes: usize) {
+    /// Empties the event and makes room for `attributes` values, all undefined. Errors: out of memory.
+    pub fn reset(&mut self, attributes: usize) -> Result<(), Error> {
         self.values.clear();
+        reserve(&mut self.values, attributes)?;
         self.values.resize(attributes, Value::Undefined);
         self.bytes.clear();
         self.integers.clear();
@@ -153,6 +154,7 @@ impl Event {
         self.segments.clear();
         self.caps.clear();
         self.sought.clear();
+        Ok(())
     }
 
     /// Makes room for an event of `bytes` bytes over `schema`, so that decoding one allocates nothing.

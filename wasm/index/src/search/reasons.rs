@@ -10,7 +10,7 @@ use crate::error::{Error, Kind};
 use crate::event::Format;
 use crate::expression::program::{self, Asked};
 use crate::index::Index;
-use crate::reasons::{self, reason, Form, Jumps, Place, Reasons, RUNS, TESTS};
+use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::room::Extent;
 use crate::subscriptions::{Slot, Subscriptions};
 
@@ -38,6 +38,7 @@ impl Search {
         let slots = extent.slots;
         let numbers = extent.attributes + reason::COUNT;
         self.reasons.asked.reserve(slots)?;
+        self.reasons.jumps.reserve()?;
         grow(&mut self.reasons.missed, slots + 1)?;
         self.reasons.counts.iter_mut().try_for_each(|counts| grow(counts, numbers))?;
         grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
@@ -115,7 +116,7 @@ impl Search {
             subscriptions: index.subscriptions(),
             asked: Asked { event, probes: super::first_chunk(probes), library: index.library() },
             attributes: index.schema().len(),
-            jumps,
+            jumps: jumps.all(),
             memo,
             missed: &mut missed[..=progress.missed as usize],
             runs: runs[progress.runs()],
@@ -210,7 +211,7 @@ struct Explainer<'a> {
     subscriptions: &'a Subscriptions,
     asked: Asked<'a>,
     attributes: usize,
-    jumps: &'a Jumps,
+    jumps: &'a Jumping,
     memo: &'a mut Memo,
     missed: &'a mut [Missed],
     runs: Runs,

@@ -50,6 +50,14 @@ impl Level {
         }
     }
 
+    /// Gives each node the number that `number` returns for the one it has.
+    pub fn renumber(&mut self, number: impl Fn(NodeId) -> NodeId) {
+        self.owner = number(self.owner);
+        self.points.renumber(&number);
+        self.buckets.nodes.iter_mut().for_each(|node| *node = number(*node));
+        self.defined = self.defined.map(number);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.points.is_empty() && self.buckets.is_empty() && self.defined.is_none()
     }
@@ -69,8 +77,15 @@ pub(crate) struct Buckets {
     nodes: Vec<NodeId>,
 }
 
+/// What two buckets were that are one: the least key of the second, and the node of each, or [`NOTHING`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    at: i64,
+    nodes: [NodeId; 2],
+}
+
 /// Stands for the node of a bucket without one.
-const NOTHING: NodeId = NodeId::MAX;
+pub(super) const NOTHING: NodeId = NodeId::MAX;
 
 impl Buckets {
     pub fn is_empty(&self) -> bool {
@@ -151,10 +166,17 @@ impl Buckets {
     }
 
     /// Makes one of the bucket at `position` and the one behind it, with `node`.
-    pub fn join(&mut self, position: usize, node: NodeId) {
-        self.bounds.remove(position + 1);
-        self.nodes.remove(position + 1);
-        self.nodes[position] = node;
+    pub fn join(&mut self, position: usize, node: NodeId) -> Joined {
+        let at = self.bounds.remove(position + 1);
+        let behind = self.nodes.remove(position + 1);
+        Joined { at, nodes: [std::mem::replace(&mut self.nodes[position], node), behind] }
+    }
+
+    /// Makes two of the bucket at `position` again, which they were before they were `joined`. Allocates nothing.
+    pub fn part(&mut self, position: usize, joined: Joined) {
+        let [before, behind] = joined.nodes;
+        self.nodes[position] = before;
+        self.cut(position, joined.at, behind);
     }
 
     /// Takes the node from the bucket at `position`. No neighbour takes its keys: what hangs there relies on its own.
@@ -166,8 +188,7 @@ impl Buckets {
             }
         }
         if self.nodes == [NOTHING] {
-            self.bounds.clear();
-            self.nodes.clear();
+            *self = Buckets::default();
         }
     }
 }

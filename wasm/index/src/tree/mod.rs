@@ -15,6 +15,7 @@
 //! shortens the lists on both sides. Nodes, buckets and value levels that empty are merged or given back.
 
 pub(crate) mod analysis;
+mod compact;
 pub(crate) mod demands;
 pub(crate) mod filter;
 pub(crate) mod gate;
@@ -292,6 +293,7 @@ impl Tree {
                 }
             }
         }
+        self.compact();
     }
 
     /// Takes the entries of an expression out of the list of `node`.

@@ -12,7 +12,8 @@ pub(crate) struct Node {
     held: Held,
     /// The level above, and in the bits from [`KIND_SHIFT`] on how the node hangs there.
     above: u32,
-    /// The value under which it hangs, where that fits.
+    /// The value under which it hangs, where that fits. In a bucket, how many expressions were taken out of its list since
+    /// that was last compared with its neighbour's.
     key: i32,
 }
 
@@ -93,6 +94,38 @@ impl Node {
     /// The level under which it hangs, if it does.
     pub(super) fn level(&self) -> Option<LevelId> {
         (self.above >> KIND_SHIFT >= kind::BUCKET).then_some(self.above & ((1 << KIND_SHIFT) - 1))
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.above >> KIND_SHIFT == kind::FREE
+    }
+
+    /// Gives the level above another number.
+    pub(super) fn hang_under(&mut self, level: LevelId) {
+        self.above = level | self.above >> KIND_SHIFT << KIND_SHIFT;
+    }
+
+    /// Gives a level of its own another number.
+    pub(super) fn renumber_branch(&mut self, before: LevelId, after: LevelId) {
+        let (_, directory) = self.many();
+        let branches = directory.iter_mut().flat_map(|directory| &mut directory.branches);
+        branches.filter(|branch| branch.level == before).for_each(|branch| branch.level = after);
+    }
+
+    /// Counts an expression that was taken out of the list of a node in a bucket. Returns whether that is to be compared with
+    /// its neighbour's now: a quarter as many were taken out as are left, and counting begins anew.
+    pub(super) fn is_to_be_compared(&mut self) -> bool {
+        self.key += 1;
+        let is_renewed = 4 * self.key as usize >= self.entries().len();
+        if is_renewed {
+            self.key = 0;
+        }
+        is_renewed
+    }
+
+    /// Has the list of a node in a bucket compared with its neighbour's when the next expression is taken out.
+    pub(super) fn compare_soon(&mut self) {
+        self.key = self.entries().len() as i32;
     }
 
     /// Its leaf list.

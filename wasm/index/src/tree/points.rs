@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use super::NodeId;
 use crate::hash::{State, Words};
-use crate::memory::AROUND;
+use crate::memory::{ensure, AROUND};
 
 /// Keys of a line.
 const PLACES: usize = 8;
@@ -91,6 +91,18 @@ impl Points {
         *key
     }
 
+    /// Gives each node the number that `number` returns for the one it has. Allocates nothing.
+    pub fn renumber(&mut self, number: impl Fn(NodeId) -> NodeId) {
+        let nodes = self.narrow.lines.iter_mut().flat_map(|line| &mut line.nodes);
+        nodes.filter(|node| **node != NOTHING).for_each(|node| *node = number(*node));
+        if let Some(wide) = &mut self.wide {
+            wide.nodes.values_mut().for_each(|node| *node = number(*node));
+            // Emptied, it has room for as many as before.
+            wide.keys.clear();
+            wide.keys.extend(wide.nodes.iter().map(|(&key, &node)| (node, key)));
+        }
+    }
+
     /// Every key with its node, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (i64, NodeId)> + '_ {
         let narrow = self.narrow.lines.iter().flat_map(Line::held).map(|(key, node)| (i64::from(key), node));
@@ -156,7 +168,7 @@ impl Table {
     fn insert(&mut self, key: i32, node: NodeId) {
         // Seven eighths of all places, so that few keys are not in their own lines.
         if self.len >= self.lines.len() * (PLACES - 1) {
-            self.enlarge();
+            self.resize(enlarged(self.lines.len()));
         }
         self.put(key, node);
         self.len += 1;
@@ -170,8 +182,7 @@ impl Table {
         self.lines[at].push(key, node);
     }
 
-    fn enlarge(&mut self) {
-        let lines = enlarged(self.lines.len());
+    fn resize(&mut self, lines: usize) {
         let before = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
         before.iter().flat_map(Line::held).for_each(|(key, node)| self.put(key, node));
     }
@@ -185,6 +196,16 @@ impl Table {
                 Some((None, false)) | None => return,
             }
         };
+        self.take(hole, place);
+        // More than half of it is empty: it gets as many lines as have room for a third more. Refused, it stays.
+        let lines = (self.len + self.len / 3).div_ceil(PLACES - 1);
+        if lines <= self.lines.len() / 2 && ensure(lines * size_of::<Line>()).is_ok() {
+            self.resize(lines);
+        }
+    }
+
+    /// Takes the key out that is at `place` of the line `hole`.
+    fn take(&mut self, mut hole: usize, place: usize) {
         self.len -= 1;
         let mut was_full = self.lines[hole].is_full();
         self.lines[hole].take(place);

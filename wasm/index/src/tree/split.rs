@@ -6,7 +6,7 @@ use super::filter::Filter;
 use super::gate::{Demand, Gate};
 use super::level::{Level, Place};
 use super::plan::{list_bytes, Plan};
-use super::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY};
+use super::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
 use crate::error::Error;
 use crate::expression::normal::NodeIndex;
 use crate::hash::out_of_memory;
@@ -25,6 +25,9 @@ const LOOKUP_COST: f32 = 24.0;
 const MAX_BUCKETS: usize = 4096;
 /// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
 const MAX_COPIES: f32 = 1.5;
+/// Buckets side by side are made one where they have so many entries for one of an expression that is in both or in either. It
+/// is less than a cut may make, as a list that was made of two is not cut again before it has doubled.
+const COPIES_IN_VAIN: f32 = 1.4;
 
 /// Bytes of analyses that are kept from when the entries of a list are read until they are placed. What takes more is read
 /// twice.
@@ -355,13 +358,14 @@ impl Tree {
         nodes[node as usize].retain_branches(|level| {
             let is_used = !levels[level as usize].is_empty();
             if !is_used {
+                levels[level as usize] = Level::new(ROOT, 0);
                 free_levels.push(level);
             }
             is_used
         });
     }
 
-    /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where both are short.
+    /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where that takes less memory.
     pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let mut node = node;
         loop {
@@ -380,6 +384,8 @@ impl Tree {
             }
             let owner = self.levels[level as usize].owner;
             self.nodes[owner as usize].retain_branches(|held| held != level);
+            // Tables may have room left.
+            self.levels[level as usize] = Level::new(ROOT, 0);
             self.free_levels.push(level);
             node = owner;
         }
@@ -406,11 +412,13 @@ impl Tree {
         self.free_nodes += 1;
     }
 
-    /// Makes one of a short bucket and a short neighbour, or one that has nothing.
+    /// Makes one of a bucket and its neighbour where both are short, where most of what is in them is in both, or where the
+    /// neighbour has nothing. An expression was taken out of the list of `node`.
     fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
         let Position::Under(level, _) = self.position(node) else {
             return;
         };
+        let is_to_be_compared = self.nodes[node as usize].is_to_be_compared();
         let buckets = &self.levels[level as usize].buckets;
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         if buckets.len() == 1 {
@@ -426,50 +434,78 @@ impl Tree {
         }
         let merged = &found[..count];
         let is_leaf = |node: &NodeId| self.nodes[*node as usize].branches().is_empty();
-        let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
-        if length > LEAF_CAPACITY / 2 || !merged.iter().all(is_leaf) {
+        if !merged.iter().all(is_leaf) {
             return;
         }
-        let Ok(mut entries) = self.read_both(merged, library, subscriptions) else {
-            return;
-        };
-        let into = merged[0];
-        self.levels[level as usize].buckets.join(first, into);
-        // What a bucket proves of its entries depends on its bounds, so all are made anew; those of both are made one.
+        let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
+        if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, library) {
+            // Refused: the buckets are sound as they are.
+            let _ = self.join_buckets(level, first, merged, library, subscriptions);
+        }
+    }
+
+    /// Whether so many expressions are in more than one of these nodes that their buckets had better be one. So they are where
+    /// intervals became wider after a cut.
+    fn is_cut_in_vain(&self, nodes: &[NodeId], library: &Library) -> bool {
+        let lists =
+            || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
+        let length = lists().count();
+        let mut distinct: Vec<(Slot, NodeIndex)> = Vec::new();
+        if distinct.try_reserve_exact(length).is_err() {
+            return false;
+        }
+        distinct.extend(lists().map(|entry| (entry.slot(library), entry.literal())));
+        distinct.sort_unstable();
+        distinct.dedup();
+        length as f32 > COPIES_IN_VAIN * distinct.len() as f32
+    }
+
+    /// Makes one of the bucket at the position `first` of `level` and the one behind it, whose nodes are `merged`. Errors: out
+    /// of memory, and they are as they were.
+    fn join_buckets(
+        &mut self,
+        level: LevelId,
+        first: usize,
+        merged: &[NodeId],
+        library: &Library,
+        subscriptions: &Subscriptions,
+    ) -> Result<(), Error> {
+        let mut entries = self.read_all(merged, library, subscriptions)?;
+        // Those of both are made one.
         entries.sort_unstable_by_key(|entry| (entry.slot, entry.literal));
         entries.dedup_by_key(|entry| (entry.slot, entry.literal));
+        ensure(list_bytes(entries.len(), 0))?;
+        let into = merged[0];
+        let joined = self.levels[level as usize].buckets.join(first, into);
+        // What a bucket proves of its entries depends on its bounds, so all are made anew.
         let mut list = Vec::with_capacity(2 * entries.len());
-        for (entry, analysis) in entries.iter().filter_map(|entry| Some((entry, entry.analysis.as_ref()?))) {
-            let demands = Demands::of(entry.literal, analysis);
-            list.extend(self.entries_of(into, entry.slot, &demands, library, subscriptions));
+        for entry in &entries {
+            if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), library, subscriptions) {
+                self.levels[level as usize].buckets.part(first, joined);
+                return Err(error);
+            }
         }
         self.put_list(into, list);
+        // The next neighbour may be much the same, too.
+        self.nodes[into as usize].compare_soon();
+        self.nodes[into as usize].split_later();
         for &from in &merged[1..] {
             self.entries -= self.nodes[from as usize].entries().len();
             self.free(from);
         }
+        Ok(())
     }
 
-    /// The entries of nodes that are to be merged, all with their analyses. Errors: out of memory, which their merging does not
-    /// run out of otherwise.
-    fn read_both(
-        &self,
-        nodes: &[NodeId],
-        library: &Library,
-        subscriptions: &Subscriptions,
-    ) -> Result<Vec<Read>, Error> {
-        let mut both: Vec<Read> = Vec::new();
-        both.try_reserve_exact(LEAF_CAPACITY).map_err(out_of_memory)?;
+    /// The entries of several nodes. Errors: out of memory.
+    fn read_all(&self, nodes: &[NodeId], library: &Library, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
+        let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
             let list = self.nodes[node as usize].entries().len();
+            all.try_reserve_exact(list).map_err(out_of_memory)?;
             ensure(list_bytes(list, 0))?;
-            both.extend(self.read(node, &vec![true; list], library, subscriptions)?);
+            all.extend(self.read(node, &vec![true; list], library, subscriptions)?);
         }
-        if both.iter().any(|entry| entry.analysis.is_none()) {
-            return Err(out_of_memory(()));
-        }
-        ensure(list_bytes(LEAF_CAPACITY, 0) + LEAF_CAPACITY * DEMANDS)?;
-        Ok(both)
+        Ok(all)
     }
 }
 

@@ -1,0 +1,71 @@
+//! How the numbers of nodes and levels that were freed are given back: those with the greatest numbers take them over, so that
+//! both tables become shorter. This is done where many are free, so it costs little for each of them.
+
+use super::level::NOTHING;
+use super::{LevelId, Node, NodeId, Position, Tree, ROOT};
+use crate::error::Error;
+use crate::hash::out_of_memory;
+use crate::memory::trim;
+
+/// So many nodes, or levels, may be free, however few there are.
+const FEW: usize = 16;
+
+impl Tree {
+    /// Shortens the table of nodes and that of levels where many are free.
+    pub(super) fn compact(&mut self) {
+        if is_sparse(self.free_nodes, self.nodes.len()) {
+            // Refused: it is tried again after the next deletion.
+            let _ = self.compact_nodes();
+        }
+        if is_sparse(self.free_levels.len(), self.levels.len()) {
+            self.compact_levels();
+        }
+    }
+
+    /// Errors: out of memory, and all stays as it is.
+    fn compact_nodes(&mut self) -> Result<(), Error> {
+        let used = self.nodes.len() - self.free_nodes;
+        // The next number of each node behind those that will be there.
+        let mut moved: Vec<NodeId> = Vec::new();
+        moved.try_reserve_exact(self.free_nodes).map_err(out_of_memory)?;
+        let mut hole = 0;
+        for from in used..self.nodes.len() {
+            if self.nodes[from].is_free() {
+                moved.push(NOTHING);
+                continue;
+            }
+            while !self.nodes[hole].is_free() {
+                hole += 1;
+            }
+            self.nodes[hole] = std::mem::replace(&mut self.nodes[from], Node::new(Position::Free(ROOT)));
+            moved.push(hole as NodeId);
+        }
+        self.nodes.truncate(used);
+        self.free_node = ROOT;
+        self.free_nodes = 0;
+        let number = |node: NodeId| moved.get((node as usize).wrapping_sub(used)).copied().unwrap_or(node);
+        self.levels.iter_mut().for_each(|level| level.renumber(number));
+        Ok(())
+    }
+
+    /// Allocates nothing.
+    fn compact_levels(&mut self) {
+        let Tree { nodes, levels, free_levels, .. } = self;
+        // The greatest first: so the last level is always one in use, or the free one itself.
+        free_levels.sort_unstable();
+        while let Some(free) = free_levels.pop() {
+            levels.swap_remove(free as usize);
+            if let Some(moved) = levels.get(free as usize) {
+                nodes[moved.owner as usize].renumber_branch(levels.len() as LevelId, free);
+                moved.nodes().for_each(|node| nodes[node as usize].hang_under(free));
+            }
+        }
+        trim(levels);
+        free_levels.shrink_to(levels.capacity());
+    }
+}
+
+/// Whether more than a quarter of a table is free.
+fn is_sparse(free: usize, len: usize) -> bool {
+    free > len / 4 + FEW
+}

@@ -1,0 +1,201 @@
+//! Batches of insertions, and searches, at every limit of memory: each succeeds, or is refused and changes nothing. The
+//! expressions are random; `memory.rs` has those that take much memory.
+
+#[path = "support/limited.rs"]
+mod limited;
+mod support;
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::language::read;
+use be_tree_index::schema::Schema;
+use be_tree_index::search::{Batch, Form, Request, Search};
+use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
+use support::encode;
+use support::generate::{self, CONSTANTS};
+use support::random::Random;
+
+const NO_IDS: Option<std::iter::Empty<u64>> = None;
+
+/// An index of random expressions, and events to tell whether it changed.
+struct Tested {
+    index: Index,
+    search: Search,
+    batch: Batch,
+    events: Vec<Vec<u8>>,
+}
+
+fn expressions(random: &mut Random, schema: &Schema, count: usize) -> Vec<String> {
+    let mut texts = Vec::new();
+    while texts.len() < count {
+        let depth = random.below(7);
+        let text = generate::expression(random, schema, depth);
+        // Some are refused, such as a bound's odd value.
+        if read(text.as_bytes(), schema, &CONSTANTS).is_ok() {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+fn insertions(from: u64, texts: &[String]) -> impl Iterator<Item = Insertion<'_>> {
+    (from..).zip(texts).map(|(id, text)| Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() })
+}
+
+impl Tested {
+    fn new(random: &mut Random, schema: &Schema, count: usize) -> Self {
+        begin_anew();
+        let texts = expressions(random, schema, count);
+        let events = (0..5).map(|_| {
+            let event = generate::event(random, schema);
+            encode::term_by_name(random, schema, &event)
+        });
+        let events = events.collect();
+        let (schema, search, batch) = (schema.clone(), Search::default(), Batch::default());
+        let index = limited(FREELY, FREELY, || Index::new(schema));
+        let mut tested = Tested { index, search, batch, events };
+        limited(FREELY, FREELY, || tested.insert_all(0, &texts)).unwrap();
+        tested
+    }
+
+    /// Inserts all of `texts` and makes room to search for them, or does neither, as the guest does.
+    fn insert_all(&mut self, from: u64, texts: &[String]) -> Result<(), Error> {
+        let Tested { index, search, batch, .. } = self;
+        let ids = index.insert_all(insertions(from, texts).map(Ok)).map_err(|(_, error)| error)?;
+        search.reserve(index).and_then(|()| batch.reserve(index)).inspect_err(|_| {
+            ids.iter().for_each(|&id| index.delete(id).unwrap());
+        })
+    }
+
+    /// All that the index tells of itself and of the events.
+    fn digest(&self) -> Vec<u64> {
+        let index = &self.index;
+        index.validate().unwrap();
+        let mut search = Search::default();
+        search.reserve(index).unwrap();
+        let info = index.info();
+        let mut digest = vec![info.expressions as u64, info.predicates as u64, info.strings as u64];
+        for event in &self.events {
+            search.open(index, Format::Term, event, NO_IDS).unwrap();
+            digest.extend(search.run(index).ids());
+            digest.push(u64::MAX);
+        }
+        digest
+    }
+
+    /// Runs `operation` at each limit from what the index holds on until it succeeds, and returns how many refused it. Where
+    /// it is refused, it left all as it was.
+    fn sweep(&mut self, by_requests: bool, mut operation: impl FnMut(&mut Self) -> Result<(), Error>) -> usize {
+        let before = self.digest();
+        let held = taken();
+        let mut refusals = 0;
+        for step in 0.. {
+            // So many requests for pages are granted and all others refused, or so many pages are there.
+            let (limit, granted) = if by_requests { (FREELY, step) } else { (held + step * PAGE, FREELY) };
+            match limited(limit, granted, || operation(self)) {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error.kind, Kind::OutOfMemory, "{}", error.message),
+            }
+            assert_eq!(self.digest(), before, "{step}");
+            refusals += 1;
+        }
+        refusals
+    }
+
+    /// Deletes all that there is in what memory there is.
+    fn delete_all(mut self, ids: impl Iterator<Item = u64>) {
+        let limit = taken();
+        ids.for_each(|id| limited(limit, FREELY, || self.index.delete(id)).unwrap());
+        assert!(self.index.is_empty());
+        self.index.validate().unwrap();
+    }
+}
+
+#[test]
+fn batches_of_insertions_succeed_or_are_refused_and_change_nothing() {
+    let _alone = alone();
+    let random = &mut Random::new(27);
+    let mut refusals = 0;
+    for round in 0..24 {
+        let schema = generate::schema(random);
+        let texts = expressions(random, &schema, 300);
+        let mut tested = Tested::new(random, &schema, 10 * (round % 5));
+        let before = tested.digest();
+        refusals += tested.sweep(round % 2 == 1, |tested| tested.insert_all(1000, &texts));
+        let limit = taken();
+        (1000..1300).for_each(|id| limited(limit, FREELY, || tested.index.delete(id)).unwrap());
+        assert_eq!(tested.digest(), before);
+        tested.delete_all(0..10 * (round as u64 % 5));
+    }
+    assert!(refusals > 50, "{refusals}");
+}
+
+/// An event over `schema` that takes far more memory than most, in JSON: strings with escapes, and many of them.
+fn large(random: &mut Random, schema: &Schema) -> String {
+    let event = generate::event(random, schema);
+    let mut json = encode::json(random, schema, &event);
+    let list = (0..5_000).map(|number| format!(r#""\u0041 string {number}""#)).collect::<Vec<_>>().join(", ");
+    json.truncate(json.rfind('}').unwrap());
+    let comma = if json.contains(':') { "," } else { "" };
+    let lists = schema.attributes().iter().filter(|attribute| attribute.ty == be_tree_index::schema::Type::StringList);
+    let members: Vec<String> = lists.map(|attribute| format!(r#""{}": [{list}]"#, attribute.name)).collect();
+    format!(
+        r#"{json}{comma}"of no attribute": [{list}]{}{}}}"#,
+        if members.is_empty() { "" } else { "," },
+        members.join(",")
+    )
+}
+
+#[test]
+fn searches_succeed_or_are_refused_and_change_nothing() {
+    let _alone = alone();
+    let random = &mut Random::new(28);
+    let mut refusals = 0;
+    for round in 0..12 {
+        let schema = generate::schema(random);
+        let mut tested = Tested::new(random, &schema, 200);
+        let event = large(random, &schema);
+        let ids: Vec<u64> = (0..20_000).collect();
+        let by_requests = round % 2 == 1;
+        let mut found = vec![];
+        // With a new search each time, so that it has no memory yet.
+        refusals += tested.sweep(by_requests, |Tested { index, .. }| {
+            let mut search = Search::default();
+            search.reserve(index)?;
+            search.reserve_event(index)?;
+            search.open(index, Format::Json, event.as_bytes(), NO_IDS)?;
+            found = search.run(index).ids().to_vec();
+            Ok(())
+        });
+        refusals += tested.sweep(by_requests, |Tested { index, .. }| {
+            let mut search = Search::default();
+            search.reserve(index)?;
+            search.open(index, Format::Json, event.as_bytes(), Some(ids.iter().copied()))?;
+            assert_eq!(search.run(index).ids(), found);
+            Ok(())
+        });
+        refusals += tested.sweep(by_requests, |Tested { index, .. }| {
+            let (mut search, mut prepared) = (Search::default(), vec![]);
+            search.reserve(index)?;
+            search.prepare(index, Format::Json, event.as_bytes(), &mut prepared)?;
+            search.open(index, Format::Prepared, &prepared, NO_IDS)?;
+            assert_eq!(search.run(index).ids(), found);
+            Ok(())
+        });
+        let frame = [&1_u32.to_le_bytes()[..], &(event.len() as u32).to_le_bytes()[..], event.as_bytes()].concat();
+        let message = frame.repeat(3);
+        let answer = [&[found.len() as u64][..], &found].concat();
+        refusals += tested.sweep(by_requests, |Tested { index, .. }| {
+            let (mut search, mut batch) = (Search::default(), Batch::default());
+            search.reserve(index)?;
+            batch.reserve(index)?;
+            batch.open(Request { events: 3, bytes: message.len(), only: None, form: Form::Ids });
+            let part = batch.run(index, &mut search, &message).map_err(|(_, error)| error)?;
+            assert_eq!(part, answer.repeat(3));
+            Ok(())
+        });
+        tested.delete_all(0..200);
+    }
+    assert!(refusals > 50, "{refusals}");
+}
