@@ -62,10 +62,8 @@ impl Tested {
     /// Inserts all of `texts` and makes room to search for them, or does neither, as the guest does.
     fn insert_all(&mut self, from: u64, texts: &[String]) -> Result<(), Error> {
         let Tested { index, search, batch, .. } = self;
-        let ids = index.insert_all(insertions(from, texts).map(Ok)).map_err(|(_, error)| error)?;
-        search.reserve(index).and_then(|()| batch.reserve(index)).inspect_err(|_| {
-            ids.iter().for_each(|&id| index.delete(id).unwrap());
-        })
+        let inserted = index.insert_all_for(&mut (search, batch), insertions(from, texts).map(Ok));
+        inserted.map(drop).map_err(|(_, error)| error)
     }
 
     /// All that the index tells of itself and of the events.

@@ -1,10 +1,13 @@
 //! Sequences of operations against the oracle: inserts, batches of them, deletions, searches, explanations and batches of
 //! events. `BE_TREE_SEED` and `BE_TREE_SEQUENCES` choose others.
 
+#[path = "support/limited.rs"]
+mod limited;
 mod support;
 
+use limited::{alone, begin_anew, Little, PAGE};
 use support::random::Random;
-use support::sequence::Sequence;
+use support::sequence::{Memory, Sequence};
 
 const OPERATIONS: usize = 150;
 
@@ -22,4 +25,27 @@ fn operations_in_any_order_find_what_the_oracle_finds() {
         (0..OPERATIONS).for_each(|_| sequence.step(random));
         sequence.end();
     }
+}
+
+impl Memory for Little {
+    fn run<T>(&self, change: impl FnOnce() -> T) -> T {
+        Little::run(self, change)
+    }
+}
+
+#[test]
+fn operations_in_little_memory_do_what_the_oracle_does_or_nothing() {
+    let _alone = alone();
+    let mut refusals = 0;
+    let first = number("BE_TREE_SEED", 1);
+    for seed in first..first + number("BE_TREE_SEQUENCES", 30) {
+        println!("BE_TREE_SEED={seed} BE_TREE_SEQUENCES=1 repeats this");
+        begin_anew();
+        let random = &mut Random::new(seed);
+        let memory = Little::new(PAGE * random.below(8));
+        let mut sequence = Sequence::within(memory, random);
+        (0..OPERATIONS).for_each(|_| sequence.step(random));
+        refusals += sequence.end();
+    }
+    assert!(refusals > 0);
 }

@@ -1,7 +1,10 @@
 //! A heap whose memory a test limits: the allocator of the sandbox. It is that of each test program that has this module.
 
+// Each test is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,7 +75,7 @@ static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)));
 
 thread_local! {
     /// Whether this thread runs a test that uses the heap.
-    static IS_TESTING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static IS_TESTING: Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 impl Heap {
@@ -154,4 +157,24 @@ pub fn begin_anew() {
     TAKEN.store(0, Relaxed);
     // SAFETY: no block of the former heap is used any more, and one thread comes here.
     unsafe { *HEAP.0.get() = Dlmalloc::new_with_allocator(Pages) };
+}
+
+/// The memory that the first operation takes, which makes what is tested, and so many bytes more for all others.
+pub struct Little {
+    more: usize,
+    limit: Cell<usize>,
+}
+
+impl Little {
+    pub fn new(more: usize) -> Self {
+        Little { more, limit: Cell::new(FREELY) }
+    }
+
+    pub fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
+        let result = limited(self.limit.get(), FREELY, operation);
+        if self.limit.get() == FREELY {
+            self.limit.set(taken() + self.more);
+        }
+        result
+    }
 }

@@ -6,6 +6,7 @@ use super::encode;
 use super::generate::{self, CONSTANTS};
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
+use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::explain::explain;
 use be_tree_index::index::{Index, Insertion};
@@ -16,18 +17,67 @@ use be_tree_index::search::{Batch, Form, Request, Search};
 /// How many ids there are: few, so that they are used again.
 const IDS: usize = 60;
 
-/// An index and the oracle, which do the same.
-pub struct Sequence {
+/// The memory that the index may have.
+pub trait Memory {
+    /// Runs a change of the index in it.
+    fn run<T>(&self, change: impl FnOnce() -> T) -> T;
+
+    /// Whether changes may be refused for want of memory.
+    const IS_LIMITED: bool = true;
+}
+
+/// As much as the system has.
+pub struct All;
+
+impl Memory for All {
+    fn run<T>(&self, change: impl FnOnce() -> T) -> T {
+        change()
+    }
+
+    const IS_LIMITED: bool = false;
+}
+
+/// An index and the oracle, which do the same. Where memory is limited a change may be refused; then both stay as they are.
+pub struct Sequence<M: Memory = All> {
+    memory: M,
     index: Index,
     search: Search,
     batch: Batch,
     oracle: BTreeMap<u64, Postfix>,
+    refusals: usize,
 }
 
 impl Sequence {
     pub fn new(random: &mut Random) -> Self {
-        let index = Index::new(generate::schema(random));
-        Sequence { index, search: Search::default(), batch: Batch::default(), oracle: BTreeMap::new() }
+        Sequence::within(All, random)
+    }
+}
+
+impl<M: Memory> Sequence<M> {
+    /// In `memory`, which has room for the empty index and its searches.
+    pub fn within(memory: M, random: &mut Random) -> Self {
+        let schema = generate::schema(random);
+        let (mut search, mut batch) = (Search::default(), Batch::default());
+        let index = memory.run(|| {
+            let index = Index::new(schema);
+            search.reserve(&index).unwrap();
+            batch.reserve(&index).unwrap();
+            index
+        });
+        Sequence { memory, index, search, batch, oracle: BTreeMap::new(), refusals: 0 }
+    }
+
+    /// Inserts all of these or none, and makes room to search for them.
+    fn change<'a>(&mut self, insertions: impl IntoIterator<Item = Insertion<'a>>) -> Result<(), (usize, Error)> {
+        let Sequence { memory, index, search, batch, .. } = self;
+        let inserted =
+            memory.run(|| index.insert_all_for(&mut (search, batch), insertions.into_iter().map(Ok)).map(drop));
+        self.refusals += usize::from(inserted.as_ref().is_err_and(|refusal| Self::is_limit(refusal)));
+        inserted
+    }
+
+    fn is_limit((_, error): &(usize, Error)) -> bool {
+        M::IS_LIMITED && error.kind == Kind::OutOfMemory
     }
 
     fn subscription(&self, random: &mut Random) -> (u64, String) {
@@ -45,12 +95,12 @@ impl Sequence {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
         let free = !self.oracle.contains_key(&id);
-        match self.index.insert(&insertion) {
+        match self.change([insertion]) {
             Ok(()) => {
                 assert!(free, "{id} was there");
                 self.oracle.insert(id, postfix.expect("what is inserted can be read"));
             }
-            Err(error) => assert!(!free || postfix.is_err(), "{text}: {error}"),
+            Err(refusal) => assert!(Self::is_limit(&refusal) || !free || postfix.is_err(), "{text}: {}", refusal.1),
         }
     }
 
@@ -65,28 +115,33 @@ impl Sequence {
             fits &= postfix.is_ok() && !after.contains_key(id);
             after.extend(postfix.map(|postfix| (*id, postfix)));
         }
-        let insertions = subscriptions
-            .iter()
-            .map(|(id, text)| Ok(Insertion { id: *id, text: text.as_bytes(), constants: CONSTANTS.to_vec() }));
-        match self.index.insert_all(insertions) {
-            Ok(ids) => {
+        let insertions = subscriptions.iter().map(|(id, text)| Insertion {
+            id: *id,
+            text: text.as_bytes(),
+            constants: CONSTANTS.to_vec(),
+        });
+        match self.change(insertions) {
+            Ok(()) => {
                 assert!(fits);
-                assert_eq!(ids.len(), many);
                 self.oracle = after;
             }
-            Err((position, error)) => assert!(!fits && position < many, "{error}"),
+            Err(refusal) => {
+                assert!(refusal.0 < many);
+                assert!(Self::is_limit(&refusal) || !fits, "{}", refusal.1);
+            }
         }
     }
 
     fn delete(&mut self, random: &mut Random) {
         let id = random.below(IDS) as u64;
-        assert_eq!(self.index.delete(id).is_ok(), self.oracle.remove(&id).is_some());
+        let Sequence { memory, index, .. } = self;
+        let deleted = memory.run(|| index.delete(id));
+        assert_eq!(deleted.is_ok(), self.oracle.remove(&id).is_some());
     }
 
     fn search(&mut self, random: &mut Random) {
         let event = generate::event(random, self.index.schema());
         let bytes = encode::term_by_name(random, &self.index.schema().clone(), &event);
-        self.search.reserve(&self.index).unwrap();
         self.search.open(&self.index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
         // Some searches are given up in the middle.
         if random.chance(20) {
@@ -119,8 +174,6 @@ impl Sequence {
             message.extend((bytes.len() as u32).to_le_bytes());
             message.extend(bytes);
         }
-        self.search.reserve(&self.index).unwrap();
-        self.batch.reserve(&self.index).unwrap();
         let bytes = message.len();
         self.batch.open(Request { events: many as u32, bytes, only: None, form: Form::Ids });
         let mut answers = Vec::new();
@@ -151,12 +204,14 @@ impl Sequence {
         assert_eq!(self.index.len(), self.oracle.len());
     }
 
-    /// Deletes all that is there, and checks that nothing of it is left.
-    pub fn end(mut self) {
+    /// Deletes all that is there, and checks that nothing of it is left. Returns how often memory was refused.
+    pub fn end(mut self) -> usize {
         let ids: Vec<u64> = self.oracle.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.index.delete(id).unwrap());
+        let Sequence { memory, index, .. } = &mut self;
+        ids.into_iter().for_each(|id| memory.run(|| index.delete(id)).unwrap());
         self.index.validate().unwrap();
         let info = self.index.info();
         assert_eq!((info.expressions, info.predicates, info.strings, info.entries, info.code_bytes), (0, 0, 0, 0, 0));
+        self.refusals
     }
 }
