@@ -75,7 +75,7 @@ mod chunks {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-    use be_tree_index::memory::PROBE;
+    use be_tree_index::support::headroom::PROBE;
 
     use super::in_order;
     use crate::heap::{HEAP, PAGE};

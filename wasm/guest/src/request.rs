@@ -2,7 +2,7 @@
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::index::Insertion;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
 /// Reads a list of `{Name, Type, Optional, Bounds}`.

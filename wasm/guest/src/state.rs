@@ -4,10 +4,10 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use be_tree_index::draw::draw;
+use be_tree_index::diagnostics::draw::draw;
+use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
-use be_tree_index::explain::explain;
 use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 

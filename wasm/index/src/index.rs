@@ -1,28 +1,27 @@
 //! The index: subscriptions in, subscriptions out.
 
-use crate::dense::Dense;
+use crate::boolean::windows::Dense;
+use crate::catalog::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
+use crate::catalog::vocabulary::Vocabulary;
+use crate::catalog::{analysis_bytes, Library};
+use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
+use crate::compile::order::{order, Estimate};
+use crate::compile::program::{self, Program};
+use crate::compile::{booleans, Expression, Literal};
 use crate::error::{Error, Kind};
-use crate::expression::booleans;
-use crate::expression::normal::{normalise, NodeIndex, Normal, Normalised};
-use crate::expression::order::{order, Estimate};
-use crate::expression::program::{self, Program};
-use crate::expression::{Expression, Literal};
-use crate::hash::{hash_bytes, out_of_memory};
-use crate::interner::{Interner, StringId};
 use crate::language;
-use crate::library::{analysis_bytes, Library};
-use crate::memory::{ensure, Reserve};
-use crate::predicate::{self, Borrowed, Predicate, Step};
+use crate::model::predicate::{self, Borrowed, Predicate, Step};
+use crate::model::schema::{Attribute, Schema, Type};
+use crate::model::strings::{Interner, StringId};
+use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::analysis::{Access, Analysis};
+use crate::plan::demands::Demands;
+use crate::plan::filter::{self, Led};
 use crate::reasons::Reasons;
 use crate::room::{Extent, Searches};
-use crate::schema::{Attribute, Schema, Type};
-use crate::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
-use crate::tree::analysis::{Access, Analysis};
-use crate::tree::demands::Demands;
-use crate::tree::filter::{self, Led};
-use crate::tree::gate::{Demand, Gate};
+use crate::support::hash::{hash_bytes, out_of_memory};
+use crate::support::headroom::{ensure, Reserve};
 use crate::tree::{NodeId, Tree};
-use crate::vocabulary::Vocabulary;
 
 /// Memory that any insertion wants free, on top of what its tables grow by.
 const HEADROOM: usize = 64 * 1024;

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use support::random::Random;
 
 thread_local! {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use support::naive::{NaiveEvent, NaiveValue};
 use support::random::Random;
 use support::twin::Twin;

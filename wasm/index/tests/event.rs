@@ -1,9 +1,9 @@
 //! Random events, written in every format, are read back as they were; damaged ones do no harm.
 
 use be_tree_index::event::{decode, Event, Format, Text, Value};
-use be_tree_index::interner::Interner;
-use be_tree_index::predicate::{CapType, Entity};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::predicate::{CapType, Entity};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::strings::Interner;
 use be_tree_index::term::Writer;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,9 +1,9 @@
 //! Explanations of large expressions and events: as long as is allowed, whole terms, and quickly made.
 
+use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::event::Format;
-use be_tree_index::explain::explain;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::term::Reader;
 
 /// The explanation of `text` for `event`.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
 /// What an event says besides `a = 1`, and what an expression does.

@@ -3,8 +3,8 @@
 mod support;
 
 use be_tree_index::language::{expression_text, predicate_text, read};
-use be_tree_index::predicate::{Postfix, Step};
-use be_tree_index::schema::Schema;
+use be_tree_index::model::predicate::{Postfix, Step};
+use be_tree_index::model::schema::Schema;
 use proptest::prelude::*;
 use support::generate::{self, CONSTANTS};
 use support::naive;

@@ -3,7 +3,7 @@
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
 /// Searches for an event and answers the ids found, and how many entries were come upon.

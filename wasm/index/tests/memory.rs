@@ -7,7 +7,7 @@ mod support;
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 use support::random::Random;

@@ -2,8 +2,8 @@
 
 use be_tree_index::event::{decode, Event, Format, Value};
 use be_tree_index::index::Index;
-use be_tree_index::interner::Interner;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::strings::Interner;
 use be_tree_index::search::Search;
 
 fn schema(is_optional: bool) -> Schema {

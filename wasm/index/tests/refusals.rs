@@ -9,7 +9,7 @@ use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::read;
-use be_tree_index::schema::Schema;
+use be_tree_index::model::schema::Schema;
 use be_tree_index::search::{Batch, Form, Request, Search};
 use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 use support::encode;
@@ -136,7 +136,8 @@ fn large(random: &mut Random, schema: &Schema) -> String {
     let list = (0..5_000).map(|number| format!(r#""\u0041 string {number}""#)).collect::<Vec<_>>().join(", ");
     json.truncate(json.rfind('}').unwrap());
     let comma = if json.contains(':') { "," } else { "" };
-    let lists = schema.attributes().iter().filter(|attribute| attribute.ty == be_tree_index::schema::Type::StringList);
+    let lists =
+        schema.attributes().iter().filter(|attribute| attribute.ty == be_tree_index::model::schema::Type::StringList);
     let members: Vec<String> = lists.map(|attribute| format!(r#""{}": [{list}]"#, attribute.name)).collect();
     format!(
         r#"{json}{comma}"of no attribute": [{list}]{}{}}}"#,

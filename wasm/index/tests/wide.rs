@@ -4,8 +4,8 @@
 
 mod support;
 
-use be_tree_index::predicate::Postfix;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::predicate::Postfix;
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use support::naive::{self, NaiveEvent, NaiveValue};
 use support::random::Random;
 use support::twin::Twin;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
 const ALL: Option<std::iter::Empty<u64>> = None;

@@ -1,6 +1,6 @@
 //! An expression as a plain boxed tree: what a program would write that has no index.
 
-use be_tree_index::predicate::{Predicate, Step};
+use be_tree_index::model::predicate::{Predicate, Step};
 
 pub enum Tree<S> {
     Constant(bool),

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use be_tree_index::event::Format;
-use be_tree_index::predicate::Postfix;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::predicate::Postfix;
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
 /// The events of one format, each as the index takes it.
 pub struct Events {

@@ -2,9 +2,9 @@
 //! every event defines.
 
 use be_tree_index::event::{decode, Event, Value};
-use be_tree_index::interner::Interner;
-use be_tree_index::predicate::{Step, Test};
-use be_tree_index::schema::AttributeId;
+use be_tree_index::model::predicate::{Step, Test};
+use be_tree_index::model::schema::AttributeId;
+use be_tree_index::model::strings::Interner;
 
 use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::workload::{Events, Workload};

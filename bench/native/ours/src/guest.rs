@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use be_tree_index::schema::{Attribute, Bounds};
+use be_tree_index::model::schema::{Attribute, Bounds};
 use be_tree_index::term::Writer;
 use wasmtime::{Config, Engine as Runtime, Instance, Memory, Module, OptLevel, Store, TypedFunc};
 

@@ -2,8 +2,8 @@
 //! compared as numbers and lists are sorted, as anybody would have it who writes such a loop with some care.
 
 use be_tree_index::event::{decode, Event, Value};
-use be_tree_index::interner::{Interner, StringId};
-use be_tree_index::predicate::{Constants, Predicate, Step, Test, Text};
+use be_tree_index::model::predicate::{Constants, Predicate, Step, Test, Text};
+use be_tree_index::model::strings::{Interner, StringId};
 
 use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::tree::Tree;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use a_tree::{ATree, AttributeDefinition, Event as PeerEvent, EventBuilder, EventError};
 use be_tree_index::event::{decode, Event, Value};
-use be_tree_index::interner::Interner;
 use be_tree_index::language::predicate_text;
-use be_tree_index::predicate::{Constants, Predicate, Test, Text};
-use be_tree_index::schema::{Attribute, Type};
+use be_tree_index::model::predicate::{Constants, Predicate, Test, Text};
+use be_tree_index::model::schema::{Attribute, Type};
+use be_tree_index::model::strings::Interner;
 
 use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::tree::Tree;

@@ -11,9 +11,9 @@ use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
 use be_tree_index::event::{decode, Event, Value};
-use be_tree_index::interner::Interner;
-use be_tree_index::predicate::{Constants, Postfix, Predicate, Relation, Step, Test, Text};
-use be_tree_index::schema::AttributeId;
+use be_tree_index::model::predicate::{Constants, Postfix, Predicate, Relation, Step, Test, Text};
+use be_tree_index::model::schema::AttributeId;
+use be_tree_index::model::strings::Interner;
 use quamina::{Quamina, QuaminaBuilder};
 
 use be_tree_bench_common::measure::Engine;

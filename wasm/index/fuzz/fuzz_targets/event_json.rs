@@ -6,8 +6,8 @@ mod event;
 
 use be_tree_index::error::Kind;
 use be_tree_index::event::{decode, Event, Format};
-use be_tree_index::interner::Interner;
-use be_tree_index::schema::Schema;
+use be_tree_index::catalog::strings::Interner;
+use be_tree_index::model::schema::Schema;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

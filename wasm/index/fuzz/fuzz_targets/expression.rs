@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use be_tree_index::language;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use libfuzzer_sys::fuzz_target;
 
 const CONSTANTS: [(&[u8], i64); 5] =

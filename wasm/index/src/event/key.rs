@@ -1,7 +1,7 @@
 //! Values as integers: a key that orders an attribute's values, and a probe of 32 bits that never contradicts it.
 
-use super::Value;
-use crate::schema::Type;
+use crate::event::Value;
+use crate::model::schema::Type;
 
 /// An integer that orders floats as they are ordered.
 pub(crate) fn of_float(value: f64) -> i64 {

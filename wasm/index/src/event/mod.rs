@@ -1,23 +1,19 @@
 //! An event: one value, or none, for each attribute of a schema.
 
-mod fill;
-mod json;
+mod decode;
+pub(crate) mod digest;
+pub(crate) mod formats;
 pub(crate) mod key;
-pub(crate) mod prepared;
-pub(crate) mod probe;
-mod records;
-mod source;
-mod term;
 #[cfg(test)]
 mod tests;
 
-pub use fill::{decode, Format};
+pub use decode::{decode, Format};
 
 use crate::error::Error;
-use crate::hash::out_of_memory;
-use crate::interner::{Interner, StringId};
-use crate::predicate::CapType;
-use crate::schema::{AttributeId, Schema, Type};
+use crate::model::predicate::CapType;
+use crate::model::schema::{AttributeId, Schema, Type};
+use crate::model::strings::{Interner, StringId};
+use crate::support::hash::out_of_memory;
 
 /// A part of one of an [`Event`]'s tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

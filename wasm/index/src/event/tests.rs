@@ -1,9 +1,9 @@
 //! What each type takes from each format, and what it refuses.
 
-use super::*;
 use crate::error::{Error, Kind};
-use crate::interner::Interner;
-use crate::schema::{Attribute, Bounds, Schema, Type};
+use crate::event::*;
+use crate::model::schema::{Attribute, Bounds, Schema, Type};
+use crate::model::strings::Interner;
 use crate::term::Writer;
 
 /// A schema of one optional attribute of each type, named by it.

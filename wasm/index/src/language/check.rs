@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::error::{Error, Kind};
-use crate::hash::out_of_memory;
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
 use crate::language::suggest::nearest;
-use crate::predicate::{Borrowed, CapType, Constants, Entity, Float, Predicate, Relation, Test};
-use crate::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Predicate, Relation, Test};
+use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use crate::support::hash::out_of_memory;
 
 /// A predicate as it was written, without the constants of its list or its arguments: these are beside it.
 pub(super) enum Atom {

@@ -1,9 +1,9 @@
 //! Splits the text of an expression into tokens.
 
-use crate::bytes::{marked, zeros, ONES};
 use crate::error::{Error, Kind};
-use crate::hash::out_of_memory;
-use crate::predicate::{Borrowed, Relation};
+use crate::model::predicate::{Borrowed, Relation};
+use crate::support::bytes::{marked, zeros, ONES};
+use crate::support::hash::out_of_memory;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,9 +44,9 @@ mod tests;
 pub use print::{expression_text, predicate_text};
 
 use crate::error::{Error, Kind};
-use crate::hash::out_of_memory;
-use crate::predicate::{Borrowed, Postfix, Step};
-use crate::schema::Schema;
+use crate::model::predicate::{Borrowed, Postfix, Step};
+use crate::model::schema::Schema;
+use crate::support::hash::out_of_memory;
 
 /// The expression that `text` spells, over the attributes of `schema`. `constants` are the integers given with it by
 /// name, of which a frequency cap takes its id (`flight_id` and the like); of two with one name the first counts.

@@ -1,12 +1,12 @@
 //! The grammar: operators by precedence on a stack of their own, and the forms of a predicate.
 
 use crate::error::{Error, Kind};
-use crate::hash::out_of_memory;
 use crate::language::check::{Atom, Checker, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
 use crate::language::push;
-use crate::predicate::{Borrowed, Relation, Step};
-use crate::schema::Schema;
+use crate::model::predicate::{Borrowed, Relation, Step};
+use crate::model::schema::Schema;
+use crate::support::hash::out_of_memory;
 
 /// What waits for its right operand, or for its closing parenthesis; a later one binds tighter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

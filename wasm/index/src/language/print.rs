@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::predicate::{Constants, Predicate, Relation, Step, Test};
-use crate::schema::{Schema, Type};
+use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
+use crate::model::schema::{Schema, Type};
 
 /// The text of `predicate`, such as `age >= 21`. `bytes` gives the bytes of a string.
 pub fn predicate_text<'a, S>(

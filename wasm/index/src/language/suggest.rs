@@ -1,6 +1,6 @@
 //! Finds what a misspelt name may have meant.
 
-use crate::schema::Schema;
+use crate::model::schema::Schema;
 
 /// The name in the schema that is nearest to `name`: the same but for case, or else at most two letters off.
 pub(super) fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {

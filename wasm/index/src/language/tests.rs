@@ -1,6 +1,6 @@
-use super::*;
-use crate::predicate::{CapType, Constants, Entity, Float, Predicate, Relation, Step, Test, Text};
-use crate::schema::{Attribute, Bounds, Type};
+use crate::language::*;
+use crate::model::predicate::{CapType, Constants, Entity, Float, Predicate, Relation, Step, Test, Text};
+use crate::model::schema::{Attribute, Bounds, Type};
 
 const CONSTANTS: [(&[u8], i64); 2] = [(b"flight_id", 10), (b"campaign_group_id", 40)];
 

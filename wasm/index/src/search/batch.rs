@@ -11,15 +11,15 @@
 use std::iter::Map;
 use std::slice::Iter;
 
-use super::pick::ROOM;
-use super::{Checkpoint, Dense, Form, Search};
+use crate::boolean::bit_sliced::bits::EVENTS;
+use crate::boolean::bit_sliced::Sliced;
+use crate::catalog::subscriptions::Slot;
 use crate::error::{Error, Kind};
 use crate::event::Format;
 use crate::index::Index;
 use crate::room::{Extent, Searches};
-use crate::sliced::bits::EVENTS;
-use crate::sliced::Sliced;
-use crate::subscriptions::Slot;
+use crate::search::pick::ROOM;
+use crate::search::{Checkpoint, Dense, Form, Search};
 
 /// An answer's list has room for so many words besides those of one event. A bitmap may have as many.
 const SPARE: usize = 16 * 1024;
@@ -317,7 +317,7 @@ impl Searches for Batch {
 mod tests {
     use super::*;
     use crate::index::Insertion;
-    use crate::schema::{Attribute, Bounds, Schema, Type};
+    use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
     /// Gated, ungated and dense expressions, with ids out of order.
     fn index() -> Index {

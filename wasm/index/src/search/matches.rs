@@ -5,10 +5,10 @@
 //! are numbered upwards: the greater of a word and of one that is empty in the present search is what the word comes to in
 //! it, so that is asked without a look at either half.
 
-use super::{grow, in_order};
-use crate::dense::ones;
+use crate::boolean::windows::ones;
+use crate::catalog::subscriptions::Slot;
 use crate::error::Error;
-use crate::subscriptions::Slot;
+use crate::search::{grow, in_order};
 
 const BITS: u32 = 32;
 

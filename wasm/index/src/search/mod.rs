@@ -23,7 +23,6 @@
 mod batch;
 mod bitmap;
 mod matches;
-pub(crate) mod memo;
 mod pick;
 mod reasons;
 mod seen;
@@ -35,25 +34,26 @@ use std::sync::atomic::{compiler_fence, Ordering};
 
 pub use batch::{packed, Batch, Packed, Refused, Request};
 
+use crate::eval::memo::Memo;
 use bitmap::Bitmap;
 use matches::SlotSet;
-use memo::Memo;
 use pick::pick;
 use seen::Seen;
 use sort::Sort;
 use spill::Spill;
 
-use crate::dense::{ones, Bits, PART};
+use crate::boolean::bit_sliced::Sliced;
+use crate::boolean::windows::{ones, Bits, PART};
+use crate::catalog::programs::ProgramId;
+use crate::catalog::subscriptions::{Home, Slot};
+use crate::compile::program::{self, Asked, Outcome};
 use crate::error::{Error, Kind};
-use crate::event::probe::{self, Probe, Table};
-use crate::event::{decode, key, prepared, Event, Format, Value};
-use crate::expression::program::{self, Asked, Outcome};
-use crate::expression::store::ProgramId;
-use crate::hash::out_of_memory;
+use crate::event::digest::{self, Probe, Table};
+use crate::event::formats::prepared;
+use crate::event::{decode, key, Event, Format, Value};
 use crate::index::Index;
 use crate::room::{Extent, Searches};
-use crate::sliced::Sliced;
-use crate::subscriptions::{Home, Slot};
+use crate::support::hash::out_of_memory;
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
 use crate::tree::{Branch, NodeId, Tree, LIKELY, ROOT};
 
@@ -369,7 +369,7 @@ impl Search {
         form: Form,
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
-        probe::read(&self.event, index.schema(), &mut self.probes);
+        digest::read(&self.event, index.schema(), &mut self.probes);
         self.seen.note(&self.probes);
         self.memo.begin();
         self.matches.begin();
@@ -516,8 +516,8 @@ impl Search {
     fn scan(&mut self, index: &Index, progress: &mut Progress) {
         let Search { nodes, probes, proven, candidates, .. } = self;
         let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
-        let proven = if index.schema().len() < probe::FEW {
-            pass_lists(index.tree(), nodes, first_chunk::<_, { probe::FEW }>(probes), slots, programs, progress)
+        let proven = if index.schema().len() < digest::FEW {
+            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(probes), slots, programs, progress)
         } else {
             pass_lists(index.tree(), nodes, &probes[..], slots, programs, progress)
         };
@@ -572,7 +572,7 @@ impl Search {
     fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
         let ahead = &branches[progress.level as usize..];
         let ahead = &ahead[..ahead.len().min(STEP as usize)];
-        let is_defined = |branch: &Branch| self.probes[probe::place(branch.attribute)].is_defined();
+        let is_defined = |branch: &Branch| self.probes[digest::place(branch.attribute)].is_defined();
         let Some(passed) = ahead.iter().position(is_defined) else {
             progress.level += ahead.len() as u32;
             return ahead.len() as u32;
@@ -943,7 +943,7 @@ fn run_all(
 mod tests {
     use super::*;
     use crate::index::Insertion;
-    use crate::schema::{Attribute, Bounds, Schema, Type};
+    use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
     fn index() -> Index {
         let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };

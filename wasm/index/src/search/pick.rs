@@ -1,9 +1,9 @@
 //! From slots that match to their ids.
 
-use super::first_chunk_mut;
-use super::matches::{Slots, GROUP};
-use crate::dense::ones;
-use crate::ids::{Row, ROW};
+use crate::boolean::windows::ones;
+use crate::catalog::ids::{Row, ROW};
+use crate::search::first_chunk_mut;
+use crate::search::matches::{Slots, GROUP};
 
 /// Room for the ids of a group, and for a row more: where all of a row are written, those behind the last count for nothing.
 pub(super) const ROOM: usize = GROUP as usize + ROW;
@@ -75,8 +75,8 @@ fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize
 
 #[cfg(test)]
 mod tests {
-    use super::super::matches::SlotSet;
     use super::*;
+    use crate::search::matches::SlotSet;
 
     #[test]
     fn what_is_picked_is_where_bits_are_one() {

@@ -3,16 +3,16 @@
 //! Behind the matches come the ids of all others, grouped by reason. First the reason of each is found, and the reasons
 //! are counted; then each id is put where its reason's group goes on.
 
-use super::matches::SlotSet;
-use super::memo::Memo;
-use super::{grow, Phase, Progress, Search, HEADER, STEP};
+use crate::catalog::subscriptions::{Slot, Subscriptions};
+use crate::compile::program::{self, Asked};
 use crate::error::{Error, Kind};
+use crate::eval::memo::Memo;
 use crate::event::Format;
-use crate::expression::program::{self, Asked};
 use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::room::Extent;
-use crate::subscriptions::{Slot, Subscriptions};
+use crate::search::matches::SlotSet;
+use crate::search::{grow, Phase, Progress, Search, HEADER, STEP};
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
 const TRAILER: usize = 2;
@@ -341,7 +341,7 @@ impl Progress {
 mod tests {
     use super::*;
     use crate::index::Insertion;
-    use crate::schema::{Attribute, Bounds, Schema, Type};
+    use crate::model::schema::{Attribute, Bounds, Schema, Type};
     use crate::search::tests::found_though_commits_are_lost;
 
     #[test]

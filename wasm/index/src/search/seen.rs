@@ -1,8 +1,8 @@
 //! How often events define each attribute, as searches find it: by that, what is inserted later is placed.
 
-use super::grow;
 use crate::error::Error;
-use crate::event::probe::{self, Probe};
+use crate::event::digest::{self, Probe};
+use crate::search::grow;
 
 /// So many attributes are counted, the first ones, so that an event of very many takes little longer.
 const COUNTED: usize = 1024;
@@ -27,7 +27,7 @@ impl Seen {
     pub fn note(&mut self, probes: &[Probe]) {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
-        for (defined, probe) in self.defined.iter_mut().zip(&probes[probe::place(0)..]) {
+        for (defined, probe) in self.defined.iter_mut().zip(&probes[digest::place(0)..]) {
             *defined += u32::from(is_room & probe.is_defined());
         }
     }
@@ -51,7 +51,7 @@ mod tests {
     fn enough_events_tell_what_they_define() {
         let mut seen = Seen::default();
         seen.reserve(2 * COUNTED).unwrap();
-        let probe = |is_defined| Probe::new(0, if is_defined { 7 } else { probe::UNDEFINED });
+        let probe = |is_defined| Probe::new(0, if is_defined { 7 } else { digest::UNDEFINED });
         for round in 0..2 {
             for event in 0..ENOUGH {
                 assert!(seen.take().is_none());

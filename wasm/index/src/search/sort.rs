@@ -1,8 +1,8 @@
 //! Sorting in steps, each of which can be cut off and done again: runs are sorted and merged from one list into
 //! another, and only a finished pass changes which is which.
 
-use super::{grow, in_order};
 use crate::error::Error;
+use crate::search::{grow, in_order};
 
 /// How many ids a run has at first, and how many a merging step moves.
 const RUN: usize = 1024;

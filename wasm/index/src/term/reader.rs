@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::tag;
 use crate::error::{self, Error};
+use crate::term::tag;
 
 /// What kind of term comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Writes a term from its first byte to its last.
 
-use super::tag;
+use crate::term::tag;
 
 /// Appends one encoded term to a buffer.
 ///

@@ -1,11 +1,11 @@
 //! How the numbers of nodes and levels that were freed are given back: those with the greatest numbers take them over, so that
 //! both tables become shorter. This is done where many are free, so it costs little for each of them.
 
-use super::level::NOTHING;
-use super::{LevelId, Node, NodeId, Position, Tree, ROOT};
 use crate::error::Error;
-use crate::hash::out_of_memory;
-use crate::memory::trim;
+use crate::support::hash::out_of_memory;
+use crate::support::headroom::trim;
+use crate::tree::level::NOTHING;
+use crate::tree::{LevelId, Node, NodeId, Position, Tree, ROOT};
 
 /// So many nodes, or levels, may be free, however few there are.
 const FEW: usize = 16;

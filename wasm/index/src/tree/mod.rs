@@ -3,7 +3,7 @@
 //! A node (p-node) has a leaf list of entries, and a directory (p-directory) from attributes to value levels. A value
 //! level (c-directory) leads in one step from a value to the nodes below it: by hash for single values, by bucket for
 //! intervals. An expression has an entry under each value that one of its access literals can hold for; that such a set
-//! of literals is hit by every event that makes the expression true is what no match is lost by (see [`analysis`]).
+//! of literals is hit by every event that makes the expression true is what no match is lost by (see [`crate::plan::analysis`]).
 //! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression. Where
 //! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it. So has an
 //! `Or` of demands of which nearly every event meets one; where it is all of an expression, every search passes its entry.
@@ -14,40 +14,36 @@
 //! waits for one in the leaf list: what is sent down by another one does not come back. A bucket is cut in two where that
 //! shortens the lists on both sides. Nodes, buckets and value levels that empty are merged or given back.
 
-pub(crate) mod analysis;
 mod compact;
-pub(crate) mod demands;
-pub(crate) mod filter;
-pub(crate) mod gate;
 pub(crate) mod level;
 mod node;
 mod plan;
-mod points;
 pub(crate) mod scan;
 mod split;
 mod validate;
+mod value_map;
 
 use hashbrown::HashSet;
 
-use analysis::{Analysis, Missing};
-use demands::Demands;
-use filter::{Filter, Led};
-use gate::{Demand, Gate};
 use level::{Level, Place};
 use node::Position;
 pub(crate) use node::{Branch, Node};
 use plan::Plan;
 
-use crate::chunks::Chunks;
+use crate::catalog::predicates::growth;
+use crate::catalog::programs::ProgramId;
+use crate::catalog::subscriptions::{Home, Slot, Subscriptions};
+use crate::catalog::Library;
+use crate::compile::normal::NodeIndex;
 use crate::error::Error;
-use crate::expression::normal::NodeIndex;
-use crate::expression::store::ProgramId;
-use crate::hash::{out_of_memory, State};
-use crate::library::Library;
-use crate::memory::{ensure, push, trim, AROUND};
-use crate::predicates::growth;
-use crate::schema::AttributeId;
-use crate::subscriptions::{Home, Slot, Subscriptions};
+use crate::model::schema::AttributeId;
+use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::analysis::{Analysis, Missing};
+use crate::plan::demands::{self, Demands};
+use crate::plan::filter::{self, Filter, Led};
+use crate::support::chunks::Chunks;
+use crate::support::hash::{out_of_memory, State};
+use crate::support::headroom::{ensure, push, trim, AROUND};
 
 /// The number of a node.
 pub(crate) type NodeId = u32;

@@ -1,10 +1,10 @@
 //! Nodes. There are nearly as many as expressions, and most have one entry, so they are kept small.
 
-use super::level::Place;
-use super::plan::list_growth;
-use super::{Entry, LevelId, NodeId, LEAF_CAPACITY};
-use crate::memory::trim;
-use crate::schema::AttributeId;
+use crate::model::schema::AttributeId;
+use crate::support::headroom::trim;
+use crate::tree::level::Place;
+use crate::tree::plan::list_growth;
+use crate::tree::{Entry, LevelId, NodeId, LEAF_CAPACITY};
 
 /// A node: its leaf list and its value levels.
 #[derive(Clone, Debug)]
@@ -274,8 +274,8 @@ impl Default for Directory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::Filter;
     use super::*;
+    use crate::plan::filter::Filter;
 
     #[test]
     fn positions_are_read_back() {

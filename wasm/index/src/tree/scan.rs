@@ -6,9 +6,9 @@
 #[cfg(target_arch = "wasm32")]
 use vectors::{Fronts, Picked};
 
-use super::Entry;
-use crate::event::probe::Table;
-use crate::subscriptions::Slot;
+use crate::catalog::subscriptions::Slot;
+use crate::event::digest::Table;
+use crate::tree::Entry;
 
 /// Marks the slot of an entry that proves itself, but leaves this event in doubt: its program is to be run. The bit is free:
 /// of 4 GiB a subscription takes more than four bytes.
@@ -123,9 +123,9 @@ pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
 mod vectors {
     use core::arch::wasm32::*;
 
-    use super::super::filter;
     use super::{Entry, Table, IN_DOUBT};
-    use crate::simd::load_words;
+    use crate::plan::filter;
+    use crate::support::simd::load_words;
 
     /// Some of four subjects.
     pub struct Picked {

@@ -1,20 +1,20 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
-use super::analysis::Analysis;
-use super::demands::Demands;
-use super::filter::Filter;
-use super::gate::{Demand, Gate};
-use super::level::{Level, Place};
-use super::plan::{list_bytes, Plan};
-use super::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
+use crate::catalog::statistics::Statistics;
+use crate::catalog::subscriptions::{Slot, Subscriptions};
+use crate::catalog::Library;
+use crate::compile::normal::NodeIndex;
 use crate::error::Error;
-use crate::expression::normal::NodeIndex;
-use crate::hash::out_of_memory;
-use crate::library::Library;
-use crate::memory::{ensure, push};
-use crate::schema::AttributeId;
-use crate::statistics::Statistics;
-use crate::subscriptions::{Slot, Subscriptions};
+use crate::model::schema::AttributeId;
+use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::analysis::Analysis;
+use crate::plan::demands::Demands;
+use crate::plan::filter::Filter;
+use crate::support::hash::out_of_memory;
+use crate::support::headroom::{ensure, push};
+use crate::tree::level::{Level, Place};
+use crate::tree::plan::{list_bytes, Plan};
+use crate::tree::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
 
 /// What it costs an event to be asked whether it defines an attribute, in entries passed.
 const ASK_COST: f32 = 2.0;

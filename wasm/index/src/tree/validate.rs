@@ -1,12 +1,12 @@
 //! Checks that the tree is whole; for tests.
 
-use super::level::Place;
-use super::{Branch, NodeId, Position, Tree, ROOT};
-use crate::expression::normal::NodeIndex;
-use crate::library::Library;
-use crate::subscriptions::{Home, Slot, Subscriptions};
-use crate::tree::analysis::Analysis;
-use crate::tree::gate::{Demand, Gate};
+use crate::catalog::subscriptions::{Home, Slot, Subscriptions};
+use crate::catalog::Library;
+use crate::compile::normal::NodeIndex;
+use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::analysis::Analysis;
+use crate::tree::level::Place;
+use crate::tree::{Branch, NodeId, Position, Tree, ROOT};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.

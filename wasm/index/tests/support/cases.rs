@@ -1,7 +1,7 @@
 //! Expressions, events and what comes of them, worked out by hand. Whatever evaluates runs all of them.
 
-use be_tree_index::predicate::CapType;
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::predicate::CapType;
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
 

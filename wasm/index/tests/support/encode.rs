@@ -1,6 +1,6 @@
 //! Encoders of events, the other side of the decoders: in every form that the ABI allows, chosen at random.
 
-use be_tree_index::schema::Schema;
+use be_tree_index::model::schema::Schema;
 
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
 use super::random::Random;

@@ -1,7 +1,7 @@
 //! Random schemas, expressions and events, over small domains so that predicates often hold.
 
-use be_tree_index::predicate::{CapType, Entity};
-use be_tree_index::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::predicate::{CapType, Entity};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
 use super::random::Random;

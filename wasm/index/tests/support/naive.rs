@@ -1,6 +1,6 @@
 //! The oracle: the meaning of expressions, written down as plainly as can be.
 
-use be_tree_index::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
+use be_tree_index::model::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
 
 /// An event: for each attribute of the schema its value, if it is defined.
 pub type NaiveEvent = Vec<Option<NaiveValue>>;

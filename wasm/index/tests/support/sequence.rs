@@ -6,12 +6,12 @@ use super::encode;
 use super::generate::{self, CONSTANTS};
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
+use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
-use be_tree_index::explain::explain;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::read;
-use be_tree_index::predicate::Postfix;
+use be_tree_index::model::predicate::Postfix;
 use be_tree_index::search::{Batch, Form, Request, Search};
 
 /// How many ids there are: few, so that they are used again.

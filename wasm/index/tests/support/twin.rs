@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::read;
-use be_tree_index::predicate::Postfix;
-use be_tree_index::schema::Schema;
+use be_tree_index::model::predicate::Postfix;
+use be_tree_index::model::schema::Schema;
 use be_tree_index::search::Search;
 
 use super::encode;

@@ -1,0 +1,4 @@
+//! Expressions over booleans alone, which are evaluated many at a time.
+
+pub(crate) mod bit_sliced;
+pub(crate) mod windows;

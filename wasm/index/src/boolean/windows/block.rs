@@ -1,0 +1,215 @@
+//! Windows of 16 bits, 64 expressions together: each of their constants stands beside the others of its kind, so that
+//! eight expressions are evaluated by one instruction.
+
+use std::hint::black_box;
+
+use crate::boolean::windows::formula::{LOWER, UPPER};
+use crate::boolean::windows::pairs;
+use crate::boolean::windows::wide::{Rest, Wide};
+use crate::boolean::windows::window::{Addition, Window};
+use crate::catalog::programs::ProgramId;
+use crate::catalog::subscriptions::Slot;
+use crate::support::simd::{gather, signs, Page, Selection};
+
+/// Expressions in a block.
+pub(super) const BLOCK: usize = 64;
+/// The bits of a window, and its additions.
+pub(super) const WIDTH: usize = 16;
+pub(super) const PASSES: usize = 2;
+
+/// A constant of each expression in a block.
+type Row = [u16; BLOCK];
+
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    selections: [[Selection; 4]; BLOCK / 4],
+    flips: Row,
+    set: [[Row; PASSES]; 2],
+    add: [[Row; PASSES]; 2],
+    slots: [Slot; BLOCK],
+    wide: [Option<Box<Wide>>; BLOCK],
+    /// The first slot, where it is a multiple of the block's length and the others follow it.
+    run: Option<Slot>,
+}
+
+/// What the windows of a block come to, a bit an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decided {
+    /// Those that hold.
+    pub holds: u64,
+    /// Those that are not decided.
+    pub open: u64,
+}
+
+/// One expression of a block.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    selection: Selection,
+    flips: u16,
+    set: [[u16; PASSES]; 2],
+    add: [[u16; PASSES]; 2],
+    pub slot: Slot,
+    /// The wider window, where this one may leave the expression undecided.
+    pub wide: Option<Box<Wide>>,
+}
+
+/// The slot of a lane that holds nothing.
+const NO_SLOT: Slot = Slot::MAX;
+
+impl Lane {
+    /// A lane that is false whatever the event.
+    const EMPTY: Lane = Lane {
+        selection: Selection::NONE,
+        flips: u16::MAX,
+        set: [[0; PASSES]; 2],
+        add: [[0; PASSES]; 2],
+        slot: NO_SLOT,
+        wide: None,
+    };
+
+    pub fn new(slot: Slot, window: &Window, wide: Option<Box<Wide>>) -> Self {
+        let (mut selection, mut flips) = ([Selection::NONE], [0]);
+        window.select(&mut selection, &mut flips);
+        let row = |constant: fn(&Addition) -> u64| {
+            [LOWER, UPPER].map(|side| std::array::from_fn(|pass| constant(&window.additions(side)[pass]) as u16))
+        };
+        let (set, add) = (row(|addition| addition.set), row(|addition| addition.add));
+        Lane { selection: selection[0], flips: flips[0] as u16, set, add, slot, wide }
+    }
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Block {
+            selections: [[Selection::NONE; 4]; BLOCK / 4],
+            flips: [u16::MAX; BLOCK],
+            set: [[[0; BLOCK]; PASSES]; 2],
+            add: [[[0; BLOCK]; PASSES]; 2],
+            slots: [NO_SLOT; BLOCK],
+            wide: [const { None }; BLOCK],
+            run: None,
+        }
+    }
+}
+
+impl Block {
+    pub(super) fn put(&mut self, lane: usize, held: Lane) {
+        self.selections[lane / 4][lane % 4] = held.selection;
+        self.flips[lane] = held.flips;
+        for side in [LOWER, UPPER] {
+            for pass in 0..PASSES {
+                self.set[side][pass][lane] = held.set[side][pass];
+                self.add[side][pass][lane] = held.add[side][pass];
+            }
+        }
+        self.slots[lane] = held.slot;
+        self.wide[lane] = held.wide;
+        self.run = self.find_run();
+    }
+
+    /// Moves the wider windows of `lane`.
+    pub(super) fn settle(&mut self, lane: usize) {
+        self.wide[lane] = self.wide[lane].clone();
+    }
+
+    /// Takes the expression out of `lane`, which is then empty.
+    pub(super) fn take(&mut self, lane: usize) -> Lane {
+        let constants = |rows: &[[Row; PASSES]; 2]| rows.map(|rows| rows.map(|row| row[lane]));
+        let held = Lane {
+            selection: self.selections[lane / 4][lane % 4],
+            flips: self.flips[lane],
+            set: constants(&self.set),
+            add: constants(&self.add),
+            slot: self.slots[lane],
+            wide: self.wide[lane].take(),
+        };
+        self.put(lane, Lane::EMPTY);
+        held
+    }
+
+    fn find_run(&self) -> Option<Slot> {
+        let first = self.slots[0];
+        let follows = |(lane, &slot): (Slot, &Slot)| slot == NO_SLOT || slot == first + lane;
+        ((first as usize).is_multiple_of(BLOCK) && (0..).zip(&self.slots).all(follows)).then_some(first)
+    }
+
+    /// The slot of the expression in `lane`.
+    pub fn slot(&self, lane: usize) -> Slot {
+        self.slots[lane]
+    }
+
+    /// The first of the block's slots, where that is a multiple of the block's length and the others follow.
+    pub fn run(&self) -> Option<Slot> {
+        self.run
+    }
+
+    /// The wider window of an expression that this block leaves open.
+    pub(super) fn wide(&self, lane: usize) -> &Wide {
+        match &self.wide[lane] {
+            Some(wide) => wide,
+            None => unreachable!("a window that holds all of an expression decides it"),
+        }
+    }
+
+    /// The program of an expression that no window decides.
+    pub fn program(&self, lane: usize) -> ProgramId {
+        match self.wide(lane).rest {
+            Rest::Program(program) => program,
+            Rest::Whole(_) => unreachable!("a whole expression is decided"),
+        }
+    }
+
+    /// Checks what is kept beside the lanes; for tests.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.run != self.find_run() {
+            return Err(format!("the slots {:?} are no run from {:?}", self.slots, self.run));
+        }
+        Ok(())
+    }
+
+    /// What the windows come to for an event.
+    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> Decided {
+        let words = gather(pages, &self.selections);
+        self.add_up(words.as_flattened())
+    }
+
+    /// What the wider windows come to of the expressions in `lanes`.
+    #[inline(never)]
+    pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
+        // So that the lines are read at the same time, and not one after the other.
+        black_box(pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).touch() ^ self.wide(other).touch()));
+        let mut decided = Decided { holds: 0, open: 0 };
+        for pair in pairs(lanes) {
+            for lane in pair {
+                let (holds, open) = self.wide(lane).decide(pages);
+                decided.holds |= holds << lane;
+                decided.open |= open << lane;
+            }
+        }
+        decided
+    }
+
+    #[inline(never)]
+    fn add_up(&self, words: &[u16]) -> Decided {
+        let mut decided = Decided { holds: 0, open: 0 };
+        let [lower_set, upper_set] = &self.set;
+        let [lower_add, upper_add] = &self.add;
+        let Some(words) = words.first_chunk::<BLOCK>() else { unreachable!("there is a word for each expression") };
+        for start in (0..BLOCK).step_by(16) {
+            let sum = |set: &[Row; PASSES], add: &[Row; PASSES]| -> [u16; 16] {
+                std::array::from_fn(|i| {
+                    let i = start + i;
+                    let word = words[i] ^ self.flips[i];
+                    ((word | set[0][i]).wrapping_add(add[0][i]) | set[1][i]).wrapping_add(add[1][i])
+                })
+            };
+            let lower = sum(lower_set, lower_add);
+            let upper = sum(upper_set, upper_add);
+            let holds = signs(&lower);
+            decided.holds |= u64::from(holds) << start;
+            decided.open |= u64::from(signs(&upper) & !holds) << start;
+        }
+        decided
+    }
+}

@@ -1,0 +1,333 @@
+//! The dense expressions: those over booleans alone that no gate holds back, so that every search looks at all of them.
+//!
+//! Most are decided by few of their leaves. The most decisive are put in a word of 16 bits, their *window*, and two
+//! additions evaluate them, for eight expressions at a time. Where what is left out could change the result, a window
+//! of 64 bits is asked, and where that is still open, the expression's program is run like any other candidate's.
+//! README.md explains how an addition evaluates a tree.
+
+mod block;
+mod formula;
+#[cfg(test)]
+mod tests;
+mod wide;
+mod window;
+
+pub(crate) use block::{Block, Decided};
+use block::{Lane, BLOCK};
+use formula::Formula;
+use wide::{Rest, Whole, Wide};
+use window::Window;
+
+use crate::catalog::programs::ProgramId;
+use crate::catalog::subscriptions::Slot;
+use crate::compile::normal::{NodeIndex, Normal};
+use crate::compile::Literal;
+use crate::event::Value;
+use crate::model::predicate::Predicate;
+use crate::model::schema::{AttributeId, Schema, Type};
+use crate::model::strings::StringId;
+use crate::support::simd::{self, Page, PAGE};
+
+/// The position of an expression in [`Dense`].
+pub(crate) type Position = u32;
+
+/// The booleans of a schema that windows can read: a byte of a selection can tell as many bytes apart.
+const COLUMNS: usize = 256 * 8;
+/// As many pages as hold them.
+const PAGES: usize = COLUMNS / 8 / PAGE;
+
+/// Blocks of a part, which is what is decided at a time, and its expressions.
+const BLOCKS: usize = 16;
+pub(crate) const PART: usize = BLOCKS * BLOCK;
+
+/// A leaf that a window can read: a bit of the event or its negation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Leaf {
+    column: u16,
+    negated: bool,
+    /// How likely it is to be true.
+    probability: f32,
+}
+
+/// The dense expressions, without gaps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dense {
+    columns: Columns,
+    /// All but the last are full.
+    parts: Vec<Vec<Block>>,
+    len: usize,
+}
+
+impl Dense {
+    /// None yet, over the booleans of `schema`.
+    pub fn new(schema: &Schema) -> Self {
+        Dense { columns: Columns::new(schema), ..Dense::default() }
+    }
+
+    /// How many expressions there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many parts there are for [`Dense::decide`].
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The booleans that windows read.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
+    /// Makes the windows of an expression, all of whose literals test booleans; `chance` is how likely each is to hold.
+    /// Costs time that grows with the expression's length, about 60 microseconds for 128 leaves.
+    pub fn windows(
+        &self,
+        normal: &Normal,
+        predicates: &[Predicate<StringId>],
+        chance: impl Fn(NodeIndex, Literal) -> f32,
+    ) -> Windows {
+        Windows::of(Formula::new(normal, |index| {
+            let literal = normal.literal(index)?;
+            let column = self.columns.of(predicates[literal.predicate as usize].attribute)?;
+            Some(Leaf { column, negated: literal.negated, probability: chance(index, literal) })
+        }))
+    }
+
+    /// Takes in the expression of `slot`; its program is run where its windows leave it open.
+    pub fn insert(&mut self, slot: Slot, program: ProgramId, windows: &Windows) -> Position {
+        if self.len.is_multiple_of(PART) {
+            // The first one grows, as it is often the only one.
+            self.parts.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(BLOCKS) });
+        }
+        if self.len.is_multiple_of(BLOCK) {
+            self.parts[self.len / PART].push(Block::default());
+        }
+        let position = self.len;
+        self.len += 1;
+        let lane = windows.lane(slot, program, self.columns.can_be_picked());
+        self.block(position).put(position % BLOCK, lane);
+        position as Position
+    }
+
+    /// Moves the windows of an expression to where memory is free once all else is dropped that its insertion allocated: where
+    /// they were made they lie among that, and it would leave holes too small for the next.
+    pub fn settle(&mut self, position: Position) {
+        let lane = position as usize % BLOCK;
+        self.block(position as usize).settle(lane);
+    }
+
+    /// Takes out the expression at `position`. The last one takes its place: answers the slot of that one.
+    pub fn remove(&mut self, position: Position) -> Option<Slot> {
+        let position = position as usize;
+        let end = self.len - 1;
+        let last = self.block(end).take(end % BLOCK);
+        let moved = (position != end).then_some(last.slot);
+        if moved.is_some() {
+            self.block(position).put(position % BLOCK, last);
+        }
+        self.len = end;
+        self.parts.truncate(end.div_ceil(PART));
+        if let Some(part) = self.parts.last_mut() {
+            part.truncate((end - 1) % PART / BLOCK + 1);
+        }
+        moved
+    }
+
+    /// Gives back what is left of the list of parts. There are none.
+    pub fn clear(&mut self) {
+        self.parts = Vec::new();
+    }
+
+    /// Whether the expression at `position` holds; nothing where windows leave that open.
+    pub fn holds(&self, position: Position, bits: &Bits) -> Option<bool> {
+        let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);
+        let Decided { holds, open } = settle(block, &bits.0, 1 << lane);
+        (open == 0).then_some(holds >> lane & 1 == 1)
+    }
+
+    fn block_of(&self, position: usize) -> &Block {
+        &self.parts[position / PART][position % PART / BLOCK]
+    }
+
+    fn block(&mut self, position: usize) -> &mut Block {
+        &mut self.parts[position / PART][position % PART / BLOCK]
+    }
+
+    /// Decides the expressions of one part for an event, as far as windows can, and gives each block with what it
+    /// comes to. Answers how many expressions there are in the part.
+    pub fn decide(&self, part: usize, bits: &Bits, each: impl FnMut(&Block, Decided)) -> usize {
+        let blocks = &self.parts[part];
+        match self.columns.pages() {
+            0 | 1 => decide::<1>(blocks, bits, each),
+            2..=4 => decide::<4>(blocks, bits, each),
+            _ => decide::<PAGES>(blocks, bits, each),
+        }
+        PART.min(self.len - part * PART)
+    }
+
+    /// Checks that the expressions are those at `places`; for tests.
+    pub fn validate(&self, places: &[(Slot, Position)]) -> Result<(), String> {
+        let blocks: usize = self.parts.iter().map(Vec::len).sum();
+        if places.len() != self.len || blocks != self.len.div_ceil(BLOCK) {
+            return Err(format!("{} dense expressions in {blocks} blocks are homes of {}", self.len, places.len()));
+        }
+        for &(slot, position) in places {
+            let position = position as usize;
+            if position >= self.len
+                || self.parts[position / PART][position % PART / BLOCK].slot(position % BLOCK) != slot
+            {
+                return Err(format!("slot {slot} is not at {position}"));
+            }
+        }
+        self.parts.iter().flatten().try_for_each(Block::validate)
+    }
+
+    /// Bytes that another expression may take.
+    pub fn growth(&self) -> usize {
+        let blocks = match &self.parts[..] {
+            [] => crate::catalog::predicates::growth(&self.parts, 1) + size_of::<Block>(),
+            [first] if self.len < PART => crate::catalog::predicates::growth(first, 1),
+            _ if self.len.is_multiple_of(PART) => {
+                crate::catalog::predicates::growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>()
+            }
+            _ => 0,
+        };
+        blocks + size_of::<Wide>()
+    }
+}
+
+/// Decides blocks for an event that has no ones beyond the first `N` pages: each page takes its instructions.
+fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&Block, Decided)) {
+    let Some(pages) = bits.0.first_chunk::<N>() else { unreachable!("an event has more pages") };
+    for block in blocks {
+        each(block, settle(block, pages, u64::MAX));
+    }
+}
+
+/// What all windows of a block come to; those of 64 bits and more are asked for the expressions in `lanes`.
+fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decided {
+    let narrow = block.decide(pages);
+    let Decided { holds: decided, open } = block.widen(narrow.open & lanes, pages);
+    let mut holds = narrow.holds | decided;
+    let mut left = 0;
+    for lane in ones(open) {
+        match &block.wide(lane).rest {
+            Rest::Whole(whole) => holds |= whole.decide(pages) << lane,
+            Rest::Program(_) => left |= 1 << lane,
+        }
+    }
+    Decided { holds, open: left }
+}
+
+/// The places of the bits of `word` that are one.
+pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(place)
+    })
+}
+
+/// The same two at a time, so that a loop over them costs half as much. The last one stands for a second that is missing.
+fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
+    std::iter::from_fn(move || {
+        let one = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        let other = if word == 0 { one } else { word.trailing_zeros() as usize };
+        word &= word.wrapping_sub(1);
+        Some([one, other])
+    })
+}
+
+/// The windows of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    narrow: Window,
+    /// None where the narrow one holds all of the expression.
+    wide: Option<Window>,
+    /// None where the expression has more leaves than fit.
+    whole: Option<Window>,
+}
+
+impl Windows {
+    /// Of each width the first that fits, as leaves are taken away.
+    fn of(mut formula: Formula) -> Self {
+        let lay_out = || Window::lay_out_in_words(&formula, wide::WORDS, wide::WHOLE_PASSES);
+        let whole = formula.is_whole().then(lay_out).flatten();
+        let mut wide = None;
+        loop {
+            wide = wide.or_else(|| Window::lay_out(&formula, wide::WIDTH, wide::PASSES));
+            if let Some(narrow) = Window::lay_out(&formula, block::WIDTH, block::PASSES) {
+                let wide = if formula.is_whole() { None } else { wide };
+                return Windows { narrow, wide, whole };
+            }
+            let width = if wide.is_none() { wide::WIDTH } else { block::WIDTH };
+            formula.shrink(step(formula.leaves(), width));
+        }
+    }
+
+    /// Whether they decide the expression whatever the event, so that its program is never run.
+    #[cfg(test)]
+    pub fn decide(&self) -> bool {
+        self.wide.is_none() || self.whole.is_some()
+    }
+
+    fn lane(&self, slot: Slot, program: ProgramId, is_picked: bool) -> Lane {
+        let whole = || self.whole.as_ref().map(|whole| Rest::Whole(Whole::new(whole, is_picked)));
+        let rest = || whole().unwrap_or(Rest::Program(program));
+        let wide = self.wide.as_ref().map(|window| Box::new(Wide::new(window, rest())));
+        Lane::new(slot, &self.narrow, wide)
+    }
+}
+
+/// How many leaves to take away at a time, on the way to a window of `width` bits: the more there are, the less it
+/// matters which of the least decisive go together.
+fn step(leaves: usize, width: usize) -> usize {
+    match leaves.saturating_sub(width * 7 / 8) {
+        0 => 1,
+        _ if leaves > 256 => leaves / 2,
+        spare => spare.min(leaves.div_ceil(8)),
+    }
+}
+
+/// Which booleans windows read: those of a schema in order, as far as there are columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns(Vec<AttributeId>);
+
+impl Columns {
+    fn new(schema: &Schema) -> Self {
+        let booleans = (0..).zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
+        Columns(booleans.map(|(id, _)| id).take(COLUMNS).collect())
+    }
+
+    fn of(&self, attribute: AttributeId) -> Option<u16> {
+        self.0.binary_search(&attribute).ok().map(|column| column as u16)
+    }
+
+    /// Whether there are so few that one byte tells which, and one more value that it is none.
+    fn can_be_picked(&self) -> bool {
+        self.0.len() <= usize::from(simd::NO_COLUMN)
+    }
+
+    fn pages(&self) -> usize {
+        self.0.len().div_ceil(8 * PAGE)
+    }
+}
+
+/// The booleans of an event, a bit each; undefined ones are not true.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bits([Page; PAGES]);
+
+impl Bits {
+    /// Sets the bits from the values of an event.
+    pub fn set(&mut self, columns: &Columns, values: &[Value]) {
+        let bytes = self.0.as_flattened_mut();
+        for (byte, attributes) in bytes.iter_mut().zip(columns.0.chunks(8)) {
+            let bits = attributes.iter().enumerate();
+            *byte = bits.fold(0, |byte, (bit, &attribute)| {
+                byte | u8::from(values[attribute as usize] == Value::Boolean(true)) << bit
+            });
+        }
+    }
+}

@@ -1,0 +1,245 @@
+use crate::boolean::windows::*;
+use crate::compile::normal::{normalise, NormalNode, Normalised};
+use crate::compile::Step;
+use crate::support::simd::{gather, pick, portable, Picked, Selection, NO_COLUMN};
+
+/// A linear congruential generator (Knuth, MMIX).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// The normal form of a random expression of so many leaves over so many attributes, each of which is a predicate.
+fn normal(random: &mut Random, leaves: usize, attributes: usize) -> Normal {
+    let mut steps = Vec::new();
+    push(random, leaves, attributes, &mut steps);
+    match normalise(&steps) {
+        Normalised::Tree(normal) => normal,
+        Normalised::Constant(_) => unreachable!("there are no constants"),
+    }
+}
+
+fn push(random: &mut Random, leaves: usize, attributes: usize, steps: &mut Vec<Step>) {
+    if leaves == 1 {
+        steps.push(Step::Predicate(random.below(attributes) as u32));
+    } else {
+        let left = 1 + random.below(leaves - 1);
+        push(random, left, attributes, steps);
+        push(random, leaves - left, attributes, steps);
+        steps.push(if random.chance(50) { Step::And } else { Step::Or });
+    }
+    if random.chance(12) {
+        steps.push(Step::Not);
+    }
+}
+
+/// What `normal` comes to where `holds` says which attributes are true: the oracle.
+fn value(normal: &Normal, index: NodeIndex, holds: &dyn Fn(u32) -> bool) -> bool {
+    let mut children = normal.children(index).map(|child| value(normal, child, holds));
+    match normal.node(index) {
+        NormalNode::Literal(literal) => holds(literal.predicate) != literal.negated,
+        NormalNode::And => children.all(|value| value),
+        NormalNode::Or => children.any(|value| value),
+    }
+}
+
+/// The formula of `normal`; an attribute's column is a multiple of `spread`, and of every `unread` attributes one has
+/// none.
+fn formula(normal: &Normal, spread: u16, unread: u32) -> Formula {
+    Formula::new(normal, |index| {
+        let literal = normal.literal(index)?;
+        let column = literal.predicate as u16 * spread;
+        let is_read = literal.predicate % unread != unread - 1;
+        is_read.then_some(Leaf { column, negated: literal.negated, probability: 0.5 })
+    })
+}
+
+fn bits(columns: impl Iterator<Item = usize>) -> Bits {
+    let mut bits = Bits::default();
+    columns.for_each(|column| bits.0.as_flattened_mut()[column / 8] |= 1 << (column % 8));
+    bits
+}
+
+/// Checks each window of `windows`, which read so many `columns`, by itself, and all of them in a block.
+fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[Page; N]) {
+    let is_picked = columns <= usize::from(NO_COLUMN);
+    let mut block = Block::default();
+    block.put(5, windows.lane(77, 7, is_picked));
+    let Decided { holds, open } = block.decide(pages);
+    assert!(holds & !(1 << 5) == 0 && open & !(1 << 5) == 0, "other lanes are empty");
+    assert!(open != 0 || (holds != 0) == expected);
+    if let Some(wide) = &windows.wide {
+        let wide = Wide::new(wide, Rest::Program(7));
+        let (holds, open) = wide.decide(pages);
+        assert!(open == 1 || (holds == 1) == expected);
+        if let Some(whole) = &windows.whole {
+            assert_eq!(Whole::new(whole, false).decide(pages), u64::from(expected));
+            assert_eq!(Whole::new(whole, is_picked).decide(pages), u64::from(expected));
+        }
+    } else {
+        assert_eq!(open, 0);
+    }
+    let Decided { holds, open } = settle(&block, pages, u64::MAX);
+    assert!(open != 0 || (holds != 0) == expected);
+    assert!(open == 0 || !windows.decide());
+}
+
+#[test]
+fn windows_decide_nothing_wrongly_whatever_the_event() {
+    let mut random = Random(1);
+    let mut decided = 0;
+    for round in 0..600 {
+        let attributes = 1 + random.below(8);
+        let most = [1, 6, 16, 40, 80][round % 5];
+        let leaves = 1 + random.below(most);
+        let normal = normal(&mut random, leaves, attributes);
+        // One page, four pages, all pages; now and then with leaves that windows cannot read.
+        let (spread, unread) = ([1, 70, 255][random.below(3)], [u32::MAX, 3][random.below(2)]);
+        let windows = Windows::of(formula(&normal, spread, unread));
+        decided += usize::from(windows.decide());
+        for event in 0..1_u32 << attributes {
+            let holds = |attribute| event >> attribute & 1 == 1;
+            let expected = value(&normal, normal.root(), &holds);
+            let bits = bits((0..attributes).filter(|&a| holds(a as u32)).map(|a| a * usize::from(spread)));
+            let columns = attributes * usize::from(spread);
+            check(&windows, columns, expected, &bits.0);
+            if spread == 1 {
+                check::<1>(&windows, columns, expected, bits.0.first_chunk().unwrap());
+            }
+            if spread <= 70 {
+                check::<4>(&windows, columns, expected, bits.0.first_chunk().unwrap());
+            }
+        }
+    }
+    assert!((100..600).contains(&decided));
+}
+
+#[test]
+fn windows_of_large_expressions_decide_most_events() {
+    let mut random = Random(2);
+    let (mut narrow, mut wide, mut events) = (0, 0, 0);
+    for leaves in (50..300).step_by(5).chain([2000, 20_000]) {
+        let normal = normal(&mut random, leaves, 128);
+        let windows = Windows::of(formula(&normal, 1, u32::MAX));
+        assert_eq!(windows.decide(), leaves <= 300);
+        for _ in 0..50 {
+            let event: Vec<bool> = (0..128).map(|_| random.chance(50)).collect();
+            let expected = value(&normal, normal.root(), &|attribute| event[attribute as usize]);
+            let bits = bits((0..128).filter(|&column| event[column]));
+            check::<1>(&windows, 128, expected, bits.0.first_chunk().unwrap());
+            narrow += windows.lane(0, 0, true).open(&bits);
+            wide += Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(0)).decide(&bits.0).1;
+            events += 1;
+        }
+    }
+    assert!(narrow * 3 < events && wide * 20 < events, "of {events}: {narrow} left open, then {wide}");
+}
+
+impl Lane {
+    fn open(self, bits: &Bits) -> u64 {
+        let mut block = Block::default();
+        block.put(0, self);
+        block.decide(&bits.0).open
+    }
+}
+
+#[test]
+fn every_processor_reads_the_same_bits() {
+    let mut random = Random(3);
+    for _ in 0..200 {
+        let bits = Bits(std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8)));
+        let selections: [[Selection; 4]; 3] = std::array::from_fn(|_| {
+            std::array::from_fn(|_| Selection {
+                bytes: std::array::from_fn(|_| random.below(256) as u8),
+                masks: std::array::from_fn(|_| [0, 1 << random.below(8)][random.below(2)]),
+            })
+        });
+        assert_eq!(gather(&bits.0, &selections), portable::gather(&bits.0, &selections));
+        let pages: &[Page; 1] = bits.0.first_chunk().unwrap();
+        assert_eq!(gather(pages, &selections), portable::gather(pages, &selections));
+        let [[word, ..], ..] = gather(&bits.0, &selections);
+        let Selection { bytes, masks } = selections[0][0];
+        for place in 0..PAGE {
+            let byte = bits.0.as_flattened()[usize::from(bytes[place])];
+            assert_eq!(word >> place & 1 == 1, byte & masks[place] == masks[place]);
+        }
+    }
+}
+
+#[test]
+fn every_processor_picks_the_same_bits() {
+    let mut random = Random(5);
+    for _ in 0..200 {
+        let bits = Bits(std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8)));
+        let picked: [Picked; 4] = std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8));
+        let pages: &[Page; 2] = bits.0.first_chunk().unwrap();
+        assert_eq!(pick(pages, &picked), portable::pick(pages, &picked));
+        assert_eq!(pick(&bits.0, &picked), portable::pick(&bits.0, &picked));
+        for (word, picked) in pick(pages, &picked).into_iter().zip(picked) {
+            for (place, column) in picked.into_iter().map(usize::from).enumerate() {
+                let byte = bits.0.as_flattened()[column / 8];
+                assert_eq!(word >> place & 1, u16::from(byte >> (column % 8) & 1));
+            }
+        }
+        // Behind the pages there is nothing.
+        assert_eq!(pick(&[[u8::MAX; PAGE]], &[[NO_COLUMN; PAGE]; 4]), [0; 4]);
+    }
+}
+
+#[test]
+fn expressions_come_and_go_and_the_others_stay() {
+    let mut random = Random(4);
+    let mut dense = Dense { columns: Columns((0..20).collect()), ..Dense::default() };
+    let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
+    let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();
+    // Of each slot the position, where it is held.
+    let mut places: Vec<Option<Position>> = vec![None; 5000];
+    for round in 0..3 {
+        for (slot, place) in places.iter_mut().enumerate() {
+            place.get_or_insert_with(|| dense.insert(slot as Slot, 0, &windows[slot % 40]));
+        }
+        if round == 0 {
+            assert!(dense.parts.iter().flatten().all(|block| block.run().is_some()), "slots follow one another");
+        }
+        let (kept, stays) = ([3000, 70, 0][round], [60, 1, 0][round]);
+        while dense.len() > kept {
+            let slot = random.below(5000);
+            let Some(position) = places[slot].filter(|_| !random.chance(stays)) else { continue };
+            places[slot] = None;
+            if let Some(moved) = dense.remove(position) {
+                places[moved as usize] = Some(position);
+            }
+        }
+        let held: Vec<(Slot, Position)> =
+            (0..).zip(&places).filter_map(|(slot, place)| Some((slot, (*place)?))).collect();
+        dense.validate(&held).unwrap();
+        let event: Vec<bool> = (0..20).map(|_| random.chance(50)).collect();
+        let bits = bits((0..20).filter(|&column| event[column]));
+        let holds = |slot: Slot| {
+            let normal = &forms[slot as usize % 40];
+            value(normal, normal.root(), &|attribute| event[attribute as usize])
+        };
+        let mut found = Vec::new();
+        let mut visited = 0;
+        for part in 0..dense.parts() {
+            visited += dense.decide(part, &bits, |block, decided| {
+                found.extend(ones(decided.holds).map(|lane| block.slot(lane)));
+                assert_eq!(decided.open, 0);
+            });
+        }
+        found.sort_unstable();
+        let expected: Vec<Slot> = held.iter().map(|&(slot, _)| slot).filter(|&slot| holds(slot)).collect();
+        assert_eq!((found, visited), (expected, held.len()));
+        for (slot, position) in held {
+            assert_eq!(dense.holds(position, &bits), Some(holds(slot)));
+        }
+    }
+}

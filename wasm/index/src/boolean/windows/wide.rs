@@ -1,0 +1,204 @@
+//! Windows of 64 bits: what decides most of what 16 bits leave open; and of whole expressions: what decides the rest.
+
+use crate::boolean::windows::formula::{LOWER, UPPER};
+use crate::boolean::windows::window::{Addition, Window};
+use crate::catalog::programs::ProgramId;
+use crate::support::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
+
+/// The bits of a window, and its additions.
+pub(super) const WIDTH: usize = 64;
+pub(super) const PASSES: usize = 3;
+
+/// The most words that a whole expression may take, and additions: a tree that needs nine has 256 leaves.
+pub(super) const WORDS: usize = 8;
+pub(super) const WHOLE_PASSES: usize = 9;
+
+/// A window of the leaves that decide the most.
+#[derive(Clone, Debug)]
+pub(super) struct Wide {
+    leaves: Leaves,
+    additions: [[Addition; PASSES]; 2],
+    /// What decides the expression where this does not.
+    pub rest: Rest,
+}
+
+/// The leaves of a word.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Leaves {
+    selections: [Selection; 4],
+    flips: u64,
+}
+
+/// All of an expression.
+#[derive(Clone, Debug)]
+pub(super) enum Rest {
+    Whole(Whole),
+    /// One that takes more words than [`WORDS`].
+    Program(ProgramId),
+}
+
+/// A window of a whole expression, which is packed, as it is seldom asked.
+///
+/// Nothing is left out, so the additions of a pass are told by which bits are of its chains: the bits of earlier passes' are
+/// set, and what is added to its own is one word for all passes, each bit being of one pass.
+#[derive(Clone, Debug)]
+pub(super) struct Whole {
+    /// For each word of the window its leaves, which of these are negated, what is added, and for each pass but the first
+    /// the bits that are set.
+    words: Box<[u64]>,
+    passes: u8,
+    /// Whether the leaves are [`Picked`], and no [`Selection`]s.
+    is_picked: bool,
+}
+
+/// Words of the leaves of a word, picked or selected.
+const PICKED: usize = 8;
+const SELECTED: usize = 16;
+
+impl Wide {
+    pub fn new(window: &Window, rest: Rest) -> Self {
+        let leaves = Leaves::of(window)[0];
+        let additions = [LOWER, UPPER].map(|side| std::array::from_fn(|pass| window.additions(side)[pass]));
+        Wide { leaves, additions, rest }
+    }
+
+    /// Reads something of each of its lines of memory.
+    #[inline(always)]
+    pub fn touch(&self) -> u64 {
+        let Wide { leaves, additions: [lower, upper], .. } = self;
+        let masks = leaves.selections[0].masks[0] ^ leaves.selections[2].masks[0];
+        lower[0].set ^ upper[1].set ^ u64::from(masks) ^ leaves.flips
+    }
+
+    /// Whether the expression holds, and whether that is open: a bit each.
+    #[inline(always)]
+    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> (u64, u64) {
+        let word = self.leaves.read(pages);
+        let [lower, upper] = self.additions.each_ref().map(|additions| {
+            additions.iter().fold(word, |word, Addition { set, add }| (word | set).wrapping_add(*add)) >> 63
+        });
+        (lower, upper & !lower)
+    }
+}
+
+impl Leaves {
+    fn of(window: &Window) -> Vec<Leaves> {
+        let mut selections = vec![Selection::NONE; 4 * window.words()];
+        let mut flips = vec![0; window.words()];
+        window.select(&mut selections, &mut flips);
+        let words = selections.as_chunks().0.iter().zip(flips);
+        words.map(|(&selections, flips)| Leaves { selections, flips }).collect()
+    }
+
+    fn read<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+        let [quarters] = gather(pages, std::array::from_ref(&self.selections));
+        word(quarters) ^ self.flips
+    }
+}
+
+impl Whole {
+    /// Packs a window of all of an expression; `is_picked` tells that there are no more bits in an event than can be picked.
+    pub fn new(window: &Window, is_picked: bool) -> Self {
+        let passes = match window.passes() {
+            ..=3 => 3,
+            4 => 4,
+            _ => WHOLE_PASSES,
+        };
+        let mut flips = vec![0; window.words()];
+        let leaves: Vec<u64> = if is_picked {
+            let mut picked = vec![[NO_COLUMN; PAGE]; 4 * window.words()];
+            window.pick(&mut picked, &mut flips);
+            picked.iter().flat_map(halves).collect()
+        } else {
+            let mut selections = vec![Selection::NONE; 4 * window.words()];
+            window.select(&mut selections, &mut flips);
+            let parts = selections.iter().flat_map(|Selection { bytes, masks }| [bytes, masks]);
+            parts.flat_map(halves).collect()
+        };
+        let of_word = if is_picked { PICKED } else { SELECTED };
+        let mut words = Vec::with_capacity(leaves.len() + window.words() * (1 + passes));
+        for (word, leaves) in leaves.chunks_exact(of_word).enumerate() {
+            words.extend(leaves);
+            words.push(flips[word]);
+            let additions = window.additions(LOWER).iter().skip(word).step_by(window.words());
+            words.push(additions.fold(0, |added, addition| added | addition.add));
+            // Passes that it does not take add nothing.
+            words.extend((1..passes).map(|pass| window.before(pass, word)));
+        }
+        Whole { words: words.into(), passes: passes as u8, is_picked }
+    }
+
+    /// Whether the expression holds, as a bit.
+    #[inline(never)]
+    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+        // No loop over passes: it would take longer than what it does.
+        match (self.is_picked, self.passes) {
+            (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
+            (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
+            (true, _) => self.add_up::<WHOLE_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
+            (false, _) => self.decide_selected(pages),
+        }
+    }
+
+    #[inline(never)]
+    fn decide_selected<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+        match self.passes {
+            3 => self.add_up::<3>(SELECTED, |leaves| read_selected(pages, leaves)),
+            4 => self.add_up::<4>(SELECTED, |leaves| read_selected(pages, leaves)),
+            _ => self.add_up::<WHOLE_PASSES>(SELECTED, |leaves| read_selected(pages, leaves)),
+        }
+    }
+
+    #[inline(always)]
+    fn add_up<const PASSES: usize>(&self, leaves: usize, read: impl Fn(&[u64]) -> u64) -> u64 {
+        let mut carries = [0; PASSES];
+        let mut result = 0;
+        for word in self.words.chunks_exact(leaves + 1 + PASSES) {
+            let (leaves, constants) = word.split_at(leaves);
+            let [flips, added, sets @ ..] = constants else { unreachable!("a word has these two") };
+            result = read(leaves) ^ flips;
+            for (pass, carry) in carries.iter_mut().enumerate() {
+                let set = if pass == 0 { 0 } else { sets[pass - 1] };
+                let below = if pass + 1 == PASSES { u64::MAX } else { sets[pass] };
+                let (sum, carried) = (result | set).overflowing_add(added & below & !set);
+                let (sum, carried_on) = sum.overflowing_add(*carry);
+                (result, *carry) = (sum, u64::from(carried | carried_on));
+            }
+        }
+        result >> 63
+    }
+}
+
+/// Sixteen bytes as two words, and back.
+fn halves(page: &Page) -> impl Iterator<Item = u64> + '_ {
+    page.as_chunks().0.iter().map(|half| u64::from_le_bytes(*half))
+}
+
+#[inline(always)]
+fn page(halves: &[u64]) -> Page {
+    (u128::from(halves[0]) | u128::from(halves[1]) << 64).to_le_bytes()
+}
+
+#[inline(always)]
+fn read_picked<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+    let picked: [Picked; 4] = std::array::from_fn(|quarter| page(&leaves[2 * quarter..]));
+    word(pick(pages, &picked))
+}
+
+#[inline(always)]
+fn read_selected<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+    let selections = std::array::from_fn(|quarter| Selection {
+        bytes: page(&leaves[4 * quarter..]),
+        masks: page(&leaves[4 * quarter + 2..]),
+    });
+    let [quarters] = gather(pages, &[selections]);
+    word(quarters)
+}
+
+/// The word of four quarters.
+#[inline(always)]
+fn word(quarters: [u16; 4]) -> u64 {
+    let [a, b, c, d] = quarters.map(u64::from);
+    a | b << 16 | c << 32 | d << 48
+}

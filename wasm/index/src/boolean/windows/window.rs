@@ -1,0 +1,277 @@
+//! Lays a formula out as a window: see README.md.
+
+use std::ops::Range;
+
+use crate::boolean::windows::formula::{Formula, Kind, Place, LOWER, UPPER};
+use crate::boolean::windows::Leaf;
+use crate::support::simd::{Picked, Selection, NO_COLUMN, PAGE};
+
+/// Bits of a word of a window's constants.
+const WORD: usize = u64::BITS as usize;
+
+/// A leaf's bit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Placed {
+    bit: usize,
+    leaf: Leaf,
+}
+
+/// The constants of one addition: the bits that are set before, and what is added.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Addition {
+    pub set: u64,
+    pub add: u64,
+}
+
+/// How additions evaluate a formula: where its leaves stand, and the constants.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Window {
+    words: usize,
+    leaves: Vec<Placed>,
+    /// For the lower and the upper value, pass by pass and in each word by word.
+    additions: [Vec<Addition>; 2],
+    /// The bits that are of chains of a pass, and no others', pass by pass and in each word by word.
+    chains: Vec<u64>,
+}
+
+impl Window {
+    /// Lays `formula` out in `width` bits of a word, for so many `passes`; nothing where it does not fit.
+    pub fn lay_out(formula: &Formula, width: usize, passes: usize) -> Option<Window> {
+        if formula.leaves() >= width {
+            return None;
+        }
+        let shape = Shape::of(formula);
+        let fits = formula.leaves() + shape.joints < width && shape.passes() <= passes;
+        fits.then(|| Window::write(formula, &shape, width, passes))
+    }
+
+    /// Lays `formula` out in as many words and passes as it takes; nothing where that is more than so many.
+    pub fn lay_out_in_words(formula: &Formula, words: usize, passes: usize) -> Option<Window> {
+        if formula.leaves() >= words * WORD {
+            return None;
+        }
+        let shape = Shape::of(formula);
+        let width = (formula.leaves() + shape.joints + 1).next_multiple_of(WORD);
+        let fits = width <= words * WORD && shape.passes() <= passes;
+        fits.then(|| Window::write(formula, &shape, width, shape.passes()))
+    }
+
+    fn write(formula: &Formula, shape: &Shape, width: usize, passes: usize) -> Window {
+        let words = width.div_ceil(WORD);
+        let additions = [LOWER, UPPER].map(|_| vec![Addition::default(); words * passes]);
+        let chains = vec![0; words * passes];
+        let window = Window { words, leaves: Vec::with_capacity(formula.leaves()), additions, chains };
+        let top = width - 1;
+        let mut writer = Writer { formula, shape, window, bit: top - formula.leaves() - shape.joints };
+        if formula.len() > 0 {
+            writer.chain(0, shape.nodes[0].pass);
+        } else {
+            // Nothing is known, so the upper value is true.
+            writer.mark(UPPER, 0, top..width, |addition, bits| addition.set |= bits);
+        }
+        writer.window
+    }
+
+    /// How many words it takes.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The additions for one of the two values.
+    pub fn additions(&self, side: usize) -> &[Addition] {
+        &self.additions[side]
+    }
+
+    /// How many passes it takes.
+    pub fn passes(&self) -> usize {
+        self.chains.len() / self.words
+    }
+
+    /// The bits of `word` that are of chains of earlier passes than `pass`.
+    pub fn before(&self, pass: usize, word: usize) -> u64 {
+        self.chains.iter().skip(word).step_by(self.words).take(pass).fold(0, |bits, chains| bits | chains)
+    }
+
+    /// The [`Window::select`] of windows that read none but the first 255 of an event's bits.
+    pub fn pick(&self, picked: &mut [Picked], flips: &mut [u64]) {
+        picked.fill([NO_COLUMN; PAGE]);
+        flips.fill(0);
+        for &Placed { bit, leaf } in &self.leaves {
+            picked[bit / PAGE][bit % PAGE] = leaf.column as u8;
+            flips[bit / WORD] |= u64::from(leaf.negated) << (bit % WORD);
+        }
+    }
+
+    /// Writes which of an event's bits the window takes, 16 in each of `selections`, and in `flips` which are then to be
+    /// turned round: those of negated leaves, and bits without a leaf, which are read as ones.
+    pub fn select(&self, selections: &mut [Selection], flips: &mut [u64]) {
+        flips.fill(u64::MAX);
+        for &Placed { bit, leaf } in &self.leaves {
+            let (selection, place) = (&mut selections[bit / PAGE], bit % PAGE);
+            selection.bytes[place] = (leaf.column / 8) as u8;
+            selection.masks[place] = 1 << (leaf.column % 8);
+            if !leaf.negated {
+                flips[bit / WORD] ^= 1 << (bit % WORD);
+            }
+        }
+    }
+}
+
+/// How a formula is cut into chains.
+struct Shape {
+    nodes: Vec<Chain>,
+    /// How many bits take in the result of a chain, below the topmost.
+    joints: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    /// In which pass the node's chain runs.
+    pass: u8,
+    /// The first pass after all chains that end beside this one.
+    after: u8,
+    /// The child that the chain starts with, whose own chain it goes on with: one that needs the most passes.
+    first: Option<Place>,
+    /// The other children, linked.
+    others: Option<Place>,
+    next: Option<Place>,
+}
+
+impl Shape {
+    fn passes(&self) -> usize {
+        self.nodes.first().map_or(1, |root| usize::from(root.pass) + 1)
+    }
+
+    fn of(formula: &Formula) -> Shape {
+        let mut shape = Shape { nodes: vec![Chain::default(); formula.len()], joints: 0 };
+        for place in (0..formula.len() as Place).rev() {
+            let chain = shape.nodes[place as usize];
+            let deepest = chain.first.map_or(0, |first| shape.nodes[first as usize].pass);
+            shape.nodes[place as usize].pass = deepest.max(chain.after);
+            if let Some(parent) = formula.parent(place) {
+                shape.attach(formula, parent, place);
+            }
+        }
+        shape
+    }
+
+    /// Makes `child` the first of `parent`, or one of the others.
+    fn attach(&mut self, formula: &Formula, parent: Place, child: Place) {
+        let depth = |shape: &Shape, place: Place| (shape.nodes[place as usize].pass, !is_leaf(formula, place));
+        let first = self.nodes[parent as usize].first;
+        let other = match first {
+            Some(first) if depth(self, first) >= depth(self, child) => Some(child),
+            _ => {
+                self.nodes[parent as usize].first = Some(child);
+                first
+            }
+        };
+        let Some(other) = other else { return };
+        self.nodes[other as usize].next = self.nodes[parent as usize].others;
+        let pass = self.nodes[other as usize].pass;
+        let parent = &mut self.nodes[parent as usize];
+        parent.others = Some(other);
+        if !is_leaf(formula, other) {
+            parent.after = parent.after.max(pass + 1);
+            self.joints += 1;
+        }
+    }
+}
+
+fn is_leaf(formula: &Formula, place: Place) -> bool {
+    matches!(formula.node(place).kind, Kind::Leaf(_))
+}
+
+struct Writer<'a> {
+    formula: &'a Formula,
+    shape: &'a Shape,
+    window: Window,
+    /// The next bit to be used.
+    bit: usize,
+}
+
+impl Writer<'_> {
+    /// Writes the chain of a node in pass `pass`. Recurses no deeper than a window has leaves.
+    fn chain(&mut self, place: Place, pass: u8) {
+        let start = self.bit;
+        let node = self.formula.node(place);
+        match node.kind {
+            Kind::Leaf(leaf) => {
+                // Nothing is carried in, so that the addition of one carries the leaf out.
+                for side in [LOWER, UPPER] {
+                    self.mark(side, pass, start..start + 1, |addition, bit| addition.add |= bit);
+                }
+                self.own(start, pass);
+                self.leaf(leaf);
+            }
+            Kind::And | Kind::Or => {
+                let Chain { first, others, .. } = self.shape.nodes[place as usize];
+                first.into_iter().for_each(|first| self.chain(first, pass));
+                let mut other = others;
+                while let Some(child) = other {
+                    self.join(child, node.kind, pass);
+                    other = self.shape.nodes[child as usize].next;
+                }
+            }
+        }
+        let end = self.bit;
+        if !node.provable {
+            self.mark(LOWER, pass, start..end, |addition, bits| addition.add &= !bits);
+        }
+        if !node.refutable {
+            self.mark(UPPER, pass, start..end, |addition, bits| addition.add &= !bits);
+            self.mark(UPPER, pass, end - 1..end, |addition, last| {
+                addition.set |= last;
+                addition.add |= last;
+            });
+        }
+    }
+
+    /// Goes on with a chain by one more child of a node of kind `kind`.
+    fn join(&mut self, child: Place, kind: Kind, pass: u8) {
+        let start = self.bit;
+        let node = self.formula.node(child);
+        if let Kind::And | Kind::Or = node.kind {
+            // Its result arrives in the next bit, and what is left of it is passed over.
+            self.chain(child, self.shape.nodes[child as usize].pass);
+        }
+        let joint = self.bit..self.bit + 1;
+        self.own(joint.start, pass);
+        for side in [LOWER, UPPER] {
+            self.mark(side, pass, start..joint.start, |addition, bits| addition.set |= bits);
+            // What can only be true decides no `And`, and what can only be false no `Or`.
+            if node.is_fixed(side) && (side == UPPER) == (kind == Kind::And) {
+                self.mark(side, pass, joint.clone(), |addition, bit| addition.set |= bit);
+            } else if kind == Kind::Or {
+                self.mark(side, pass, joint.clone(), |addition, bit| addition.add |= bit);
+            }
+        }
+        match node.kind {
+            Kind::Leaf(leaf) => self.leaf(leaf),
+            Kind::And | Kind::Or => self.bit += 1,
+        }
+    }
+
+    /// Notes of which pass's chains a bit is.
+    fn own(&mut self, bit: usize, pass: u8) {
+        self.window.chains[usize::from(pass) * self.window.words + bit / WORD] |= 1 << (bit % WORD);
+    }
+
+    fn leaf(&mut self, leaf: Leaf) {
+        self.window.leaves.push(Placed { bit: self.bit, leaf });
+        self.bit += 1;
+    }
+
+    /// Changes the constants of a pass for the given bits.
+    fn mark(&mut self, side: usize, pass: u8, bits: Range<usize>, change: impl Fn(&mut Addition, u64)) {
+        let words = self.window.words;
+        let additions = &mut self.window.additions[side][usize::from(pass) * words..][..words];
+        for (word, addition) in additions.iter_mut().enumerate() {
+            let from = bits.start.clamp(word * WORD, (word + 1) * WORD);
+            let to = bits.end.clamp(from, (word + 1) * WORD);
+            if from < to {
+                change(addition, u64::MAX >> (WORD - (to - from)) << (from % WORD));
+            }
+        }
+    }
+}

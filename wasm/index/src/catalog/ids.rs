@@ -1,0 +1,120 @@
+//! The ids of slots. Whoever numbers rows as they come gives ids that follow one another, and of these the first tells
+//! all: so nothing is read of them but that, which for matches from all over an index is a miss of the cache each.
+
+use crate::catalog::subscriptions::Slot;
+use crate::support::chunks::Chunks;
+
+/// Slots of a row.
+pub(crate) const ROW: usize = 32;
+
+/// The ids of the slots from a multiple of [`ROW`] on.
+#[derive(Clone, Debug)]
+pub(crate) enum Row {
+    /// This one and those that follow it.
+    From(u64),
+    Listed(Box<[u64; ROW]>),
+}
+
+impl Row {
+    pub fn id(&self, place: usize) -> u64 {
+        match self {
+            Row::From(first) => first.wrapping_add(place as u64),
+            Row::Listed(ids) => ids[place],
+        }
+    }
+
+    fn set(&mut self, place: usize, id: u64) {
+        if self.id(place) == id {
+            return;
+        }
+        match self {
+            Row::From(first) => {
+                let mut ids = Box::new(std::array::from_fn(|place| first.wrapping_add(place as u64)));
+                ids[place] = id;
+                *self = Row::Listed(ids);
+            }
+            Row::Listed(ids) => ids[place] = id,
+        }
+    }
+}
+
+/// The ids of all slots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ids {
+    rows: Chunks<Row>,
+    len: usize,
+}
+
+impl Ids {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn push(&mut self, id: u64) {
+        if self.len.is_multiple_of(ROW) {
+            self.rows.push(Row::From(id));
+        } else {
+            self.rows[self.len / ROW].set(self.len % ROW, id);
+        }
+        self.len += 1;
+    }
+
+    pub fn set(&mut self, slot: Slot, id: u64) {
+        self.rows[slot as usize / ROW].set(slot as usize % ROW, id);
+    }
+
+    pub fn get(&self, slot: Slot) -> u64 {
+        self.row(slot).id(slot as usize % ROW)
+    }
+
+    /// The row that `slot` is of.
+    fn row(&self, slot: Slot) -> &Row {
+        &self.rows[slot as usize / ROW]
+    }
+
+    /// The rows of the slots from `first` on, a multiple of 1,024: those of 1,024 slots at the least, if there are so many.
+    #[inline(always)]
+    pub fn rows(&self, first: Slot) -> &[Row] {
+        self.rows.from(first as usize / ROW)
+    }
+
+    /// Bytes that setting `more` ids may allocate: each may be the first of its row that does not follow the others.
+    pub fn growth(&self, more: usize) -> usize {
+        self.rows.growth(more.div_ceil(ROW) + 1) + more * size_of::<[u64; ROW]>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_the_id_it_was_given_last() {
+        let mut ids = Ids::default();
+        let mut expected = Vec::new();
+        let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for i in 0..5000_u64 {
+            // Rows that follow on, rows that stop to, rows that never do, and ids that wrap around.
+            let id = match i / 50 % 4 {
+                0 | 1 => 7 + i,
+                2 => scattered(i),
+                _ => (u64::MAX - 10).wrapping_add(i % 50),
+            };
+            ids.push(id);
+            expected.push(id);
+        }
+        for i in (0..5000).step_by(70) {
+            let id = if i % 140 == 0 { expected[i] } else { scattered(i as u64) };
+            ids.set(i as Slot, id);
+            expected[i] = id;
+        }
+        assert_eq!(ids.len(), expected.len());
+        assert!((0..).zip(&expected).all(|(slot, &id)| ids.get(slot) == id));
+        assert!(ids.rows.iter().any(|row| matches!(row, Row::From(_))));
+        for first in (0..5000).step_by(1024) {
+            let told = ids.rows(first as Slot).iter().flat_map(|row| (0..ROW).map(|place| row.id(place)));
+            let most = (expected.len() - first).min(1024);
+            assert!(told.take(most).eq(expected[first..][..most].iter().copied()));
+        }
+    }
+}

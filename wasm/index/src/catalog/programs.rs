@@ -1,0 +1,347 @@
+//! The programs of all expressions: in large chunks of words, with no allocation for each, and no pointer to follow. Large
+//! ones are alone.
+
+use crate::catalog::predicates::growth;
+use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
+use crate::support::headroom::AROUND;
+
+/// Where a program is: the chunk in the upper half, the word in the lower. Of one that is alone its number, and [`ALONE`].
+pub(crate) type ProgramId = u32;
+
+/// Marks a program that is alone. The bit is free: 4 GiB have no room for so many chunks.
+const ALONE: ProgramId = 1 << 31;
+
+/// Programs of more words than this are alone. A step of a search may run a part of one of these, but all of any other.
+const LARGEST: usize = 2048;
+
+/// As many chunks are looked at at once for one that has room.
+const CHUNKS_AT_ONCE: usize = 64;
+
+/// The chunk that a program is in, and where in its words it starts.
+pub(crate) fn place(id: ProgramId) -> (u32, u32) {
+    match id & ALONE {
+        0 => (id >> 16, id & 0xffff),
+        _ => (id, 0),
+    }
+}
+
+/// A store of programs. Places that are given back are holes, which merge with the holes beside them. A program goes to the
+/// first chunk that has room for it, so that the last chunks empty, and are given back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs {
+    chunks: Vec<Box<Chunk>>,
+    /// Of each chunk how many words its largest hole has.
+    largest: Vec<u16>,
+    /// Of each chunk where its first hole begins, or [`NO_HOLE`].
+    first: Vec<u16>,
+    /// Programs that are alone. One without words is free; the last one is not.
+    alone: Vec<Vec<u32>>,
+}
+
+/// Behind all places of a chunk.
+const NO_HOLE: usize = PLACES;
+
+/// A hole, as its first word tells it; all other words of it are zero. So holes take no memory, and to make one takes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hole {
+    len: usize,
+    /// Where the next hole of the chunk begins, or [`NO_HOLE`].
+    next: usize,
+}
+
+impl Hole {
+    fn read(word: u32) -> Self {
+        Hole { len: (word >> 16) as usize, next: (word & 0xffff) as usize }
+    }
+
+    /// No number above 32,768, which 16 bits tell.
+    fn word(self) -> u32 {
+        (self.len << 16 | self.next) as u32
+    }
+}
+
+/// Where the holes of a chunk begin, in ascending order, with each.
+fn holes(chunk: &Chunk, first: u16) -> impl Iterator<Item = (usize, Hole)> + '_ {
+    let mut at = usize::from(first);
+    std::iter::from_fn(move || {
+        let hole = (at != NO_HOLE).then(|| Hole::read(chunk[at]))?;
+        let start = std::mem::replace(&mut at, hole.next);
+        Some((start, hole))
+    })
+}
+
+/// A program and whatever follows it, as they are to be run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Code<'a> {
+    /// It starts at this place of the chunk.
+    InChunk(&'a Chunk, usize),
+    Alone(&'a [u32]),
+}
+
+impl Code<'_> {
+    /// Its first word.
+    #[inline(always)]
+    pub fn first(self) -> u32 {
+        match self {
+            Code::InChunk(chunk, start) => chunk.word(start),
+            Code::Alone(words) => words.word(0),
+        }
+    }
+}
+
+impl Programs {
+    /// The program at `id`, and whatever follows it in its chunk.
+    pub fn get(&self, id: ProgramId) -> &[u32] {
+        match self.code(id) {
+            Code::InChunk(chunk, start) => &chunk[start..],
+            Code::Alone(words) => words,
+        }
+    }
+
+    /// The words of a chunk.
+    pub fn chunk(&self, number: u32) -> &[u32] {
+        match number & ALONE {
+            0 => &self.chunks[number as usize][..],
+            _ => &self.alone[(number & !ALONE) as usize],
+        }
+    }
+
+    /// The program at `id`, as it is to be run.
+    #[inline(always)]
+    pub fn code(&self, id: ProgramId) -> Code<'_> {
+        match id & ALONE {
+            0 => Code::InChunk(&self.chunks[(id >> 16) as usize], (id & 0xffff) as usize),
+            _ => Code::Alone(&self.alone[(id & !ALONE) as usize]),
+        }
+    }
+
+    /// Reads a word of each of the first lines of memory that some programs take; answers what hangs on all of these.
+    #[inline(always)]
+    pub fn touch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {
+        let lines = |words: &Chunk, start: usize| words.word(start) ^ words.word(start + 16) ^ words.word(start + 32);
+        programs.iter().fold(0, |sum, &id| match self.code(id) {
+            Code::InChunk(chunk, start) => sum ^ lines(chunk, start),
+            Code::Alone(words) => sum ^ words.word(0),
+        })
+    }
+
+    pub fn insert(&mut self, program: &[u32]) -> ProgramId {
+        let len = program.len();
+        if len > LARGEST {
+            return self.insert_alone(program);
+        }
+        let chunk = self.chunk_with_room(len).unwrap_or_else(|| self.add_chunk());
+        let start = self.take_place(chunk, len);
+        self.chunks[chunk][start..][..len].copy_from_slice(program);
+        (chunk as u32) << 16 | start as u32
+    }
+
+    /// Gives back the place at `id` of a program of `len` words. Allocates nothing.
+    pub fn remove(&mut self, id: ProgramId, len: usize) {
+        if len > LARGEST {
+            self.alone[(id & !ALONE) as usize] = Vec::new();
+            let kept = self.alone.iter().rposition(|program| !program.is_empty()).map_or(0, |last| last + 1);
+            self.alone.truncate(kept);
+            return;
+        }
+        let (chunk, start) = place(id);
+        self.give_place(chunk as usize, start as usize, len);
+        let kept = self.largest.iter().rposition(|&largest| usize::from(largest) < PLACES).map_or(0, |last| last + 1);
+        self.chunks.truncate(kept);
+        self.largest.truncate(kept);
+        self.first.truncate(kept);
+    }
+
+    /// Bytes that inserting a program of up to so many `words` may take beyond its own.
+    pub fn growth(&self, words: usize) -> usize {
+        let alone = if words > LARGEST { growth(&self.alone, 1) } else { 0 };
+        if self.chunk_with_room(words.min(LARGEST)).is_some() {
+            return alone;
+        }
+        let tables = growth(&self.chunks, 1) + growth(&self.largest, 1) + growth(&self.first, 1);
+        tables + 2 * AROUND + size_of::<Chunk>() + alone
+    }
+
+    /// Gives back all memory. Nothing of any program is used any more.
+    pub fn clear(&mut self) {
+        *self = Programs::default();
+    }
+
+    /// The first chunk that has a hole of at least `len` words.
+    fn chunk_with_room(&self, len: usize) -> Option<usize> {
+        let has_room = |&largest: &u16| usize::from(largest) >= len;
+        // Many at a time, without a branch for each.
+        let some = self
+            .largest
+            .chunks(CHUNKS_AT_ONCE)
+            .position(|some| some.iter().fold(false, |any, of| any | has_room(of)))?;
+        let first = some * CHUNKS_AT_ONCE;
+        self.largest[first..].iter().position(has_room).map(|position| first + position)
+    }
+
+    /// A chunk that is one hole.
+    fn add_chunk(&mut self) -> usize {
+        // Not made on the stack, which is smaller.
+        let chunk = vec![0; PLACES + AHEAD].into_boxed_slice().try_into();
+        let mut chunk: Box<Chunk> = chunk.unwrap_or_else(|_| unreachable!("it has as many words"));
+        chunk[0] = Hole { len: PLACES, next: NO_HOLE }.word();
+        self.chunks.push(chunk);
+        self.largest.push(PLACES as u16);
+        self.first.push(0);
+        self.chunks.len() - 1
+    }
+
+    /// Takes `len` words from the smallest hole of a chunk that has as many, and tells where they begin.
+    fn take_place(&mut self, number: usize, len: usize) -> usize {
+        let chunk = &mut self.chunks[number];
+        // Where each hole is told of: by the one before it, or as the first one.
+        let mut before = None;
+        let mut chosen: Option<(usize, Hole, Option<usize>)> = None;
+        let mut largest_other = 0;
+        for (start, hole) in holes(chunk, self.first[number]) {
+            let is_better = hole.len >= len && chosen.is_none_or(|(_, chosen, _)| hole.len < chosen.len);
+            let passed_over = if is_better { chosen.map_or(0, |(_, chosen, _)| chosen.len) } else { hole.len };
+            largest_other = largest_other.max(passed_over);
+            if is_better {
+                chosen = Some((start, hole, before));
+            }
+            before = Some(start);
+        }
+        let Some((start, hole, before)) = chosen else { unreachable!("a hole of the chunk is as large") };
+        let left = hole.len - len;
+        let next = match left {
+            0 => hole.next,
+            _ => {
+                chunk[start + len] = Hole { len: left, next: hole.next }.word();
+                start + len
+            }
+        };
+        match before {
+            Some(before) => chunk[before] = Hole { next, ..Hole::read(chunk[before]) }.word(),
+            None => self.first[number] = next as u16,
+        }
+        self.largest[number] = largest_other.max(left) as u16;
+        start
+    }
+
+    /// Makes a hole of `len` words of a chunk, or a part of the holes beside them.
+    fn give_place(&mut self, number: usize, start: usize, len: usize) {
+        let chunk = &mut self.chunks[number];
+        // Nothing of a deleted expression stays.
+        chunk[start..][..len].fill(0);
+        let before = holes(chunk, self.first[number]).take_while(|(at, _)| *at < start).last();
+        let next = before.map_or(usize::from(self.first[number]), |(_, hole)| hole.next);
+        let mut hole = Hole { len, next };
+        // A place at the end of the chunk ends where no hole can begin.
+        if next == start + len && next != NO_HOLE {
+            let behind = Hole::read(chunk[next]);
+            chunk[next] = 0;
+            hole = Hole { len: len + behind.len, next: behind.next };
+        }
+        match before {
+            Some((at, before)) if at + before.len == start => {
+                hole.len += before.len;
+                chunk[at] = hole.word();
+            }
+            Some((at, before)) => {
+                chunk[at] = Hole { next: start, ..before }.word();
+                chunk[start] = hole.word();
+            }
+            None => {
+                self.first[number] = start as u16;
+                chunk[start] = hole.word();
+            }
+        }
+        self.largest[number] = self.largest[number].max(hole.len as u16);
+    }
+
+    fn insert_alone(&mut self, program: &[u32]) -> ProgramId {
+        // A look at each takes less than to copy the program.
+        let free = self.alone.iter().position(Vec::is_empty).unwrap_or_else(|| {
+            self.alone.push(Vec::new());
+            self.alone.len() - 1
+        });
+        self.alone[free] = program.to_vec();
+        free as u32 | ALONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_any_size_come_back_and_places_are_given_back() {
+        let mut programs = Programs::default();
+        let mut lengths = vec![1, 4, 5, 1000, LARGEST - 4, LARGEST, LARGEST + 1, 3 * PLACES, 2];
+        lengths.extend([LARGEST; 40]);
+        let make = |len: usize| -> Vec<u32> { (0..len as u32).map(|word| word ^ len as u32).collect() };
+        let ids: Vec<ProgramId> = lengths.iter().map(|&len| programs.insert(&make(len))).collect();
+        for (&id, &len) in ids.iter().zip(&lengths) {
+            assert_eq!(programs.get(id)[..len], make(len));
+        }
+        let chunks = programs.chunks.len();
+        assert!(chunks > 2);
+        let mut order: Vec<usize> = (0..lengths.len()).collect();
+        order.sort_by_key(|place| place * 31 % 7);
+        for &place in &order {
+            programs.remove(ids[place], lengths[place]);
+        }
+        assert!(programs.chunks.is_empty() && programs.alone.is_empty());
+    }
+
+    /// Sequences of lengths are replaced by others; what is free is always what no program has, in as few holes as there are
+    /// gaps.
+    #[test]
+    fn holes_merge_and_the_last_chunks_are_given_back() {
+        let mut state = 1_u64;
+        let mut number = |below: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut programs = Programs::default();
+        let mut held: Vec<(ProgramId, Vec<u32>)> = Vec::new();
+        for step in 0..20_000 {
+            // Waves of many, of few and of lengths that rise.
+            let most = if step % 5_000 < 3_500 { 600 } else { 20 };
+            if held.len() > most || !held.is_empty() && number(3) == 0 {
+                let (id, program) = held.swap_remove(number(held.len()));
+                assert_eq!(programs.get(id)[..program.len()], program);
+                programs.remove(id, program.len());
+            } else {
+                let len = 1 + number(1 + step / 20);
+                let program: Vec<u32> = (0..len as u32).map(|word| word ^ step as u32 | 1).collect();
+                let needs = programs.growth(len) > 0;
+                let chunks = programs.chunks.len();
+                held.push((programs.insert(&program), program));
+                assert!(needs || programs.chunks.len() == chunks);
+            }
+            if step % 100 == 0 {
+                validate(&programs, &held);
+            }
+        }
+        assert!(held.iter().all(|(id, program)| programs.get(*id)[..program.len()] == *program));
+        held.drain(..).for_each(|(id, program)| programs.remove(id, program.len()));
+        assert!(programs.chunks.is_empty());
+    }
+
+    fn validate(programs: &Programs, held: &[(ProgramId, Vec<u32>)]) {
+        for (number, chunk) in programs.chunks.iter().enumerate() {
+            let mut is_free = vec![true; PLACES];
+            for (id, program) in held.iter().filter(|(id, _)| place(*id).0 as usize == number) {
+                is_free[place(*id).1 as usize..][..program.len()].fill(false);
+            }
+            let mut end = None;
+            let mut free = 0;
+            for (start, hole) in holes(chunk, programs.first[number]) {
+                assert!(end.is_none_or(|end| start > end));
+                assert!(is_free[start..][..hole.len].iter().all(|free| *free));
+                assert!(chunk[start + 1..][..hole.len - 1].iter().all(|word| *word == 0));
+                (end, free) = (Some(start + hole.len), free + hole.len);
+            }
+            assert_eq!(free, is_free.iter().filter(|free| **free).count());
+            let largest = holes(chunk, programs.first[number]).map(|(_, hole)| hole.len).max();
+            assert_eq!(usize::from(programs.largest[number]), largest.unwrap_or(0));
+        }
+    }
+}

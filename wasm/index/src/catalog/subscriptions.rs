@@ -1,0 +1,305 @@
+//! The inserted expressions, by id and by slot.
+
+use hashbrown::HashTable;
+
+use crate::boolean::windows::Position;
+use crate::catalog::ids::{Ids, Row};
+use crate::catalog::predicates::table_growth;
+use crate::catalog::programs::ProgramId;
+use crate::support::chunks::Chunks;
+use crate::support::hash::hash_of;
+
+/// The place of a subscription in [`Subscriptions`].
+pub(crate) type Slot = u32;
+
+/// Where the tree holds a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// Nowhere: it is false whatever the event.
+    Nowhere,
+    /// At this position of the list of those that every search looks at.
+    Ungated(u32),
+    /// At this position of the list of those that every search passes, as a filter tells of most events whether they match.
+    Likely(u32),
+    /// At this position of the dense expressions, which every search looks at.
+    Dense(Position),
+    /// In leaf lists.
+    Gated,
+}
+
+/// An inserted expression, in 12 bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub program: ProgramId,
+    pub length: Length,
+    home: PackedHome,
+}
+
+/// How many words a program has, and how many of them are operations.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Length {
+    /// None of one so long that it has a chunk of its own: that has as many, and the last of them tells `code`.
+    words: u16,
+    code: u16,
+}
+
+/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list. 0 marks a slot
+/// that is free, and the program is the next one then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PackedHome(u32);
+
+const FREE: PackedHome = PackedHome(0);
+
+/// Behind all slots: no slot is free.
+const NO_SLOT: Slot = Slot::MAX;
+
+impl Length {
+    /// The length of a program of which the first `code` words are operations, which is noted in it where it must be.
+    pub fn noted(words: &mut Vec<u32>, code: usize) -> Self {
+        match u16::try_from(words.len()) {
+            Ok(len) => Length { words: len, code: code as u16 },
+            Err(_) => {
+                words.push(code as u32);
+                Length { words: 0, code: 0 }
+            }
+        }
+    }
+
+    /// The words of the program that `held` begins with, and how many of them are operations.
+    pub fn of(self, held: &[u32]) -> (&[u32], usize) {
+        match (self.words, held) {
+            (0, [words @ .., code]) => (words, *code as usize),
+            (words, _) => (&held[..usize::from(words)], usize::from(self.code)),
+        }
+    }
+
+    /// How many words are kept of the program that `held` begins with.
+    pub fn kept(self, held: &[u32]) -> usize {
+        match self.words {
+            0 => held.len(),
+            words => usize::from(words),
+        }
+    }
+}
+
+impl Subscription {
+    /// One that has no home yet.
+    pub fn new(program: ProgramId, length: Length) -> Self {
+        Subscription { program, length, home: PackedHome::of(Home::Nowhere) }
+    }
+
+    pub fn home(&self) -> Home {
+        match self.home.0 {
+            1 => Home::Nowhere,
+            2 => Home::Gated,
+            packed => match (packed % 3, packed / 3 - 1) {
+                (0, position) => Home::Ungated(position),
+                (1, position) => Home::Dense(position),
+                (_, position) => Home::Likely(position),
+            },
+        }
+    }
+
+    pub fn set_home(&mut self, home: Home) {
+        self.home = PackedHome::of(home);
+    }
+
+    /// Stands in a slot that is free, before the `next` one.
+    fn free(next: Slot) -> Self {
+        Subscription { program: next, length: Length { words: 0, code: 0 }, home: FREE }
+    }
+
+    fn is_held(&self) -> bool {
+        self.home != FREE
+    }
+}
+
+impl PackedHome {
+    fn of(home: Home) -> Self {
+        // An expression takes more than three bytes, so its position is below a third of what 32 bits tell.
+        let packed = match home {
+            Home::Nowhere => 1,
+            Home::Gated => 2,
+            Home::Ungated(position) => 3 + 3 * position,
+            Home::Dense(position) => 4 + 3 * position,
+            Home::Likely(position) => 5 + 3 * position,
+        };
+        PackedHome(packed)
+    }
+}
+
+/// The table of subscriptions. A slot that is given back is used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscriptions {
+    slots: Chunks<Subscription>,
+    /// The ids of all slots, of the given back ones as well.
+    ids: Ids,
+    /// The slot that was given back last. The free slots refer to one another, so to give one back takes no memory.
+    free: Slot,
+    by_id: HashTable<Slot>,
+    /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
+    ascending: bool,
+}
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Subscriptions {
+            slots: Chunks::default(),
+            ids: Ids::default(),
+            free: NO_SLOT,
+            by_id: HashTable::new(),
+            ascending: true,
+        }
+    }
+}
+
+impl Subscriptions {
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// One more than the greatest slot given so far.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_ascending(&self) -> bool {
+        self.ascending
+    }
+
+    /// Where ids ascend, none is greater than this.
+    pub fn greatest(&self) -> Option<u64> {
+        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(last as Slot));
+        self.ascending.then_some(greatest)
+    }
+
+    /// Whether there is a subscription with this id. Where ids ascend, as they mostly do, those to come need no look.
+    pub fn has(&self, id: u64) -> bool {
+        self.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
+    }
+
+    pub fn find(&self, id: u64) -> Option<Slot> {
+        self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
+    }
+
+    /// The id of `slot`.
+    pub fn id(&self, slot: Slot) -> u64 {
+        self.ids.get(slot)
+    }
+
+    /// The ids of the slots from `first` on, a multiple of 1,024, and of 1,024 slots at the least, if there are so many.
+    #[inline(always)]
+    pub fn ids(&self, first: Slot) -> &[Row] {
+        self.ids.rows(first)
+    }
+
+    pub fn get(&self, slot: Slot) -> &Subscription {
+        let subscription = &self.slots[slot as usize];
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        subscription
+    }
+
+    /// Where the subscription at `slot` is held, if there is one.
+    pub fn home(&self, slot: Slot) -> Option<Home> {
+        let subscription = &self.slots[slot as usize];
+        subscription.is_held().then(|| subscription.home())
+    }
+
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
+        let subscription = &mut self.slots[slot as usize];
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        subscription
+    }
+
+    /// The slot of the next subscription.
+    pub fn next(&self) -> Slot {
+        match self.free {
+            NO_SLOT => self.slots.len() as Slot,
+            slot => slot,
+        }
+    }
+
+    /// Whether ids ascend with slots once the next subscription has this one.
+    pub fn stays_ascending(&self, id: u64) -> bool {
+        let slot = self.next();
+        let follows = slot == 0 || self.ids.get(slot - 1) < id;
+        let precedes = slot as usize + 1 >= self.ids.len() || id < self.ids.get(slot + 1);
+        self.ascending && follows && precedes
+    }
+
+    /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
+    pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
+        let slot = self.next();
+        self.ascending = self.stays_ascending(id);
+        if self.free == NO_SLOT {
+            self.slots.push(Subscription::free(NO_SLOT));
+            self.ids.push(id);
+        } else {
+            self.free = self.slots[slot as usize].program;
+        }
+        self.slots[slot as usize] = subscribe(slot);
+        self.ids.set(slot, id);
+        let Subscriptions { by_id, ids, .. } = self;
+        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
+        slot
+    }
+
+    /// Takes out the subscription at `slot`. Allocates nothing.
+    pub fn remove(&mut self, slot: Slot) -> Subscription {
+        let free = Subscription::free(self.free);
+        let subscription = std::mem::replace(&mut self.slots[slot as usize], free);
+        debug_assert!(subscription.is_held(), "slot {slot} is held");
+        self.free = slot;
+        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
+            entry.remove();
+        }
+        if self.by_id.is_empty() {
+            *self = Subscriptions::default();
+        }
+        subscription
+    }
+
+    /// Every subscription with its slot.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
+        self.slots.iter().enumerate().filter(|(_, held)| held.is_held()).map(|(slot, held)| (slot as Slot, held))
+    }
+
+    /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
+    pub fn growth(&self, more: usize) -> usize {
+        self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_and_lengths_are_read_back() {
+        assert_eq!(size_of::<Subscription>(), 12);
+        let mut words: Vec<u32> = (0..9).collect();
+        let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
+        for home in [0, 1, 77, u32::MAX / 4]
+            .into_iter()
+            .flat_map(|position| [Home::Ungated(position), Home::Dense(position), Home::Likely(position)])
+        {
+            subscription.set_home(home);
+            assert_eq!(subscription.home(), home);
+        }
+        for home in [Home::Nowhere, Home::Gated] {
+            subscription.set_home(home);
+            assert_eq!(subscription.home(), home);
+        }
+        for len in [2, 9, 65_535, 65_536, 100_000] {
+            let expected: Vec<u32> = (0..len).collect();
+            let mut words = expected.clone();
+            let length = Length::noted(&mut words, 2);
+            let kept = words.len();
+            // Other programs follow one that has no chunk of its own.
+            if len < 65_536 {
+                words.extend([5, 6]);
+            }
+            assert_eq!((length.of(&words), length.kept(&words)), ((&expected[..], 2), kept));
+        }
+    }
+}

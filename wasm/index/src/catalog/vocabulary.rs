@@ -1,0 +1,210 @@
+//! The distinct constants that expressions compare with attributes whose number of values is bounded.
+
+use std::hash::Hash;
+
+use hashbrown::hash_map::Entry;
+use hashbrown::HashMap;
+
+use crate::error::{Error, Kind};
+use crate::model::predicate::{Constants, Predicate, Test};
+use crate::model::schema::{AttributeId, Bounds, Schema};
+use crate::model::strings::StringId;
+use crate::support::chunks::Chunks;
+use crate::support::hash::State;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Constant {
+    Integer(i64),
+    String(StringId),
+}
+
+/// The constants of an attribute, with a count of the predicates that mention each.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    integers: HashMap<i64, u32, State>,
+    /// Those that another attribute mentioned before.
+    shared: HashMap<StringId, u32, State>,
+    /// How many others there are: [`Vocabulary::firsts`] counts them.
+    own: usize,
+}
+
+/// The attribute that mentioned a string first, as most strings are mentioned by one alone, and how many of its predicates
+/// do.
+#[derive(Clone, Copy, Debug, Default)]
+struct First {
+    attribute: AttributeId,
+    count: u32,
+}
+
+impl Known {
+    fn len(&self) -> usize {
+        self.integers.len() + self.shared.len() + self.own
+    }
+}
+
+fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
+    if let Entry::Occupied(mut entry) = counts.entry(constant) {
+        *entry.get_mut() -= 1;
+        if *entry.get() == 0 {
+            entry.remove();
+        }
+    }
+}
+
+/// The constants of each bounded attribute.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vocabulary {
+    /// Empty for those without a bound.
+    attributes: Vec<Known>,
+    /// For each string, by its number; of one that no bounded attribute mentions, or none any more, the count is 0.
+    firsts: Chunks<First>,
+}
+
+impl Vocabulary {
+    pub fn new(schema: &Schema) -> Self {
+        Vocabulary { attributes: vec![Known::default(); schema.len()], firsts: Chunks::default() }
+    }
+
+    /// Takes in the constants of `predicate`, even past the bound, which [`Vocabulary::check`] finds.
+    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
+        if limit(predicate.attribute, schema).is_some() {
+            each_constant(&predicate.test, |constant| self.retain_constant(predicate.attribute, constant));
+        }
+    }
+
+    /// Takes out what [`Vocabulary::retain`] took in.
+    pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
+        if limit(predicate.attribute, schema).is_some() {
+            each_constant(&predicate.test, |constant| self.release_constant(predicate.attribute, constant));
+        }
+    }
+
+    /// Gives back all memory but that of the list of attributes. No constant is held.
+    pub fn clear(&mut self) {
+        self.attributes.fill(Known::default());
+        self.firsts.clear();
+    }
+
+    fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
+        let known = &mut self.attributes[attribute as usize];
+        let id = match constant {
+            Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
+            Constant::String(id) => id,
+        };
+        while self.firsts.len() <= id.0 as usize {
+            self.firsts.push(First::default());
+        }
+        let first = &mut self.firsts[id.0 as usize];
+        if first.count == 0 && !known.shared.contains_key(&id) {
+            *first = First { attribute, count: 1 };
+            known.own += 1;
+        } else if first.count > 0 && first.attribute == attribute {
+            first.count += 1;
+        } else {
+            *known.shared.entry(id).or_insert(0) += 1;
+        }
+    }
+
+    fn release_constant(&mut self, attribute: AttributeId, constant: Constant) {
+        let known = &mut self.attributes[attribute as usize];
+        let id = match constant {
+            Constant::Integer(integer) => return release(&mut known.integers, integer),
+            Constant::String(id) => id,
+        };
+        let first = &mut self.firsts[id.0 as usize];
+        if first.count == 0 || first.attribute != attribute {
+            return release(&mut known.shared, id);
+        }
+        first.count -= 1;
+        if first.count == 0 {
+            known.own -= 1;
+        }
+    }
+
+    /// Bytes that taking in the constants of `predicates` may take to enlarge the table of strings, of which there are so
+    /// many then.
+    pub fn growth<'a, S: 'a>(
+        &self,
+        mut predicates: impl Iterator<Item = &'a Predicate<S>>,
+        schema: &Schema,
+        strings: usize,
+    ) -> usize {
+        if predicates.any(|predicate| limit(predicate.attribute, schema).is_some()) {
+            self.firsts.growth(strings.saturating_sub(self.firsts.len()))
+        } else {
+            0
+        }
+    }
+
+    /// Whether the constants of `attribute` are as many as its declaration allows.
+    pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
+        let Some(limit) = limit(attribute, schema) else {
+            return Ok(());
+        };
+        let known = &self.attributes[attribute as usize];
+        if known.len() <= limit as usize {
+            return Ok(());
+        }
+        let name = &schema.attribute(attribute).name;
+        let message = format!(
+            "`{name}` may be compared with {limit} distinct values and this would make {}; raise its count",
+            known.len()
+        );
+        Err(Error::new(Kind::OutOfBounds, message).about(name))
+    }
+}
+
+fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {
+    match schema.attribute(attribute).bounds {
+        Bounds::Count(count) => Some(count),
+        _ => None,
+    }
+}
+
+fn each_constant(test: &Test<StringId>, mut each: impl FnMut(Constant)) {
+    match test {
+        Test::Integer(_, constant) => each(Constant::Integer(*constant)),
+        Test::StringEqual(id) | Test::StringNotEqual(id) => each(Constant::String(*id)),
+        Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
+            Constants::Integers(integers) => integers.iter().for_each(|&integer| each(Constant::Integer(integer))),
+            Constants::Strings(ids) => ids.iter().for_each(|&id| each(Constant::String(id))),
+        },
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::schema::{Attribute, Type};
+
+    proptest! {
+        #[test]
+        fn constants_are_counted_as_in_a_plain_list(changes in prop::collection::vec((any::<bool>(), 0..3_u32, 0..4_u32), 0..300)) {
+            let bounded = |name: &str| Attribute { name: name.into(), ty: Type::String, optional: true, bounds: Bounds::Count(9) };
+            let schema = Schema::new(["a", "b", "c"].map(bounded).to_vec()).unwrap();
+            let mut vocabulary = Vocabulary::new(&schema);
+            let mut plain: BTreeMap<(AttributeId, u32), u32> = BTreeMap::new();
+            for (is_retained, attribute, string) in changes {
+                let predicate = Predicate { attribute, test: Test::StringEqual(StringId(string)) };
+                let count = plain.entry((attribute, string)).or_default();
+                if is_retained {
+                    *count += 1;
+                    vocabulary.retain(&predicate, &schema);
+                } else if *count > 0 {
+                    *count -= 1;
+                    vocabulary.release(&predicate, &schema);
+                }
+                plain.retain(|_, count| *count > 0);
+                for attribute in 0..3 {
+                    let expected = plain.keys().filter(|(of, _)| *of == attribute).count();
+                    prop_assert_eq!(vocabulary.attributes[attribute as usize].len(), expected);
+                }
+            }
+        }
+    }
+}

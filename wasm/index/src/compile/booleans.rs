@@ -1,0 +1,171 @@
+//! Programs over booleans alone, which batches read from end to end. They have one of two forms.
+//!
+//! Mostly what a test has to say takes 16 bits: the literal by which it jumps (8 bits), and the place to which (8 bits). Then
+//! all of the program is one operation, [`code::PACKED`]: in the upper half of its word the number of tests, and behind it
+//! the tests, two to a word. Where there are more tests than that, attributes beyond the first 128, or predicates that
+//! decide nothing, each test is an operation as in any other program.
+
+use crate::compile::order::{Target, Test};
+use crate::compile::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, JUMP_SHIFT, ON, PROBES, START};
+use crate::compile::words::Words;
+use crate::event::digest::{self, Probe};
+use crate::model::predicate::{self, Predicate};
+use crate::model::schema::AttributeId;
+use crate::model::strings::StringId;
+
+/// The literals: of each attribute that an operation may name, that it is not true, and that it is.
+pub(crate) const LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
+/// The places that tests lead to: the two ends, then the tests. Behind the last test an expression is false.
+pub(crate) const PLACES: usize = 1 << 9;
+pub(crate) const REJECT: usize = 0;
+pub(crate) const ACCEPT: usize = 1;
+/// Where the first test stands.
+pub(crate) const FIRST: usize = 2;
+
+/// The bits of a packed test, and of each half of it.
+const PACKED_BITS: u32 = 16;
+const HALF_BITS: u32 = PACKED_BITS / 2;
+const HALF: u32 = (1 << HALF_BITS) - 1;
+/// A packed program has no more tests than this, and no other literals than these.
+const PACKED_TESTS: usize = HALF as usize + 1 - FIRST;
+pub(crate) const PACKED_LITERALS: usize = 1 << HALF_BITS;
+/// What fills the last word of an odd number of tests: a test behind which all is false, whichever way it goes.
+const FILLER: u32 = (REJECT as u32) << HALF_BITS;
+
+/// A test: the literal by which it jumps, and the place where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Boolean {
+    pub literal: usize,
+    pub target: usize,
+}
+
+/// The words of a boolean program's tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tests<'a> {
+    Packed(&'a [u32]),
+    Operations(&'a [u32]),
+}
+
+/// Appends the packed form of `tests`, which evaluate an expression of these `predicates`; false where they do not fit.
+pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &mut Vec<u32>) -> bool {
+    let fits = |predicate: &Predicate<StringId>| {
+        predicate.test == predicate::Test::True && (predicate.attribute as usize) < PACKED_LITERALS / 2
+    };
+    if tests.len() > PACKED_TESTS || tests.len() != predicates.len() || !predicates.iter().all(fits) {
+        return false;
+    }
+    let pack = |test: &Test| {
+        let literal = 2 * predicates[test.literal.predicate as usize].attribute + u32::from(test.jumps_on());
+        let target = match test.target {
+            Target::Test(next) => FIRST as u32 + next,
+            Target::Done(true) => ACCEPT as u32,
+            Target::Done(false) => REJECT as u32,
+        };
+        literal | target << HALF_BITS
+    };
+    words.push(code::PACKED | (tests.len() as u32) << JUMP_SHIFT);
+    words.extend(tests.chunks(2).map(|pair| pack(&pair[0]) | pair.get(1).map_or(FILLER, pack) << PACKED_BITS));
+    true
+}
+
+/// Whether the program with this `code` is a boolean one.
+pub(crate) fn is_boolean(code: &[u32]) -> bool {
+    match tests(code) {
+        Tests::Packed(_) => true,
+        Tests::Operations(words) => words.len() <= PLACES - FIRST && words.iter().all(|word| word & CODE == code::TRUE),
+    }
+}
+
+/// The tests of a boolean program, of its `code`.
+pub(crate) fn tests(code: &[u32]) -> Tests<'_> {
+    match &code[START as usize..] {
+        [head, tests @ ..] if is_packed(*head) => Tests::Packed(tests),
+        operations => Tests::Operations(&operations[..operations.len() - 1]),
+    }
+}
+
+/// The attribute of each test of a packed program, if the program with this `code` is one.
+pub(crate) fn attributes(code: &[u32]) -> Option<impl Iterator<Item = AttributeId> + '_> {
+    let (head, words) = code[START as usize..].split_first()?;
+    let attribute = |test: usize| (packed(words[test / 2])[test % 2].literal / 2) as AttributeId;
+    is_packed(*head).then(|| (0..(head >> JUMP_SHIFT) as usize).map(attribute))
+}
+
+fn is_packed(head: u32) -> bool {
+    head & CODE == code::PACKED
+}
+
+/// The two packed tests of a word.
+#[inline(always)]
+pub(crate) fn packed(word: u32) -> [Boolean; 2] {
+    [word, word >> PACKED_BITS]
+        .map(|test| Boolean { literal: (test & HALF) as usize, target: (test >> HALF_BITS & HALF) as usize })
+}
+
+/// The test of an operation that stands at the place `at`.
+#[inline(always)]
+pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
+    let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
+    let jump = (word >> JUMP_SHIFT) as usize;
+    // A jump to an end is no distance, but the end's place less the first's. Bits, not choices: which it is is not to be
+    // guessed.
+    let is_end = jump >> 15;
+    let target = ((at & is_end.wrapping_sub(1)) + jump + (FIRST & is_end.wrapping_neg())) % PLACES;
+    [Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }]
+}
+
+/// Takes the tests of the packed form whose head is the word at `head`. Answers the value, and how many tests that took.
+#[inline(never)]
+pub(crate) fn run(words: impl Words, head: usize, probes: &[Probe; PROBES]) -> (bool, usize) {
+    let end = FIRST + (words.word(head) >> JUMP_SHIFT) as usize;
+    let mut at = FIRST;
+    let mut taken = 0;
+    while (FIRST..end).contains(&at) {
+        let test = at - FIRST;
+        let Boolean { literal, target } = packed(words.word(head + 1 + test / 2))[test % 2];
+        let is_true = probes[digest::place(literal as AttributeId / 2)].value() == 1;
+        at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
+        taken += 1;
+    }
+    (at == ACCEPT, taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{Index, Insertion};
+    use crate::model::schema::{Attribute, Bounds, Schema, Type};
+
+    /// What the program of `text` is over so many booleans.
+    fn form(booleans: usize, text: &str) -> &'static str {
+        let attribute =
+            |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
+        let mut index = Index::new(Schema::new((0..booleans).map(attribute).collect()).unwrap());
+        index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
+        let code = index.library().code(index.subscriptions().get(0));
+        match tests(code) {
+            Tests::Packed(_) => "packed",
+            Tests::Operations(_) if is_boolean(code) => "boolean",
+            Tests::Operations(_) => "general",
+        }
+    }
+
+    #[test]
+    fn programs_have_the_form_that_they_fit() {
+        let alternating = |leaves: usize| {
+            (1..leaves)
+                .fold("b0".to_owned(), |text, leaf| format!("({text} {} b{})", ["and", "or"][leaf % 2], leaf % 100))
+        };
+        assert_eq!(form(200, "b0"), "packed");
+        assert_eq!(form(200, "b0 or not b127"), "packed");
+        assert_eq!(form(200, "b0 or not b128"), "boolean");
+        assert_eq!(form(200, "b0 or (b1 and false)"), "general");
+        assert_eq!(form(200, "b0 or b1 is null"), "general");
+        assert_eq!(form(200, &alternating(254)), "packed");
+        assert_eq!(form(200, &alternating(255)), "boolean");
+        assert_eq!(form(200, &alternating(510)), "boolean");
+        assert_eq!(form(200, &alternating(511)), "general");
+        assert_eq!(form(1024, "b1023 or b0"), "boolean");
+        assert_eq!(form(1025, "b1024 or b0"), "general");
+    }
+}

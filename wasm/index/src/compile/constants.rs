@@ -1,0 +1,175 @@
+//! Lists of constants within programs: sorted integers that are exact as probes, two to a word where all are less than 2^16.
+//!
+//! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
+
+use crate::compile::words::{Words, AHEAD};
+use crate::event::key::Scale;
+
+/// Marks the head of a list that has two constants to a word.
+const NARROW: u32 = 1 << 31;
+/// Longer lists are not copied into programs.
+const MAX: usize = 256;
+/// Lists of no more words than this are compared whole.
+const SHORT: usize = AHEAD;
+
+/// A list in a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List<W> {
+    words: W,
+    /// The place of its first word.
+    start: usize,
+    len: usize,
+    is_narrow: bool,
+}
+
+/// Appends `constants`, which are sorted; false where they do not fit a program.
+pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Vec<u32>) -> bool {
+    let len = constants.len();
+    if len > MAX {
+        return false;
+    }
+    let head = words.len();
+    words.push(len as u32);
+    let mut is_narrow = true;
+    for constant in constants {
+        if !Scale::Clamp.is_exact_at(constant) {
+            return false;
+        }
+        is_narrow &= u16::try_from(constant).is_ok();
+        words.push(constant as u32);
+    }
+    if is_narrow {
+        words[head] |= NARROW;
+        narrow(head + 1, words);
+    }
+    true
+}
+
+/// Puts two constants to a word from `start` on.
+fn narrow(start: usize, words: &mut Vec<u32>) {
+    let len = words.len() - start;
+    for pair in 0..len.div_ceil(2) {
+        let first = words[start + 2 * pair];
+        let second = if 2 * pair + 1 < len { words[start + 2 * pair + 1] } else { first };
+        words[start + pair] = first | second << 16;
+    }
+    words.truncate(start + len.div_ceil(2));
+}
+
+/// How many words the list with this head takes, its head included.
+pub(crate) fn words(head: u32) -> usize {
+    1 + packed((head & !NARROW) as usize, head & NARROW != 0)
+}
+
+/// How many words so many constants take.
+#[inline(always)]
+fn packed(len: usize, is_narrow: bool) -> usize {
+    if is_narrow {
+        len.div_ceil(2)
+    } else {
+        len
+    }
+}
+
+/// Whether `value` is one of the first `count` words, or half of one of them where these are narrow. All are compared,
+/// however many count: a loop would end where it cannot be foreseen.
+#[cfg(target_arch = "wasm32")]
+#[inline(always)]
+fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
+    use core::arch::wasm32::*;
+    let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
+    let found = |four: v128, places: v128| {
+        let low = u32x4_eq(v128_and(four, u32x4_splat(mask)), u32x4_splat(value));
+        let high = u32x4_eq(u32x4_shr(four, shift), u32x4_splat(value));
+        v128_and(v128_or(low, high), i32x4_lt(places, u32x4_splat(count as u32)))
+    };
+    let [a, b, c, d, e, f, g, h] = *words;
+    let first = found(u32x4(a, b, c, d), u32x4(0, 1, 2, 3));
+    let second = found(u32x4(e, f, g, h), u32x4(4, 5, 6, 7));
+    v128_any_true(v128_or(first, second))
+}
+
+/// The same without vectors.
+#[cfg(not(target_arch = "wasm32"))]
+#[inline(always)]
+fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
+    let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
+    let is_it = |word: u32| (word & mask == value) | (word >> shift == value);
+    (0..SHORT).fold(false, |found, place| found | (is_it(words[place]) & (place < count)))
+}
+
+impl<W: Words> List<W> {
+    /// The list whose head is the word `at`.
+    #[inline(always)]
+    pub fn at(words: W, at: usize) -> Self {
+        let head = words.word(at);
+        List { words, start: at + 1, len: (head & !NARROW) as usize, is_narrow: head & NARROW != 0 }
+    }
+
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = i32> {
+        (0..self.len).map(move |position| self.get(position))
+    }
+
+    fn get(self, position: usize) -> i32 {
+        if self.is_narrow {
+            (self.words.word(self.start + position / 2) >> (16 * (position % 2)) & 0xffff) as i32
+        } else {
+            self.words.word(self.start + position) as i32
+        }
+    }
+
+    #[inline(always)]
+    pub fn contains(self, value: i32) -> bool {
+        let count = packed(self.len, self.is_narrow);
+        if count > SHORT {
+            return self.finds(value);
+        }
+        is_among(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
+    }
+
+    /// By halving what is left, without a branch on what is found there.
+    fn finds(self, value: i32) -> bool {
+        let (mut from, mut left) = (0, self.len);
+        while left > 1 {
+            let half = left / 2;
+            from = if self.get(from + half) <= value { from + half } else { from };
+            left -= half;
+        }
+        self.get(from) == value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
+        // As at the end of a chunk of programs, and as within one.
+        for (len, behind) in [0, 1, 2, 3, 15, 16, 17, 33, 256].into_iter().flat_map(|len| [(len, 1), (len, SHORT)]) {
+            for (first, step) in [(0, 1), (7, 255), (-40_000, 300), (65_000, 100)] {
+                let constants: Vec<i64> = (0..len).map(|i| first + step * i).collect();
+                let mut written = vec![99];
+                assert!(push(constants.iter().copied(), &mut written));
+                assert_eq!(words(written[1]), written.len() - 1);
+                written.extend(std::iter::repeat_n(5, behind));
+                let list = List::at(&written[..], 1);
+                assert_eq!(list.iter().map(i64::from).collect::<Vec<_>>(), constants);
+                for value in constants.iter().flat_map(|&constant| [constant - 1, constant, constant + 1]) {
+                    assert_eq!(list.contains(value as i32), constants.contains(&value), "{value} in {constants:?}");
+                }
+                assert!(!list.contains(-1) || constants.contains(&-1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_large_is_refused() {
+        assert!(!push((0..257).collect::<Vec<_>>().into_iter(), &mut Vec::new()));
+        assert!(!push([1 << 31].into_iter(), &mut Vec::new()));
+    }
+}

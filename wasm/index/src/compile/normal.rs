@@ -1,0 +1,256 @@
+//! The normal form: negations pushed down to the predicates, constants folded, chains of one operator made one node.
+//!
+//! A predicate over an undefined attribute is false and its negation true, so a negated predicate stays a negated
+//! predicate; De Morgan's rules hold all the same, since every predicate still has one of two values.
+//! It depends on nothing but the steps, so that whoever needs it later makes the same one again.
+
+use crate::compile::{Literal, Step};
+
+/// The position of a node in its [`Normal`].
+pub(crate) type NodeIndex = u32;
+
+const NONE: NodeIndex = NodeIndex::MAX;
+
+/// A node of a normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NormalNode {
+    Literal(Literal),
+    /// Two or more children, none of them an `And`.
+    And,
+    /// Two or more children, none of them an `Or`.
+    Or,
+}
+
+/// What an expression comes to.
+#[derive(Clone, Debug)]
+pub(crate) enum Normalised {
+    /// It does not depend on the event.
+    Constant(bool),
+    /// It does.
+    Tree(Normal),
+}
+
+/// An expression in normal form.
+#[derive(Clone, Debug)]
+pub(crate) struct Normal {
+    nodes: Vec<Linked>,
+    /// Every node that can be reached, parents before their children, children in the order of the text.
+    preorder: Vec<NodeIndex>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    node: NormalNode,
+    parent: NodeIndex,
+    first: NodeIndex,
+    last: NodeIndex,
+    next: NodeIndex,
+}
+
+impl Normal {
+    pub fn root(&self) -> NodeIndex {
+        self.preorder[0]
+    }
+
+    pub fn node(&self, index: NodeIndex) -> NormalNode {
+        self.nodes[index as usize].node
+    }
+
+    /// The literal at `index`, if it is one.
+    pub fn literal(&self, index: NodeIndex) -> Option<Literal> {
+        match self.node(index) {
+            NormalNode::Literal(literal) => Some(literal),
+            _ => None,
+        }
+    }
+
+    pub fn parent(&self, index: NodeIndex) -> Option<NodeIndex> {
+        some(self.nodes[index as usize].parent)
+    }
+
+    pub fn children(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let mut next = self.nodes[index as usize].first;
+        std::iter::from_fn(move || {
+            let child = some(next)?;
+            next = self.nodes[child as usize].next;
+            Some(child)
+        })
+    }
+
+    /// Parents before children.
+    pub fn top_down(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.preorder.iter().copied()
+    }
+
+    /// Children before parents.
+    pub fn bottom_up(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.preorder.iter().rev().copied()
+    }
+
+    /// The size of a table with a place for each node.
+    pub fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The literals that hold whenever the literal at `index` is what makes the expression true: those that an `And`
+    /// above it joins to it. The literal itself comes first.
+    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let literals = self.joined(index).filter(|joined| self.literal(*joined).is_some());
+        std::iter::once(index).chain(literals)
+    }
+
+    /// The nodes that an `And` above the one at `index` joins to it.
+    pub fn joined(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+        let (mut below, mut above, mut next) = (index, index, NONE);
+        std::iter::from_fn(move || loop {
+            match some(next) {
+                Some(child) => {
+                    next = self.nodes[child as usize].next;
+                    if child != below {
+                        return Some(child);
+                    }
+                }
+                None => {
+                    below = above;
+                    above = self.parent(below)?;
+                    if self.node(above) == NormalNode::And {
+                        next = self.nodes[above as usize].first;
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn some(index: NodeIndex) -> Option<NodeIndex> {
+    (index != NONE).then_some(index)
+}
+
+/// The normal form of `steps`, in time linear in their number and without recursion.
+pub(crate) fn normalise(steps: &[Step]) -> Normalised {
+    let negated = negations(steps);
+    let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
+    let mut stack: Vec<Operand> = Vec::with_capacity(steps.len());
+    for (position, &step) in steps.iter().enumerate() {
+        let negated = negated.get(position).is_some_and(|&negated| negated);
+        let operand = match step {
+            Step::Constant(value) => Operand::Constant(value != negated),
+            Step::Predicate(predicate) => {
+                Operand::Node(builder.push(NormalNode::Literal(Literal { predicate, negated })))
+            }
+            Step::Not => continue,
+            Step::And | Step::Or => {
+                let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else {
+                    unreachable!("a kept expression has two operands for each operator")
+                };
+                let kind = if (step == Step::And) != negated { NormalNode::And } else { NormalNode::Or };
+                builder.join(kind, left, right)
+            }
+        };
+        stack.push(operand);
+    }
+    match stack.pop() {
+        Some(Operand::Node(root)) => Normalised::Tree(builder.finish(root)),
+        Some(Operand::Constant(value)) => Normalised::Constant(value),
+        None => unreachable!("a kept expression has a value"),
+    }
+}
+
+/// For each step whether the number of negations above it is odd; nothing where there are none.
+fn negations(steps: &[Step]) -> Vec<bool> {
+    if !steps.contains(&Step::Not) {
+        return Vec::new();
+    }
+    let mut negated = vec![false; steps.len()];
+    // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
+    let mut pending = Vec::with_capacity(steps.len());
+    pending.push(false);
+    for (i, step) in steps.iter().enumerate().rev() {
+        let Some(polarity) = pending.pop() else { unreachable!("a kept expression is one expression") };
+        negated[i] = polarity;
+        match step {
+            Step::Not => pending.push(!polarity),
+            Step::And | Step::Or => pending.extend([polarity, polarity]),
+            Step::Constant(_) | Step::Predicate(_) => {}
+        }
+    }
+    negated
+}
+
+#[derive(Clone, Copy)]
+enum Operand {
+    Constant(bool),
+    Node(NodeIndex),
+}
+
+struct Builder {
+    nodes: Vec<Linked>,
+}
+
+impl Builder {
+    fn push(&mut self, node: NormalNode) -> NodeIndex {
+        self.nodes.push(Linked { node, parent: NONE, first: NONE, last: NONE, next: NONE });
+        self.nodes.len() as NodeIndex - 1
+    }
+
+    fn join(&mut self, kind: NormalNode, left: Operand, right: Operand) -> Operand {
+        // What decides the operator whatever the other side: false for `And`, true for `Or`.
+        let decisive = kind == NormalNode::Or;
+        match (left, right) {
+            (Operand::Constant(value), _) | (_, Operand::Constant(value)) if value == decisive => {
+                Operand::Constant(decisive)
+            }
+            (Operand::Constant(_), other) | (other, Operand::Constant(_)) => other,
+            (Operand::Node(left), Operand::Node(right)) => {
+                let node = if self.nodes[left as usize].node == kind {
+                    left
+                } else {
+                    let node = self.push(kind);
+                    self.adopt(node, left, left);
+                    node
+                };
+                if self.nodes[right as usize].node == kind {
+                    let Linked { first, last, .. } = self.nodes[right as usize];
+                    self.adopt(node, first, last);
+                } else {
+                    self.adopt(node, right, right);
+                }
+                Operand::Node(node)
+            }
+        }
+    }
+
+    /// Appends the chain of siblings from `first` to `last` to the children of `node`.
+    fn adopt(&mut self, node: NodeIndex, first: NodeIndex, last: NodeIndex) {
+        let before = self.nodes[node as usize].last;
+        match some(before) {
+            Some(before) => self.nodes[before as usize].next = first,
+            None => self.nodes[node as usize].first = first,
+        }
+        self.nodes[node as usize].last = last;
+    }
+
+    fn finish(mut self, root: NodeIndex) -> Normal {
+        let mut preorder = Vec::with_capacity(self.nodes.len());
+        let mut next = root;
+        while let Some(index) = some(next) {
+            preorder.push(index);
+            let first = self.nodes[index as usize].first;
+            let mut child = first;
+            while let Some(below) = some(child) {
+                self.nodes[below as usize].parent = index;
+                child = self.nodes[below as usize].next;
+            }
+            next = if first == NONE { self.behind(index) } else { first };
+        }
+        Normal { nodes: self.nodes, preorder }
+    }
+
+    /// The next sibling of `index`, or of the first above it that has one.
+    fn behind(&self, mut index: NodeIndex) -> NodeIndex {
+        while index != NONE && self.nodes[index as usize].next == NONE {
+            index = self.nodes[index as usize].parent;
+        }
+        some(index).map_or(NONE, |index| self.nodes[index as usize].next)
+    }
+}

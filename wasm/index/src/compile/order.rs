@@ -1,0 +1,171 @@
+//! The order of evaluation: an expression as a list of tests, each of which goes on to the next or jumps ahead.
+//!
+//! Every test stands for one literal. Where its value decides more than itself, it jumps over the tests that no longer
+//! matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), so that the
+//! expected number of tests is least.
+
+use crate::catalog::statistics::greater;
+use crate::compile::normal::{NodeIndex, Normal, NormalNode};
+use crate::compile::Literal;
+
+/// What is expected of a literal: how often it holds, and what its evaluation costs beside a comparison of integers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    pub probability: f32,
+    pub cost: f32,
+}
+
+/// One test: where its literal's value is `on` it goes on at `target`, otherwise at the next test. Behind the last
+/// test the expression is false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Test {
+    pub literal: Literal,
+    pub on: bool,
+    pub target: Target,
+}
+
+impl Test {
+    /// The value of its predicate with which it goes on at its target.
+    pub fn jumps_on(&self) -> bool {
+        self.on != self.literal.negated
+    }
+}
+
+/// Where a test leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To the test at this position.
+    Test(u32),
+    /// To the end: the expression is true or false.
+    Done(bool),
+}
+
+/// The tests of `normal`, ordered by what `estimate` expects of each literal (given the literal's node).
+pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Vec<Test> {
+    lay_out(normal, measure(normal, estimate))
+}
+
+/// The order in which the children of each node are evaluated.
+pub(crate) struct Order(Measured);
+
+impl Order {
+    /// The order by what `estimate` expects of each literal.
+    pub fn new(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Self {
+        Order(measure(normal, estimate))
+    }
+
+    /// The children of `index`, the first one to be evaluated first.
+    pub fn children(&self, index: NodeIndex) -> &[NodeIndex] {
+        let (from, to) = self.0.nodes[index as usize].children;
+        &self.0.children[from as usize..to as usize]
+    }
+}
+
+/// What is expected of each node, and where its tests are.
+struct Measured {
+    nodes: Vec<Expected>,
+    /// The children of each inner node in the order of evaluation, node after node.
+    children: Vec<NodeIndex>,
+}
+
+/// What is expected of a node.
+#[derive(Clone, Copy)]
+struct Expected {
+    estimate: Estimate,
+    /// How many literals it has below it, or is.
+    literals: u32,
+    /// Where its children are in those of all nodes.
+    children: (u32, u32),
+    place: Place,
+}
+
+fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
+    let nothing =
+        Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0), place: WHOLE };
+    let capacity = normal.capacity();
+    let mut measured = Measured { nodes: vec![nothing; capacity], children: Vec::with_capacity(capacity) };
+    for index in normal.bottom_up() {
+        match normal.node(index) {
+            NormalNode::Literal(literal) => measured.nodes[index as usize].estimate = estimate(index, literal),
+            kind @ (NormalNode::And | NormalNode::Or) => measured.inner(normal, index, kind),
+        }
+    }
+    measured
+}
+
+impl Measured {
+    fn inner(&mut self, normal: &Normal, index: NodeIndex, kind: NormalNode) {
+        let start = self.children.len();
+        self.children.extend(normal.children(index));
+        let nodes = &self.nodes;
+        let estimate = |child: NodeIndex| nodes[child as usize].estimate;
+        // The chance that a child decides the node: that it is false under `And`, true under `Or`.
+        let decides = |child: NodeIndex| match kind {
+            NormalNode::And => 1.0 - estimate(child).probability,
+            _ => estimate(child).probability,
+        };
+        let ratio = |child: NodeIndex| estimate(child).cost / greater(decides(child), 1e-6);
+        let children = &mut self.children[start..];
+        children.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
+        let mut reached = 1.0;
+        let mut cost = 0.0;
+        for &child in &*children {
+            cost += reached * estimate(child).cost;
+            reached *= 1.0 - decides(child);
+        }
+        let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
+        let literals = children.iter().map(|&child| nodes[child as usize].literals).sum();
+        let children = (start as u32, self.children.len() as u32);
+        let estimate = Estimate { probability, cost };
+        self.nodes[index as usize] = Expected { estimate, literals, children, place: WHOLE };
+    }
+}
+
+/// Where a node's tests start, and where they lead when the node is true or false.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u32,
+    on_true: Target,
+    on_false: Target,
+}
+
+/// The place of the whole expression.
+const WHOLE: Place = Place { start: 0, on_true: Target::Done(true), on_false: Target::Done(false) };
+
+fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
+    let root = normal.root();
+    let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
+    let mut tests = vec![unset; measured.nodes[root as usize].literals as usize];
+    for index in normal.top_down() {
+        let Expected { place, children: (from, to), .. } = measured.nodes[index as usize];
+        let kind = match normal.node(index) {
+            NormalNode::Literal(literal) => {
+                tests[place.start as usize] = test(literal, place);
+                continue;
+            }
+            kind => kind,
+        };
+        let mut start = place.start;
+        for position in from..to {
+            let child = measured.children[position as usize];
+            let after = start + measured.nodes[child as usize].literals;
+            let is_last = position + 1 == to;
+            measured.nodes[child as usize].place = match kind {
+                _ if is_last => Place { start, ..place },
+                NormalNode::And => Place { start, on_true: Target::Test(after), ..place },
+                _ => Place { start, on_false: Target::Test(after), ..place },
+            };
+            start = after;
+        }
+    }
+    tests
+}
+
+/// The test of a literal: one of its two ways out is the next test or, at the very end, falling off the tests.
+fn test(literal: Literal, place: Place) -> Test {
+    if place.on_true == Target::Test(place.start + 1) {
+        Test { literal, on: false, target: place.on_false }
+    } else {
+        Test { literal, on: true, target: place.on_true }
+    }
+}

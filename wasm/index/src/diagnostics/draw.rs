@@ -1,0 +1,171 @@
+//! A picture of the tree in Graphviz's language: nodes with the ids of their leaf lists, value levels by attribute, and on
+//! the edges the values that lead from one to the other.
+
+use std::fmt::Write;
+
+use crate::catalog::subscriptions::Home;
+use crate::event::key;
+use crate::index::Index;
+use crate::model::schema::{AttributeId, Type};
+use crate::model::strings::StringId;
+use crate::tree::level::Level;
+use crate::tree::{Branch, NodeId, ROOT};
+
+/// Ids that a leaf list shows; of more it tells how many.
+const SHOWN: usize = 12;
+
+/// Writes the picture of `index`.
+pub fn draw(index: &Index, out: &mut Vec<u8>) {
+    let mut picture = Picture { index, text: String::from("digraph betree {\n  node [fontname=\"monospace\"];\n") };
+    picture.tree();
+    picture.text.push_str("}\n");
+    out.extend(picture.text.into_bytes());
+}
+
+struct Picture<'a> {
+    index: &'a Index,
+    text: String,
+}
+
+impl Picture<'_> {
+    fn tree(&mut self) {
+        let tree = self.index.tree();
+        let dense = |home: Home| matches!(home, Home::Dense(_) | Home::Ungated(_) | Home::Likely(_));
+        let subscriptions = self.index.subscriptions();
+        let every = subscriptions.iter().filter(|(_, held)| dense(held.home())).map(|(slot, _)| subscriptions.id(slot));
+        let every: Vec<u64> = every.collect();
+        if !every.is_empty() {
+            self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
+        }
+        let mut nodes = vec![ROOT];
+        while let Some(id) = nodes.pop() {
+            let node = tree.node(id);
+            let entries = node.entries().iter().filter(|entry| !entry.is_joined());
+            let slots = entries.map(|entry| entry.slot(self.index.library()));
+            let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
+            self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
+            for &Branch { attribute, level } in node.branches() {
+                let name = &self.index.schema().attribute(attribute).name;
+                self.line(format_args!("level{level} [shape=ellipse, label=\"{}\"]", Escaped(name)));
+                self.line(format_args!("node{id} -> level{level}"));
+                for (label, below) in self.edges(tree.level(level)) {
+                    self.line(format_args!("level{level} -> node{below} [label=\"{}\"]", Escaped(&label)));
+                    nodes.push(below);
+                }
+            }
+        }
+    }
+
+    /// What leads down from `level`, in the order of the values.
+    fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
+        let value = |key| self.value(level.attribute, key);
+        let mut points: Vec<(i64, NodeId)> = level.points.iter().collect();
+        points.sort_unstable();
+        let points = points.into_iter().map(|(key, node)| (value(key), node));
+        let buckets = (0..level.buckets.len()).filter_map(|position| {
+            let label = match level.buckets.range(position) {
+                (i64::MIN, i64::MAX) => "all".to_owned(),
+                (i64::MIN, high) => format!("to {}", value(high)),
+                (low, i64::MAX) => format!("from {}", value(low)),
+                (low, high) => format!("{} to {}", value(low), value(high)),
+            };
+            Some((label, level.buckets.node(position)?))
+        });
+        let defined = level.defined.map(|node| ("any".to_owned(), node));
+        points.chain(buckets).chain(defined).collect()
+    }
+
+    /// The value of `attribute` that has this key.
+    fn value(&self, attribute: AttributeId, key: i64) -> String {
+        match self.index.schema().attribute(attribute).ty {
+            Type::Boolean => (key == 1).to_string(),
+            Type::Float => key::to_float(key).to_string(),
+            Type::String | Type::StringList => {
+                String::from_utf8_lossy(self.index.strings().get(StringId(key as u32))).into_owned()
+            }
+            _ => key.to_string(),
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "  {line};");
+    }
+}
+
+/// The ids of a list, ascending.
+struct Ids(Vec<u64>);
+
+impl std::fmt::Display for Ids {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let mut ids = self.0.clone();
+        ids.sort_unstable();
+        ids.dedup();
+        for (i, id) in ids.iter().take(SHOWN).enumerate() {
+            write!(formatter, "{}{id}", if i == 0 { "" } else { ", " })?;
+        }
+        match ids.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(formatter, " and {more} more"),
+        }
+    }
+}
+
+/// A text between the quotes of a label.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(formatter, "\\{character}")?,
+                control if control.is_control() => write!(formatter, "\\\\u{:04x}", control as u32)?,
+                other => formatter.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Insertion;
+    use crate::model::schema::{Attribute, Bounds, Schema};
+
+    #[test]
+    fn a_picture_shows_lists_levels_and_values() {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+        let attributes = vec![attribute("a", Type::Integer), attribute("s", Type::String), attribute("f", Type::Float)];
+        let mut index = Index::new(Schema::new(attributes).unwrap());
+        let mut id = 0;
+        let mut insert = |text: &str| {
+            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+            id += 1;
+        };
+        insert("not (a = 3)");
+        (0..200).for_each(|i| insert(&format!("a = {i}")));
+        (0..200).for_each(|i| insert(&format!("s = 'quo\"te\\\\{i}'")));
+        (0..200).for_each(|i| insert(&format!("f > {i}.25 and f < {i}.75")));
+        let mut out = Vec::new();
+        draw(&index, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("digraph betree {\n") && text.ends_with("}\n"), "{text}");
+        for part in [
+            "every [shape=box, label=\"every event\\n0\"];",
+            "[shape=ellipse, label=\"a\"];",
+            "[label=\"3\"];",
+            "[label=\"quo\\\"te\\\\7\"];",
+            "[shape=ellipse, label=\"f\"];",
+            "[label=\"to ",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut_short() {
+        assert_eq!(Ids((0..20).collect()).to_string(), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more");
+        assert_eq!(Escaped("a\n").to_string(), "a\\\\u000a");
+    }
+}

@@ -1,0 +1,262 @@
+//! Why a subscription matches an event, or does not: its expression with the value of every part.
+
+use crate::compile::{Expression, Step};
+use crate::error::{Error, Kind};
+use crate::eval::predicate;
+use crate::event::{decode, Event, Format, Span, Value};
+use crate::index::Index;
+use crate::language::predicate_text;
+use crate::model::predicate::Predicate;
+use crate::model::strings::StringId;
+use crate::term::Writer;
+
+/// An explanation has no more nodes than this, nor nodes behind so many bytes: what is beyond them is left out.
+const NODES: usize = 10_000;
+const BYTES: usize = 1 << 20;
+
+/// A predicate's text is cut off behind so many bytes, and a longer value is left out.
+const DETAIL: usize = 4096;
+
+/// Writes the explanation of the subscription `id` for the event in `bytes` as a term: a node is
+/// `{Verdict, Kind, Detail, Children}`, and the detail of a predicate `{Attribute, Expected, Actual}`.
+///
+/// Every predicate is evaluated, whether or not it decides anything. Costs time linear in the expression and the event;
+/// the term has about a mebibyte at the most, and says what it leaves out.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`], and what is wrong with the event.
+pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+    let Some(slot) = index.subscriptions().find(id) else {
+        return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
+    };
+    let mut event = Event::default();
+    decode(format, bytes, index.schema(), index.strings(), &mut event)?;
+    let expression = index.library().expression(index.subscriptions().get(slot));
+    let parts = evaluated_parts(&expression, &event);
+    Explainer { expression: &expression, parts: &parts, index, event: &event, nodes: NODES }
+        .write(&mut Writer::new(out));
+    Ok(())
+}
+
+/// A part of an expression: the step at the same place with its operands, which are right before it.
+struct Part {
+    /// What it came to.
+    value: bool,
+    /// How many steps it has.
+    steps: usize,
+}
+
+/// The parts of an expression, operands before what joins them; the last one is the whole.
+fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::with_capacity(expression.steps.len());
+    for (place, &step) in expression.steps.iter().enumerate() {
+        let operands = operands(place, step, &parts);
+        let steps = 1 + operands.iter().flatten().map(|&operand| parts[operand].steps).sum::<usize>();
+        let mut values = operands.iter().flatten().map(|&operand| parts[operand].value);
+        let value = match step {
+            Step::Constant(value) => value,
+            Step::Predicate(index) => predicate::holds(&expression.predicates[index as usize], event),
+            Step::Not => values.all(|value| !value),
+            Step::And => values.all(|value| value),
+            Step::Or => values.any(|value| value),
+        };
+        parts.push(Part { value, steps });
+    }
+    parts
+}
+
+/// The places of what the `step` at `place` joins, from left to right.
+fn operands(place: usize, step: Step, parts: &[Part]) -> [Option<usize>; 2] {
+    match step {
+        Step::Constant(_) | Step::Predicate(_) => [None, None],
+        Step::Not => [None, Some(place - 1)],
+        Step::And | Step::Or => [Some(place - 1 - parts[place - 1].steps), Some(place - 1)],
+    }
+}
+
+/// What is still to be written.
+enum Task {
+    Part(usize),
+    /// So many operands are left out, which came to this when they are joined.
+    Omitted {
+        value: bool,
+        count: usize,
+    },
+    EndOfChildren,
+}
+
+struct Explainer<'a> {
+    expression: &'a Expression,
+    parts: &'a [Part],
+    index: &'a Index,
+    event: &'a Event,
+    /// How many nodes there is still room for.
+    nodes: usize,
+}
+
+impl Explainer<'_> {
+    fn write(mut self, writer: &mut Writer) {
+        let mut tasks = vec![Task::Part(self.parts.len() - 1)];
+        while let Some(task) = tasks.pop() {
+            match task {
+                Task::Part(place) if writer.written() > BYTES => write_omitted(self.parts[place].value, 1, writer),
+                Task::Part(place) => self.write_part(place, &mut tasks, writer),
+                Task::Omitted { value, count } => write_omitted(value, count, writer),
+                Task::EndOfChildren => writer.end_list(),
+            }
+        }
+    }
+
+    fn write_part(&mut self, place: usize, tasks: &mut Vec<Task>, writer: &mut Writer) {
+        let step = self.expression.steps[place];
+        writer.tuple(4);
+        writer.boolean(self.parts[place].value);
+        match step {
+            Step::Predicate(predicate) => {
+                writer.atom("predicate");
+                write_detail(&self.expression.predicates[predicate as usize], self.index, self.event, writer);
+            }
+            Step::Constant(_) => write_operator("constant", writer),
+            Step::Not => write_operator("not", writer),
+            Step::And => write_operator("and", writer),
+            Step::Or => write_operator("or", writer),
+        }
+        let children = self.children(place, step);
+        let shown = children.len().min(self.nodes);
+        self.nodes -= shown;
+        let (children, omitted) = children.split_at(shown);
+        tasks.push(Task::EndOfChildren);
+        if omitted.is_empty() {
+            writer.list(children.len());
+        } else {
+            writer.list(children.len() + 1);
+            let mut values = omitted.iter().map(|&child| self.parts[child].value);
+            let value = if step == Step::Or { values.any(|value| value) } else { values.all(|value| value) };
+            tasks.push(Task::Omitted { value, count: omitted.len() });
+        }
+        tasks.extend(children.iter().rev().map(|&child| Task::Part(child)));
+    }
+
+    /// The places of what a part joins, in the order of the text: those of a chain of one operator stand side by side.
+    fn children(&self, place: usize, step: Step) -> Vec<usize> {
+        let mut children = Vec::new();
+        let mut open: Vec<usize> = operands(place, step, self.parts).into_iter().flatten().collect();
+        while let Some(last) = open.pop() {
+            match self.expression.steps[last] {
+                joined @ (Step::And | Step::Or) if joined == step => {
+                    open.extend(operands(last, joined, self.parts).into_iter().flatten());
+                }
+                _ => children.push(last),
+            }
+        }
+        // The rightmost was open last.
+        children.reverse();
+        children
+    }
+}
+
+fn write_omitted(value: bool, count: usize, writer: &mut Writer) {
+    writer.tuple(4);
+    writer.boolean(value);
+    writer.atom("omitted");
+    writer.unsigned(count as u64);
+    writer.list(0);
+    writer.end_list();
+}
+
+fn write_operator(kind: &str, writer: &mut Writer) {
+    writer.atom(kind);
+    writer.atom("nil");
+}
+
+fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, writer: &mut Writer) {
+    let bytes = |id: &StringId| index.strings().get(*id);
+    writer.tuple(3);
+    writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
+    writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
+    write_value(event.values[predicate.attribute as usize], event, writer);
+}
+
+/// The text, cut off where it is long.
+fn shortened(mut text: String) -> String {
+    if text.len() > DETAIL {
+        let end = (0..=DETAIL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        let omitted = text.len() - end;
+        text.truncate(end);
+        text.push_str(&format!("... ({omitted} bytes are left out)"));
+    }
+    text
+}
+
+/// About how many bytes the value takes. Of a list whose elements alone are too long the strings are not looked at.
+fn length(value: Value, event: &Event) -> usize {
+    let list = |span: Span, bytes: usize| span.len as usize * bytes;
+    match value {
+        Value::Undefined | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => 0,
+        Value::String(text) => text.bytes.len as usize,
+        Value::Integers(span) => list(span, 8),
+        Value::Segments(span) => list(span, 16),
+        Value::Strings(span) if list(span, 8) > DETAIL => list(span, 8),
+        Value::Strings(span) => span.of(&event.strings).iter().map(|text| 8 + text.bytes.len as usize).sum(),
+        Value::Caps(span) if list(span, 32) > DETAIL => list(span, 32),
+        Value::Caps(span) => span.of(&event.caps).iter().map(|cap| 32 + cap.namespace.bytes.len as usize).sum(),
+    }
+}
+
+/// How many elements a list has, or how many bytes a string.
+fn count(value: Value) -> usize {
+    match value {
+        Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len as usize,
+        Value::String(text) => text.bytes.len as usize,
+        _ => 0,
+    }
+}
+
+fn write_value(value: Value, event: &Event, writer: &mut Writer) {
+    if length(value, event) > DETAIL {
+        writer.tuple(2);
+        writer.atom("omitted");
+        writer.unsigned(count(value) as u64);
+        return;
+    }
+    match value {
+        Value::Undefined => writer.atom("undefined"),
+        Value::Boolean(value) => writer.boolean(value),
+        Value::Integer(value) => writer.integer(value),
+        Value::Float(value) => writer.float(value),
+        Value::String(text) => writer.binary(event.text(text)),
+        Value::Integers(span) => {
+            write_list(span.of(&event.integers), writer, |integer, writer| writer.integer(*integer));
+        }
+        Value::Strings(span) => {
+            // As the event has them: a list that is sorted has its strings by their ids.
+            let mut texts = span.of(&event.strings).to_vec();
+            texts.sort_by_key(|text| text.bytes.start);
+            write_list(&texts, writer, |text, writer| writer.binary(event.text(*text)));
+        }
+        Value::Segments(span) => write_list(span.of(&event.segments), writer, |segment, writer| {
+            writer.tuple(2);
+            writer.integer(segment.id);
+            writer.integer(segment.micros);
+        }),
+        Value::Caps(span) => write_list(span.of(&event.caps), writer, |cap, writer| {
+            writer.tuple(3);
+            writer.tuple(3);
+            writer.binary(cap.cap.name().as_bytes());
+            writer.integer(cap.id);
+            writer.binary(event.text(cap.namespace));
+            writer.integer(cap.value);
+            match cap.micros {
+                Some(micros) => writer.integer(micros),
+                None => writer.atom("undefined"),
+            }
+        }),
+    }
+}
+
+fn write_list<T>(elements: &[T], writer: &mut Writer, mut write: impl FnMut(&T, &mut Writer)) {
+    writer.list(elements.len());
+    elements.iter().for_each(|element| write(element, writer));
+    writer.end_list();
+}

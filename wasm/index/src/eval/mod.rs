@@ -1,0 +1,4 @@
+//! How predicates are evaluated for an event.
+
+pub(crate) mod memo;
+pub(crate) mod predicate;

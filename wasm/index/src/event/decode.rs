@@ -1,0 +1,483 @@
+//! Fills an [`Event`] from bytes: each value as its attribute's type says, whatever the format.
+
+use crate::error::{Error, Kind};
+use crate::event::formats::json::Json;
+use crate::event::formats::prepared;
+use crate::event::formats::records::Records;
+use crate::event::formats::source::{Read, Source};
+use crate::event::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
+use crate::model::predicate::{CapType, Entity, Float};
+use crate::model::schema::{Attribute, AttributeId, Schema, Type};
+use crate::model::strings::{Interner, StringId};
+use crate::support::hash::out_of_memory;
+use crate::term::{self, Elements, Reader};
+
+/// How an event is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// An Erlang term: a map or a list of pairs from names to values.
+    Term,
+    /// A JSON object.
+    Json,
+    /// An Erlang term: a list or a tuple of values, in the order of the schema. `1` and `0` may stand for booleans.
+    Record,
+    /// What an event in another format comes to under the schema: see `prepared`.
+    Prepared,
+    /// An Erlang term: a list of records, tuples whose first element is passed over. The other elements are the values in
+    /// the order of the schema, record after record; what is left out at the end is undefined, and what is too much has to
+    /// be. Values are taken as they are: nothing but a boolean is a boolean, no integer a float and no atom a string, and
+    /// only `undefined` is none.
+    Records,
+}
+
+impl Format {
+    /// The format that has the number `code`.
+    ///
+    /// Errors: [`Kind::Type`].
+    #[inline]
+    pub fn from_code(code: i32) -> Result<Format, Error> {
+        match code {
+            0 => Ok(Format::Term),
+            1 => Ok(Format::Json),
+            2 => Ok(Format::Record),
+            3 => Ok(Format::Prepared),
+            4 => Ok(Format::Records),
+            _ => {
+                let message = "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared) or 4 (records)";
+                Err(Error::new(Kind::Type, message))
+            }
+        }
+    }
+}
+
+/// Reads `bytes` into `event`, which is emptied first. Strings get the ids by which `strings` knows them.
+///
+/// - Names that the schema does not have are passed over with their values. Where a name is given more than once,
+///   JSON's last value counts, and of terms the first that is not undefined.
+/// - An integer is written as one: `1.0` is none, in JSON as in terms. For a float, integers will do.
+/// - The bounds of an attribute speak of the constants of expressions: a value outside of them is taken as it is.
+/// - Undefined stands for a whole value, or for the time of a frequency cap, and has no place in a list.
+/// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
+///
+/// Errors: `syntax` where the bytes are not of the format, `type` where a value does not fit its attribute,
+/// `out_of_bounds` for numbers beyond 64 bits and input of 2 GiB or more, `missing_attribute` where a required
+/// attribute is undefined, `out_of_memory`. After an error the event holds nothing of use. Costs time and memory
+/// linear in the input, however it is nested, and time linear in the schema.
+pub fn decode(
+    format: Format,
+    bytes: &[u8],
+    schema: &Schema,
+    strings: &Interner,
+    event: &mut Event,
+) -> Result<(), Error> {
+    // Spans count in 32 bits, and Latin-1 atoms double in UTF-8.
+    if bytes.len() > i32::MAX as usize {
+        return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
+    }
+    event.reset(schema.len())?;
+    if schema.has_strings() && format != Format::Prepared {
+        // At once, as a copy of each string would cost more.
+        event.take_in(bytes)?;
+    }
+    let is_far = strings.is_far();
+    match format {
+        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.named(),
+        Format::Json => Filler { source: Json::new(bytes), schema, strings, event, is_far }.named(),
+        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.record(),
+        Format::Prepared => {
+            prepared::read(bytes, schema, strings, event)?;
+            return check_required(schema, event);
+        }
+        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event, is_far }.records(),
+    }
+    .map_err(|error| *error)?;
+    event.find_sought(strings);
+    check_required(schema, event)
+}
+
+fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
+    match schema.required().iter().find(|&&id| event.values[id as usize] == Value::Undefined) {
+        None => Ok(()),
+        Some(&id) => {
+            let name = &schema.attribute(id).name;
+            let message = format!("the event lacks attribute `{name}`; give it a value or declare it optional");
+            Err(Error::new(Kind::MissingAttribute, message).about(name))
+        }
+    }
+}
+
+struct Filler<'a, S> {
+    source: S,
+    schema: &'a Schema,
+    strings: &'a Interner,
+    event: &'a mut Event,
+    /// Whether ids of strings are better looked up many at a time.
+    is_far: bool,
+}
+
+impl Filler<'_, Reader<'_>> {
+    /// Reads values in the order of the schema.
+    fn record(&mut self) -> Read<()> {
+        let mut values = match self.source.peek()? {
+            term::Kind::List => self.source.list()?,
+            term::Kind::Tuple => Elements::of_tuple(self.source.tuple()?),
+            _ => return Err(self.source.mismatch("an event that is a list or a tuple of values").into()),
+        };
+        let (given, expected) = (values.left(), self.schema.len());
+        if given != expected {
+            let message = format!("the event has {given} values for {expected} attributes; give one for each");
+            return Err(Error::new(Kind::Type, message).into());
+        }
+        let mut id = 0;
+        while self.source.next(&mut values)? {
+            match self.bit(id) {
+                Some(boolean) => self.set(id, Value::Boolean(boolean)),
+                None => self.attribute(id)?,
+            }
+            id += 1;
+        }
+        Ok(self.source.finish()?)
+    }
+
+    /// Reads a `1` or `0` that stands for the boolean of attribute `id`.
+    #[inline]
+    fn bit(&mut self, id: AttributeId) -> Option<bool> {
+        if self.schema.attribute(id).ty == Type::Boolean {
+            self.source.bit_if()
+        } else {
+            None
+        }
+    }
+}
+
+impl Filler<'_, Records<'_>> {
+    /// Reads the values of records, one after the other, in the order of the schema.
+    fn records(&mut self) -> Read<()> {
+        let records = self.source.list()?;
+        let mut records = self.expect(records, Records::EVENT)?;
+        let mut id = 0;
+        while self.source.next(&mut records)? {
+            let mut values = self.tuple("a record, a tuple with its name in front")?;
+            self.field(&mut values)?;
+            self.source.skip()?;
+            while self.source.next(&mut values.elements)? {
+                if id as usize == self.schema.len() {
+                    if self.source.undefined()? {
+                        continue;
+                    }
+                    let message = format!("the event has more values than there are attributes, which are {id}");
+                    return Err(Error::new(Kind::Type, message).into());
+                }
+                self.attribute(id)?;
+                id += 1;
+            }
+        }
+        self.source.finish()
+    }
+}
+
+impl<S: Source> Filler<'_, S> {
+    /// Reads values under names.
+    fn named(&mut self) -> Read<()> {
+        let names = self.source.names()?;
+        let mut names = self.expect(names, S::EVENT)?;
+        let schema = self.schema;
+        while let Some(known) = self.source.name(&mut names, |name| schema.find_hashed(name.hash, name.bytes))? {
+            match known {
+                Some(id) if S::LAST_COUNTS || self.event.values[id as usize] == Value::Undefined => {
+                    self.attribute(id)?
+                }
+                _ => self.source.skip()?,
+            }
+        }
+        self.source.finish()
+    }
+
+    /// Reads the value of attribute `id`.
+    #[inline]
+    fn attribute(&mut self, id: AttributeId) -> Read<()> {
+        let ty = self.schema.attribute(id).ty;
+        self.value(id, ty).map_err(|error| about(self.schema.attribute(id), *error).into())
+    }
+
+    #[inline]
+    fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
+        // Each kind of value is put into its place here: to hand it on takes longer than to read it.
+        let is_found = match ty {
+            Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
+            Type::Integer | Type::IntegerEnum => {
+                self.source.integer()?.map(|integer| self.set(id, Value::Integer(integer)))
+            }
+            // There is one zero, as among the constants.
+            Type::Float => self.source.float()?.map(|float| self.set(id, Value::Float(Float::new(float).get()))),
+            Type::String => match self.string()? {
+                Some((text, hash)) => {
+                    self.set(id, Value::String(text));
+                    Some(self.seek(hash, Place::Value(id))?)
+                }
+                None => None,
+            },
+            Type::IntegerList => match self.source.list()? {
+                Some(list) => Some(self.integers(id, list)?),
+                None => None,
+            },
+            Type::StringList => match self.source.list()? {
+                Some(list) => Some(self.strings(id, list)?),
+                None => None,
+            },
+            Type::Segments => match self.source.list()? {
+                Some(list) => Some(self.segments(id, list)?),
+                None => None,
+            },
+            Type::FrequencyCaps => match self.source.list()? {
+                Some(list) => Some(self.caps(id, list)?),
+                None => None,
+            },
+        };
+        // Most values are defined: that they might not be is looked into last.
+        if is_found.is_some() {
+            return Ok(());
+        }
+        if self.source.undefined()? {
+            self.set(id, Value::Undefined);
+            return Ok(());
+        }
+        Err(self.mismatch(match ty {
+            Type::Boolean => "true or false",
+            Type::Integer | Type::IntegerEnum => "an integer",
+            Type::Float => S::FLOAT,
+            Type::String => "a string",
+            Type::IntegerList => "a list of integers",
+            Type::StringList => "a list of strings",
+            Type::Segments => "a list of segments",
+            Type::FrequencyCaps => "a list of frequency caps",
+        }))
+    }
+
+    #[inline]
+    fn set(&mut self, id: AttributeId, value: Value) {
+        self.event.values[id as usize] = value;
+    }
+
+    /// A string, whose id is still to be sought where that takes long, and its hash.
+    #[inline]
+    fn string(&mut self) -> Read<Option<(Text, u64)>> {
+        let Filler { source, strings, event, is_far, .. } = self;
+        let text = source.string(|string| {
+            let known = if *is_far { None } else { strings.find_hashed(string.hash, string.bytes) };
+            let len = string.bytes.len();
+            let start = match string.end {
+                Some(end) => end - len,
+                None => event.take_in(string.bytes)?,
+            };
+            let bytes = Span { start: start as u32, len: len as u32 };
+            Ok((Text { id: known.unwrap_or(StringId::UNKNOWN), bytes }, string.hash))
+        })?;
+        text.transpose()
+    }
+
+    /// Has the string at `place` looked up, if that is still to be done.
+    #[inline]
+    fn seek(&mut self, hash: u64, place: Place) -> Read<()> {
+        if self.is_far {
+            self.event.seek(hash, place, self.strings)?;
+        }
+        Ok(())
+    }
+
+    fn integers(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
+        let start = self.event.integers.len();
+        while self.source.next(&mut list)? {
+            let integer = self.integer("an integer in the list")?;
+            push(&mut self.event.integers, integer)?;
+        }
+        sort_and_dedup(&mut self.event.integers, start);
+        self.set(id, Value::Integers(since(start, &self.event.integers)));
+        Ok(())
+    }
+
+    fn strings(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
+        let start = self.event.strings.len();
+        while self.source.next(&mut list)? {
+            let (text, hash) = self.text("a string in the list")?;
+            let place = Place::Element(self.event.strings.len() as u32);
+            push(&mut self.event.strings, text)?;
+            self.seek(hash, place)?;
+        }
+        if self.event.strings.len() - start > FEW {
+            // Strings are sorted by their ids, and those that are sought have none yet.
+            self.event.find_sought(self.strings);
+        }
+        self.event.sort_strings(start);
+        self.set(id, Value::Strings(since(start, &self.event.strings)));
+        Ok(())
+    }
+
+    fn segments(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
+        let start = self.event.segments.len();
+        while self.source.next(&mut list)? {
+            let mut fields = self.tuple("a segment as a pair of its id and microseconds")?;
+            self.field(&mut fields)?;
+            let id = self.integer("an integer as a segment's id")?;
+            self.field(&mut fields)?;
+            let micros = self.integer("an integer as a segment's microseconds")?;
+            self.end(&mut fields)?;
+            push(&mut self.event.segments, Segment { id, micros })?;
+        }
+        self.set(id, Value::Segments(since(start, &self.event.segments)));
+        Ok(())
+    }
+
+    fn caps(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
+        let start = self.event.caps.len();
+        while self.source.next(&mut list)? {
+            let cap = self.frequency_cap()?;
+            push(&mut self.event.caps, cap)?;
+        }
+        self.set(id, Value::Caps(since(start, &self.event.caps)));
+        Ok(())
+    }
+
+    fn frequency_cap(&mut self) -> Read<Cap> {
+        let mut fields = self.tuple("a frequency cap as a triple of its key, value and microseconds")?;
+        self.field(&mut fields)?;
+        let mut key = self.tuple("a frequency cap's key as a triple of its type, id and namespace")?;
+        self.field(&mut key)?;
+        let cap = self.cap_type()?;
+        self.field(&mut key)?;
+        let id = self.integer("an integer as a frequency cap's id")?;
+        self.field(&mut key)?;
+        let (text, hash) = self.text("a string as a frequency cap's namespace")?;
+        let found = self.strings.find_hashed(hash, self.event.text(text));
+        let namespace = Text { id: found.unwrap_or(StringId::UNKNOWN), ..text };
+        self.end(&mut key)?;
+        self.field(&mut fields)?;
+        let value = self.integer("an integer as a frequency cap's value")?;
+        self.field(&mut fields)?;
+        let micros = match self.source.undefined()? {
+            true => None,
+            false => Some(self.integer("an integer as a frequency cap's microseconds")?),
+        };
+        self.end(&mut fields)?;
+        Ok(Cap { cap, id, namespace, value, micros })
+    }
+
+    fn cap_type(&mut self) -> Read<CapType> {
+        let start = self.source.place();
+        let cap = self.source.string(|name| CapType::parse(name.bytes))?;
+        match cap.flatten() {
+            Some(cap) => Ok(cap),
+            None => {
+                self.source.back_to(start);
+                let names = Entity::NAMES.map(|(name, _, _)| name).join(", ");
+                Err(self.mismatch(&format!("a frequency cap's type, one of {names}, each also with `:ip`")))
+            }
+        }
+    }
+
+    fn integer(&mut self, expected: &str) -> Read<i64> {
+        let integer = self.source.integer()?;
+        self.expect(integer, expected)
+    }
+
+    fn text(&mut self, expected: &str) -> Read<(Text, u64)> {
+        let text = self.string()?;
+        self.expect(text, expected)
+    }
+
+    fn tuple(&mut self, expected: &'static str) -> Read<Tuple<S::Elements>> {
+        let start = self.source.place();
+        let tuple = self.source.tuple()?;
+        let elements = self.expect(tuple, expected)?;
+        Ok(Tuple { elements, start, expected })
+    }
+
+    /// Goes to the next field of `tuple`, which must have one more.
+    fn field(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
+        match self.source.next(&mut tuple.elements)? {
+            true => Ok(()),
+            false => Err(self.wrong_arity(tuple)),
+        }
+    }
+
+    /// Goes to the end of `tuple`, which must have no more fields.
+    fn end(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
+        match self.source.next(&mut tuple.elements)? {
+            true => Err(self.wrong_arity(tuple)),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn wrong_arity(&mut self, tuple: &Tuple<S::Elements>) -> Box<Error> {
+        self.source.back_to(tuple.start);
+        self.mismatch(tuple.expected)
+    }
+
+    fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Read<T> {
+        found.ok_or_else(|| self.mismatch(expected))
+    }
+
+    /// The error for what comes next, where `expected` should come.
+    #[cold]
+    fn mismatch(&mut self, expected: &str) -> Box<Error> {
+        match self.source.given() {
+            Ok(given) => {
+                self.source.locate(Error::new(Kind::Type, format!("expected {expected}, given {given}"))).into()
+            }
+            Err(error) => error,
+        }
+    }
+}
+
+/// A tuple that is being read.
+struct Tuple<E> {
+    elements: E,
+    /// Where it starts, and what it should be: for the error where it has too few or too many fields.
+    start: usize,
+    expected: &'static str,
+}
+
+/// The same error, naming the attribute whose value is at fault.
+fn about(attribute: &Attribute, error: Error) -> Error {
+    match error.kind {
+        Kind::Type | Kind::OutOfBounds => {
+            let Attribute { name, ty, .. } = attribute;
+            let message = format!("attribute `{name}` of type {}: {}", ty.name(), error.message);
+            Error { message, ..error }.about(name)
+        }
+        _ => error,
+    }
+}
+
+/// Appends `item` to `table`; on the way of an event into memory nothing may abort.
+#[inline]
+fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
+    if table.len() == table.capacity() {
+        table.try_reserve(1).map_err(out_of_memory)?;
+    }
+    table.push(item);
+    Ok(())
+}
+
+/// What was appended to `table` since it had `start` elements.
+fn since<T>(start: usize, table: &[T]) -> Span {
+    Span { start: start as u32, len: (table.len() - start) as u32 }
+}
+
+/// Sorts the elements from `start` on and drops those that come twice.
+fn sort_and_dedup(table: &mut Vec<i64>, start: usize) {
+    let added = &mut table[start..];
+    if added.is_sorted_by(|a, b| a < b) {
+        return;
+    }
+    added.sort_unstable();
+    let mut distinct = 0;
+    for i in 0..added.len() {
+        if i == 0 || added[i] != added[distinct - 1] {
+            added[distinct] = added[i];
+            distinct += 1;
+        }
+    }
+    table.truncate(start + distinct);
+}

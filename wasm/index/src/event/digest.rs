@@ -1,0 +1,107 @@
+//! Probes: what is asked most often of an event's values, in the same few bytes for an attribute of any type, so that
+//! asking takes no branch on the type.
+
+use crate::event::key::{self, Scale};
+use crate::event::{Event, Value};
+use crate::model::schema::{AttributeId, Schema};
+
+/// What is known of an event's value without a look at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// A mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list; none where it is
+    /// undefined. The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`]. All ones, or zero where it is
+    /// undefined.
+    words: [u32; 4],
+}
+
+impl Probe {
+    pub fn new(mask: u64, value: i32) -> Self {
+        let defined = if value == UNDEFINED { 0 } else { u32::MAX };
+        Probe { words: [mask as u32, (mask >> 32) as u32, value as u32, defined] }
+    }
+
+    /// The two halves of the mask.
+    #[inline(always)]
+    pub fn mask(self) -> [u32; 2] {
+        let [low, high, ..] = self.words;
+        [low, high]
+    }
+
+    #[inline(always)]
+    pub fn value(self) -> i32 {
+        self.words[2] as i32
+    }
+
+    #[inline(always)]
+    pub fn is_defined(self) -> bool {
+        self.value() != UNDEFINED
+    }
+
+    /// The lower and the upper half of the mask, the value, and all ones where it is defined.
+    #[cfg(target_arch = "wasm32")]
+    #[inline(always)]
+    pub fn words(&self) -> &[u32; 4] {
+        &self.words
+    }
+}
+
+/// The probes of an event, by place.
+pub(crate) trait Table {
+    fn at(&self, place: usize) -> &Probe;
+}
+
+/// Places of a table that has room for the probes of most schemas: a power of two, so that to cut a place down to these takes
+/// one instruction, and no branch asks whether there is a probe.
+pub(crate) const FEW: usize = 1024;
+
+impl Table for [Probe; FEW] {
+    #[inline(always)]
+    fn at(&self, place: usize) -> &Probe {
+        &self[place % FEW]
+    }
+}
+
+impl Table for [Probe] {
+    #[inline(always)]
+    fn at(&self, place: usize) -> &Probe {
+        &self[place]
+    }
+}
+
+/// The probe of an undefined value: no value has it.
+pub(crate) const UNDEFINED: i32 = i32::MIN;
+
+/// Where the probe of an attribute is: the first one is of none.
+pub(crate) const fn place(attribute: AttributeId) -> usize {
+    attribute as usize + 1
+}
+
+/// The bits of a value, one in each half: by the upper bits of a multiplicative hash, since neighbouring values are common.
+/// A mask has a value only if it has both of them.
+pub(crate) fn bits(key: i64) -> u64 {
+    let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
+}
+
+/// Puts the probes of `event` into `probes`: the first of these is of none, then comes one for each attribute.
+pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
+    probes[0] = Probe::new(0, 0);
+    let values = event.values.iter().zip(schema.attributes());
+    for (probe, (&value, attribute)) in probes[place(0)..].iter_mut().zip(values) {
+        *probe = match value {
+            Value::Undefined => Probe::new(0, UNDEFINED),
+            Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
+            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
+            Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
+            Value::Caps(_) => list(std::iter::empty()),
+            scalar => match key::of_value(scalar) {
+                Some(key) => Probe::new(bits(key), Scale::of(attribute.ty).probe(key)),
+                None => unreachable!("{scalar:?} has a key"),
+            },
+        };
+    }
+}
+
+fn list(keys: impl Iterator<Item = i64>) -> Probe {
+    Probe::new(keys.fold(0, |mask, key| mask | bits(key)), 0)
+}

@@ -1,0 +1,291 @@
+//! Events as they are decoded, kept to be decoded again quickly: no names, no text, values as they lie in memory.
+//!
+//! First the schema's fingerprint, as a prepared event belongs to one schema; then the defined attributes in order. Each
+//! has a head of 32 bits, its number above the code of its value, and then its value. All numbers are little-endian;
+//! integers and floats have 64 bits, lengths 32. Strings are bytes, as other indexes know them by other ids.
+
+use crate::error::{Error, Kind};
+use crate::event::{Cap, Event, Segment, Span, Text, Value};
+use crate::model::predicate::{CapType, Entity, Float};
+use crate::model::schema::{Schema, Type};
+use crate::model::strings::{Interner, StringId};
+use crate::support::hash::out_of_memory;
+
+const FALSE: u32 = 0;
+const TRUE: u32 = 1;
+const INTEGER: u32 = 2;
+const FLOAT: u32 = 3;
+const STRING: u32 = 4;
+const INTEGERS: u32 = 5;
+const STRINGS: u32 = 6;
+const SEGMENTS: u32 = 7;
+const CAPS: u32 = 8;
+
+const CODE_BITS: u32 = 4;
+const CODE: u32 = (1 << CODE_BITS) - 1;
+
+/// Appends `event`, which was decoded under `schema`, to `out`.
+///
+/// Errors: [`Kind::OutOfMemory`].
+pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result<(), Error> {
+    let mut writer = Writer { out };
+    writer.put(schema.fingerprint().to_le_bytes())?;
+    for (attribute, &value) in event.values.iter().enumerate() {
+        if let Some(code) = code(value) {
+            writer.number((attribute as u32) << CODE_BITS | code)?;
+            writer.value(value, event)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what [`write()`] wrote into `event`, which is empty. Strings get the ids by which `strings` knows them.
+///
+/// # Errors
+///
+/// `type` where it was written under another schema, `syntax` where [`write()`] writes no such bytes, such as a value that
+/// does not fit its attribute, and `out_of_memory`.
+pub(in crate::event) fn read(
+    bytes: &[u8],
+    schema: &Schema,
+    strings: &Interner,
+    event: &mut Event,
+) -> Result<(), Error> {
+    let mut reader = Reader { rest: bytes, all: bytes };
+    if reader.take().map(u64::from_le_bytes) != Some(schema.fingerprint()) {
+        let message = "the event was prepared for other attributes than this index has; prepare it for this one";
+        return Err(Error::new(Kind::Type, message));
+    }
+    let mut next = 0;
+    while !reader.rest.is_empty() {
+        let head = reader.number().ok_or_else(damaged)?;
+        let attribute = head >> CODE_BITS;
+        // Each attribute comes once, in the order of the schema.
+        if attribute < next || attribute as usize >= schema.len() {
+            return Err(damaged());
+        }
+        next = attribute + 1;
+        if !fits(head & CODE, schema.attribute(attribute).ty) {
+            return Err(damaged());
+        }
+        let value = reader.value(head & CODE, strings, event)?.ok_or_else(damaged)?;
+        event.values[attribute as usize] = value;
+    }
+    Ok(())
+}
+
+/// Whether an attribute of type `ty` has values with this code.
+#[inline]
+fn fits(code: u32, ty: Type) -> bool {
+    match ty {
+        Type::Boolean => code <= TRUE,
+        Type::Integer | Type::IntegerEnum => code == INTEGER,
+        Type::Float => code == FLOAT,
+        Type::String => code == STRING,
+        Type::IntegerList => code == INTEGERS,
+        Type::StringList => code == STRINGS,
+        Type::Segments => code == SEGMENTS,
+        Type::FrequencyCaps => code == CAPS,
+    }
+}
+
+/// The float with these bytes, as an event holds it: finite, and with one zero.
+fn finite(bytes: [u8; 8]) -> Option<f64> {
+    let float = f64::from_le_bytes(bytes);
+    float.is_finite().then(|| Float::new(float).get())
+}
+
+fn code(value: Value) -> Option<u32> {
+    Some(match value {
+        Value::Undefined => return None,
+        Value::Boolean(false) => FALSE,
+        Value::Boolean(true) => TRUE,
+        Value::Integer(_) => INTEGER,
+        Value::Float(_) => FLOAT,
+        Value::String(_) => STRING,
+        Value::Integers(_) => INTEGERS,
+        Value::Strings(_) => STRINGS,
+        Value::Segments(_) => SEGMENTS,
+        Value::Caps(_) => CAPS,
+    })
+}
+
+#[cold]
+fn damaged() -> Error {
+    Error::new(Kind::Syntax, "these bytes are no prepared event; prepare it again")
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Error> {
+        self.bytes(&bytes)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.out.try_reserve(bytes.len()).map_err(out_of_memory)?;
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn number(&mut self, number: u32) -> Result<(), Error> {
+        self.put(number.to_le_bytes())
+    }
+
+    fn integer(&mut self, integer: i64) -> Result<(), Error> {
+        self.put(integer.to_le_bytes())
+    }
+
+    fn text(&mut self, text: Text, event: &Event) -> Result<(), Error> {
+        self.number(text.bytes.len)?;
+        self.bytes(event.text(text))
+    }
+
+    fn value(&mut self, value: Value, event: &Event) -> Result<(), Error> {
+        match value {
+            Value::Undefined | Value::Boolean(_) => Ok(()),
+            Value::Integer(integer) => self.integer(integer),
+            Value::Float(float) => self.put(float.to_le_bytes()),
+            Value::String(text) => self.text(text, event),
+            Value::Integers(span) => {
+                self.number(span.len)?;
+                span.of(&event.integers).iter().try_for_each(|&integer| self.integer(integer))
+            }
+            Value::Strings(span) => {
+                self.number(span.len)?;
+                span.of(&event.strings).iter().try_for_each(|&text| self.text(text, event))
+            }
+            Value::Segments(span) => {
+                self.number(span.len)?;
+                span.of(&event.segments).iter().try_for_each(|segment| {
+                    self.integer(segment.id)?;
+                    self.integer(segment.micros)
+                })
+            }
+            Value::Caps(span) => {
+                self.number(span.len)?;
+                span.of(&event.caps).iter().try_for_each(|cap| self.cap(cap, event))
+            }
+        }
+    }
+
+    fn cap(&mut self, cap: &Cap, event: &Event) -> Result<(), Error> {
+        let CapType { entity, by_ip } = cap.cap;
+        let entity = Entity::NAMES.iter().position(|(_, _, known)| *known == entity).unwrap_or(0);
+        self.put([entity as u8, u8::from(by_ip), u8::from(cap.micros.is_some())])?;
+        self.integer(cap.id)?;
+        self.integer(cap.value)?;
+        self.integer(cap.micros.unwrap_or(0))?;
+        self.text(cap.namespace, event)
+    }
+}
+
+/// A cursor. What it reads is `None` where the bytes end before.
+struct Reader<'a> {
+    rest: &'a [u8],
+    all: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*bytes)
+    }
+
+    #[inline]
+    fn number(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn integer(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+
+    /// How many elements of at least `bytes` bytes follow.
+    fn count(&mut self, bytes: usize) -> Option<usize> {
+        let count = self.number()? as usize;
+        (count <= self.rest.len() / bytes).then_some(count)
+    }
+
+    fn value(&mut self, code: u32, strings: &Interner, event: &mut Event) -> Result<Option<Value>, Error> {
+        Ok(match code {
+            FALSE => Some(Value::Boolean(false)),
+            TRUE => Some(Value::Boolean(true)),
+            INTEGER => self.integer().map(Value::Integer),
+            FLOAT => self.take().and_then(finite).map(Value::Float),
+            STRING => self.text(strings, event)?.map(Value::String),
+            INTEGERS => self
+                .list(8, |event| &mut event.integers, event, |reader, _| Ok(reader.integer()))?
+                // Tests rely on the order.
+                .filter(|span| span.of(&event.integers).is_sorted_by(|a, b| a < b))
+                .map(Value::Integers),
+            STRINGS => {
+                let start = event.strings.len();
+                let list =
+                    self.list(4, |event| &mut event.strings, event, |reader, event| reader.text(strings, event))?;
+                event.sort_strings(start);
+                list.map(Value::Strings)
+            }
+            SEGMENTS => self
+                .list(16, |event| &mut event.segments, event, |reader, _| Ok(reader.segment()))?
+                .map(Value::Segments),
+            CAPS => self
+                .list(31, |event| &mut event.caps, event, |reader, event| reader.cap(strings, event))?
+                .map(Value::Caps),
+            _ => None,
+        })
+    }
+
+    fn text(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Text>, Error> {
+        let Some(len) = self.count(1) else { return Ok(None) };
+        if event.bytes.is_empty() {
+            // At once, as a copy of each string would cost more.
+            event.take_in(self.all)?;
+        }
+        let start = self.all.len() - self.rest.len();
+        let (bytes, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        let id = strings.find(bytes).unwrap_or(StringId::UNKNOWN);
+        Ok(Some(Text { id, bytes: Span { start: start as u32, len: len as u32 } }))
+    }
+
+    fn segment(&mut self) -> Option<Segment> {
+        Some(Segment { id: self.integer()?, micros: self.integer()? })
+    }
+
+    fn cap(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Cap>, Error> {
+        let Some(([entity, by_ip, has_micros], id, value, micros)) = self.cap_numbers() else { return Ok(None) };
+        let Some(&(_, _, entity)) = Entity::NAMES.get(entity as usize) else { return Ok(None) };
+        let cap = CapType { entity, by_ip: by_ip != 0 };
+        let micros = (has_micros != 0).then_some(micros);
+        Ok(self.text(strings, event)?.map(|namespace| Cap { cap, id, namespace, value, micros }))
+    }
+
+    fn cap_numbers(&mut self) -> Option<([u8; 3], i64, i64, i64)> {
+        Some((self.take()?, self.integer()?, self.integer()?, self.integer()?))
+    }
+
+    /// A list of elements of at least `bytes` bytes, which go to a table of the event.
+    fn list<T>(
+        &mut self,
+        bytes: usize,
+        table: impl Fn(&mut Event) -> &mut Vec<T>,
+        event: &mut Event,
+        mut element: impl FnMut(&mut Self, &mut Event) -> Result<Option<T>, Error>,
+    ) -> Result<Option<Span>, Error> {
+        let Some(count) = self.count(bytes) else { return Ok(None) };
+        let start = table(event).len();
+        table(event).try_reserve(count).map_err(out_of_memory)?;
+        for _ in 0..count {
+            match element(self, event)? {
+                Some(element) => table(event).push(element),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Span { start: start as u32, len: count as u32 }))
+    }
+}

@@ -1,0 +1,156 @@
+//! Events as Erlang external terms.
+
+use std::borrow::Cow;
+
+use crate::error::Error;
+use crate::event::formats::source::{Read, Source, Str};
+use crate::term::{Elements, Kind, Reader};
+
+/// The names of an event that are still to be read.
+pub(in crate::event) enum Names {
+    /// So many pairs of a map.
+    Map(usize),
+    /// Those of a list of pairs.
+    List(Elements),
+}
+
+impl Source for Reader<'_> {
+    type Names = Names;
+    type Elements = Elements;
+    const EVENT: &'static str = "an event that is a map or a list of pairs";
+    /// As in an Elixir keyword list.
+    const LAST_COUNTS: bool = false;
+
+    fn names(&mut self) -> Read<Option<Names>> {
+        Ok(match self.peek()? {
+            Kind::Map => Some(Names::Map(self.map()?)),
+            Kind::List => Some(Names::List(self.list()?)),
+            _ => None,
+        })
+    }
+
+    #[inline]
+    fn name<T>(&mut self, names: &mut Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
+        match names {
+            Names::Map(0) => return Ok(None),
+            Names::Map(left) => *left -= 1,
+            Names::List(list) => {
+                if !self.next(list)? {
+                    return Ok(None);
+                }
+                let given = self.clone();
+                if self.peek()? != Kind::Tuple || self.tuple()? != 2 {
+                    return Err(given.mismatch("a pair of a name and a value in an event that is a list").into());
+                }
+            }
+        }
+        match self.peek()? {
+            Kind::Atom => atom(self, take).map(Some),
+            Kind::Binary => binary(self, take).map(Some),
+            _ => Err(self.mismatch("an atom or a binary as the name of an attribute").into()),
+        }
+    }
+
+    #[inline]
+    fn undefined(&mut self) -> Read<bool> {
+        Ok(self.atom_if(|name| matches!(name, b"nil" | b"undefined").then_some(())).is_some())
+    }
+
+    #[inline]
+    fn boolean(&mut self) -> Read<Option<bool>> {
+        Ok(self.boolean_if())
+    }
+
+    #[inline]
+    fn integer(&mut self) -> Read<Option<i64>> {
+        match self.peek()? {
+            Kind::Integer => Ok(Some(Reader::integer(self)?)),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn float(&mut self) -> Read<Option<f64>> {
+        match self.peek()? {
+            Kind::Float | Kind::Integer => Ok(Some(Reader::float(self)?)),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn string<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<Option<T>> {
+        match self.peek()? {
+            Kind::Binary => binary(self, take).map(Some),
+            Kind::Atom => {
+                let mut ahead = self.clone();
+                // Such a value stands for itself: to take it for a string would hide a mistake.
+                if ahead.undefined()? || ahead.boolean_if().is_some() {
+                    return Ok(None);
+                }
+                atom(self, take).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn list(&mut self) -> Read<Option<Elements>> {
+        match self.peek()? {
+            Kind::List => Ok(Some(Reader::list(self)?)),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn tuple(&mut self) -> Read<Option<Elements>> {
+        match self.peek()? {
+            Kind::Tuple => Ok(Some(Elements::of_tuple(Reader::tuple(self)?))),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, elements: &mut Elements) -> Read<bool> {
+        Ok(Reader::next(self, elements)?)
+    }
+
+    fn skip(&mut self) -> Read<()> {
+        Ok(Reader::skip(self)?)
+    }
+
+    fn finish(&mut self) -> Read<()> {
+        Ok(Reader::finish(self)?)
+    }
+
+    fn place(&self) -> usize {
+        Reader::place(self)
+    }
+
+    fn back_to(&mut self, place: usize) {
+        Reader::back_to(self, place);
+    }
+
+    fn given(&mut self) -> Read<String> {
+        Ok(self.describe()?)
+    }
+
+    fn locate(&self, error: Error) -> Error {
+        error
+    }
+}
+
+/// Reads the binary that comes next.
+#[inline]
+pub(in crate::event) fn binary<T>(reader: &mut Reader, take: impl FnOnce(Str) -> T) -> Read<T> {
+    let bytes = reader.binary()?;
+    Ok(take(Str::within(bytes, reader.place())))
+}
+
+/// Reads the name of the atom that comes next.
+#[inline]
+fn atom<T>(reader: &mut Reader, take: impl FnOnce(Str) -> T) -> Read<T> {
+    Ok(take(match reader.atom()? {
+        Cow::Borrowed(name) => Str::within(name, reader.place()),
+        Cow::Owned(ref name) => Str::apart(name),
+    }))
+}

@@ -1,0 +1,341 @@
+//! One test of one attribute: what expressions are made of.
+
+use std::borrow::Cow;
+
+use crate::model::schema::AttributeId;
+
+/// A comparison of ordered values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+}
+
+impl Relation {
+    /// Whether `value` compares so with `constant`.
+    pub fn holds<T: PartialOrd>(self, value: T, constant: T) -> bool {
+        match self {
+            Relation::Less => value < constant,
+            Relation::LessOrEqual => value <= constant,
+            Relation::Greater => value > constant,
+            Relation::GreaterOrEqual => value >= constant,
+            Relation::Equal => value == constant,
+            Relation::NotEqual => value != constant,
+        }
+    }
+
+    /// The same for floats, which are equal within [`f64::EPSILON`].
+    pub fn holds_of_floats(self, value: f64, constant: f64) -> bool {
+        match self {
+            Relation::Equal => (value - constant).abs() < f64::EPSILON,
+            Relation::NotEqual => (value - constant).abs() >= f64::EPSILON,
+            ordered => ordered.holds(value, constant),
+        }
+    }
+}
+
+/// A finite float that can be compared and hashed: by its bits, with one zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Float(f64);
+
+impl Float {
+    /// Wraps `value`, which is finite; minus zero becomes zero.
+    pub fn new(value: f64) -> Self {
+        Float(value + 0.0)
+    }
+
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl PartialEq for Float {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Float {}
+
+impl std::hash::Hash for Float {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// The constants of a membership test, sorted and without duplicates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Constants<S> {
+    /// For integers, enums and integer lists.
+    Integers(Box<[i64]>),
+    /// For strings and string lists.
+    Strings(Box<[S]>),
+}
+
+/// What a frequency cap counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CapType {
+    /// Which of the five.
+    pub entity: Entity,
+    /// Whether it counts per IP address (`"flight:ip"`).
+    pub by_ip: bool,
+}
+
+/// The entities that frequency caps count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Entity {
+    /// `"flight"`, whose id is the constant `flight_id`.
+    Flight,
+    /// `"advertiser"`, whose id is the constant `advertiser_id`.
+    Advertiser,
+    /// `"campaign"`, whose id is the constant `campaign_id`.
+    Campaign,
+    /// `"campaign_group"`, whose id is the constant `campaign_group_id`.
+    CampaignGroup,
+    /// `"product"`, whose id is the constant `product_id`.
+    Product,
+}
+
+impl Entity {
+    /// Every entity with its name and the constant that holds its id.
+    pub const NAMES: [(&'static str, &'static str, Entity); 5] = [
+        ("flight", "flight_id", Entity::Flight),
+        ("advertiser", "advertiser_id", Entity::Advertiser),
+        ("campaign", "campaign_id", Entity::Campaign),
+        ("campaign_group", "campaign_group_id", Entity::CampaignGroup),
+        ("product", "product_id", Entity::Product),
+    ];
+
+    /// The name of the constant that holds this entity's id.
+    pub fn constant(self) -> &'static str {
+        let (_, constant, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self).expect("every entity is listed");
+        constant
+    }
+}
+
+impl CapType {
+    /// The type that `name` stands for, such as `flight` or `flight:ip`.
+    pub fn parse(name: &[u8]) -> Option<CapType> {
+        let (entity, by_ip) = match name.strip_suffix(b":ip") {
+            Some(entity) => (entity, true),
+            None => (name, false),
+        };
+        let (_, _, entity) = Entity::NAMES.iter().find(|(n, _, _)| n.as_bytes() == entity)?;
+        Some(CapType { entity: *entity, by_ip })
+    }
+
+    /// The name that [`CapType::parse`] understands.
+    pub fn name(self) -> String {
+        let (name, _, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self.entity).expect("every entity is listed");
+        format!("{name}{}", if self.by_ip { ":ip" } else { "" })
+    }
+}
+
+/// What a predicate asks of its attribute. `S` is how strings are held: text while an expression is read,
+/// ids of the index's interner afterwards.
+///
+/// Every test is false where its attribute is undefined, but for [`Test::Null`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Test<S> {
+    /// A boolean is true.
+    True,
+    /// An integer (or, for `=` and `<>`, an enum) compares so with the constant.
+    Integer(Relation, i64),
+    /// A float compares so; `=` and `<>` within [`f64::EPSILON`].
+    Float(Relation, Float),
+    /// A string is the constant.
+    StringEqual(S),
+    /// A string is not the constant.
+    StringNotEqual(S),
+    /// A scalar is among the constants, or a list has one of them.
+    OneOf(Constants<S>),
+    /// A scalar is not among the constants, or a list has none of them.
+    NoneOf(Constants<S>),
+    /// A list has all the constants.
+    AllOf(Constants<S>),
+    /// The attribute is undefined.
+    Null,
+    /// The attribute is defined.
+    NotNull,
+    /// A list has no elements.
+    Empty,
+    /// A string has these bytes somewhere.
+    Contains(Box<[u8]>),
+    /// A string starts with these bytes.
+    StartsWith(Box<[u8]>),
+    /// A string ends with these bytes.
+    EndsWith(Box<[u8]>),
+    /// The attribute is the latitude; the point lies within a radius of the constants.
+    GeoWithinRadius {
+        /// The attribute of the longitude.
+        longitude_attribute: AttributeId,
+        /// Degrees.
+        latitude: Float,
+        /// Degrees.
+        longitude: Float,
+        /// Kilometres.
+        radius: Float,
+    },
+    /// The segment `id` was seen within so many seconds before now.
+    SegmentWithin {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// Which segment.
+        id: i64,
+        /// How long ago at the most.
+        seconds: i64,
+    },
+    /// The segment `id` was last seen more than so many seconds before now.
+    SegmentBefore {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// Which segment.
+        id: i64,
+        /// How long ago at the least.
+        seconds: i64,
+    },
+    /// The counter of this type, id and namespace allows another.
+    WithinFrequencyCap {
+        /// The attribute of the present time, in seconds.
+        now: AttributeId,
+        /// What is counted for.
+        cap: CapType,
+        /// The constant given with the expression.
+        id: i64,
+        /// The counter's namespace.
+        namespace: S,
+        /// The limit.
+        value: i64,
+        /// The window in seconds; 0 or less for none.
+        seconds: i64,
+    },
+}
+
+/// A test of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Predicate<S> {
+    /// The attribute that the test reads (the latitude of a geo test, the list of a segment or cap test).
+    pub attribute: AttributeId,
+    /// What it asks.
+    pub test: Test<S>,
+}
+
+/// An expression in postfix order: operands before their operator, so that any pass over it is a loop,
+/// however deeply the text was nested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<S> {
+    /// `true` or `false`.
+    Constant(bool),
+    /// A predicate.
+    Predicate(Predicate<S>),
+    /// Negates the operand before it.
+    Not,
+    /// Joins the two operands before it.
+    And,
+    /// Joins the two operands before it.
+    Or,
+}
+
+/// A string constant as it stands in an expression's text, escapes resolved.
+pub type Text = Box<[u8]>;
+
+/// The same, within the expression's text where it has no escapes. Lists of these are as they were written.
+pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
+
+/// An expression as the reader of the language gives it.
+pub type Postfix = Vec<Step<Text>>;
+
+impl<S> Step<S> {
+    /// The same step with other strings. Those of a list are sorted again, each once.
+    pub fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
+        match self {
+            Step::Constant(value) => Step::Constant(value),
+            Step::Predicate(predicate) => Step::Predicate(predicate.map(text)),
+            Step::Not => Step::Not,
+            Step::And => Step::And,
+            Step::Or => Step::Or,
+        }
+    }
+}
+
+impl<S> Predicate<S> {
+    /// The same predicate with other strings.
+    pub(crate) fn map<T: Ord>(self, mut text: impl FnMut(S) -> T) -> Predicate<T> {
+        let test = match self.test {
+            Test::True => Test::True,
+            Test::Integer(relation, constant) => Test::Integer(relation, constant),
+            Test::Float(relation, constant) => Test::Float(relation, constant),
+            Test::StringEqual(string) => Test::StringEqual(text(string)),
+            Test::StringNotEqual(string) => Test::StringNotEqual(text(string)),
+            Test::OneOf(constants) => Test::OneOf(constants.map(text)),
+            Test::NoneOf(constants) => Test::NoneOf(constants.map(text)),
+            Test::AllOf(constants) => Test::AllOf(constants.map(text)),
+            Test::Null => Test::Null,
+            Test::NotNull => Test::NotNull,
+            Test::Empty => Test::Empty,
+            Test::Contains(part) => Test::Contains(part),
+            Test::StartsWith(part) => Test::StartsWith(part),
+            Test::EndsWith(part) => Test::EndsWith(part),
+            Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
+                Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
+            }
+            Test::SegmentWithin { now, id, seconds } => Test::SegmentWithin { now, id, seconds },
+            Test::SegmentBefore { now, id, seconds } => Test::SegmentBefore { now, id, seconds },
+            Test::WithinFrequencyCap { now, cap, id, namespace, value, seconds } => {
+                Test::WithinFrequencyCap { now, cap, id, namespace: text(namespace), value, seconds }
+            }
+        };
+        Predicate { attribute: self.attribute, test }
+    }
+}
+
+impl<S> Constants<S> {
+    fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Constants<T> {
+        match self {
+            Constants::Integers(integers) => Constants::Integers(integers),
+            Constants::Strings(strings) => {
+                let mut strings: Vec<T> = strings.into_vec().into_iter().map(text).collect();
+                strings.sort_unstable();
+                strings.dedup();
+                Constants::Strings(strings.into_boxed_slice())
+            }
+        }
+    }
+}
+
+impl<S> Test<S> {
+    /// How many constants it has, or more.
+    pub(crate) fn constants(&self) -> usize {
+        match self {
+            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
+                Constants::Integers(integers) => integers.len(),
+                Constants::Strings(strings) => strings.len(),
+            },
+            Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
+            _ => 1,
+        }
+    }
+
+    /// Calls `each` with every string that the test refers to, as [`Predicate::map`] does.
+    pub(crate) fn each_string(&self, mut each: impl FnMut(&S)) {
+        match self {
+            Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),
+            Test::WithinFrequencyCap { namespace, .. } => each(namespace),
+            Test::OneOf(Constants::Strings(strings))
+            | Test::NoneOf(Constants::Strings(strings))
+            | Test::AllOf(Constants::Strings(strings)) => strings.iter().for_each(each),
+            _ => {}
+        }
+    }
+}

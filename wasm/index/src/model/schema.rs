@@ -1,0 +1,193 @@
+//! The attributes that events have and expressions read.
+
+use crate::error::{Error, Kind};
+use crate::support::bytes::same;
+use crate::support::hash::hash_bytes;
+use crate::support::id_table::Numbers;
+
+/// The position of an attribute in its [`Schema`].
+pub type AttributeId = u32;
+
+/// The type of an attribute's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `true` or `false`.
+    Boolean,
+    /// A signed 64-bit integer.
+    Integer,
+    /// A finite 64-bit float.
+    Float,
+    /// A string of bytes, UTF-8 by convention.
+    String,
+    /// One of a bounded number of integers, without order.
+    IntegerEnum,
+    /// A list of signed 64-bit integers.
+    IntegerList,
+    /// A list of strings.
+    StringList,
+    /// A list of segments, each with the time it was last seen.
+    Segments,
+    /// A list of counters per advertiser, campaign and the like.
+    FrequencyCaps,
+}
+
+impl Type {
+    /// Every type with the name by which other languages know it.
+    pub const NAMES: [(&'static str, Type); 9] = [
+        ("boolean", Type::Boolean),
+        ("integer", Type::Integer),
+        ("float", Type::Float),
+        ("string", Type::String),
+        ("integer_enum", Type::IntegerEnum),
+        ("integer_list", Type::IntegerList),
+        ("string_list", Type::StringList),
+        ("segments", Type::Segments),
+        ("frequency_caps", Type::FrequencyCaps),
+    ];
+
+    /// The name by which other languages know this type.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, ty)| *ty == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// What the constants of expressions over an attribute may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bounds {
+    /// Anything the type holds.
+    Unbounded,
+    /// Integers from `min` to `max`, both included.
+    Integer {
+        /// The least.
+        min: i64,
+        /// The greatest.
+        max: i64,
+    },
+    /// Floats from `min` to `max`, both included.
+    Float {
+        /// The least.
+        min: f64,
+        /// The greatest.
+        max: f64,
+    },
+    /// At most so many distinct values.
+    Count(u32),
+}
+
+/// One attribute's declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attribute {
+    /// Its name, `[a-zA-Z_][a-zA-Z0-9_-]*` if an expression is to read it.
+    pub name: String,
+    /// The type of its values.
+    pub ty: Type,
+    /// Whether an event may leave it undefined.
+    pub optional: bool,
+    /// What expressions may compare it with.
+    pub bounds: Bounds,
+}
+
+/// The attributes of an index, in the order in which they were declared.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    attributes: Vec<Attribute>,
+    by_name: Numbers,
+    required: Vec<AttributeId>,
+    fingerprint: u64,
+    has_strings: bool,
+}
+
+impl Schema {
+    /// A schema of `attributes`; refuses a name that is declared twice, and bounds that do not fit the type.
+    pub fn new(attributes: Vec<Attribute>) -> Result<Self, Error> {
+        let mut by_name = Numbers::default();
+        for (id, attribute) in attributes.iter().enumerate() {
+            check_bounds(attribute)?;
+            let hash = hash_bytes(attribute.name.as_bytes());
+            if by_name.find(hash, |known| attributes[known as usize].name == attribute.name).is_some() {
+                let message = format!("attribute `{}` is declared twice; keep one declaration", attribute.name);
+                return Err(Error::new(Kind::Type, message).about(&attribute.name));
+            }
+            by_name.insert(hash, id as AttributeId);
+        }
+        let ids = 0..attributes.len() as AttributeId;
+        let required = ids.filter(|&id| !attributes[id as usize].optional).collect();
+        let fingerprint = fingerprint(&attributes);
+        let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
+        let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
+        Ok(Schema { attributes, by_name, required, fingerprint, has_strings })
+    }
+
+    /// The same for schemas whose events are alike: of the same attributes in the same order. Bounds make no difference.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The attributes in order.
+    pub fn attributes(&self) -> &[Attribute] {
+        &self.attributes
+    }
+
+    /// The attribute at `id`, which came from this schema.
+    pub fn attribute(&self, id: AttributeId) -> &Attribute {
+        &self.attributes[id as usize]
+    }
+
+    /// The attributes that every event must define, in order.
+    pub fn required(&self) -> &[AttributeId] {
+        &self.required
+    }
+
+    /// The attribute called `name`.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<AttributeId> {
+        self.find_hashed(hash_bytes(name), name)
+    }
+
+    /// [`Schema::find`] for a name whose hash is known.
+    #[inline]
+    pub(crate) fn find_hashed(&self, hash: u64, name: &[u8]) -> Option<AttributeId> {
+        self.by_name.find(hash, |id| same(self.attributes[id as usize].name.as_bytes(), name))
+    }
+
+    /// Whether any value is a string or has some.
+    pub(crate) fn has_strings(&self) -> bool {
+        self.has_strings
+    }
+
+    /// How many attributes there are.
+    pub fn len(&self) -> usize {
+        self.attributes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.attributes.is_empty()
+    }
+}
+
+fn fingerprint(attributes: &[Attribute]) -> u64 {
+    let mut bytes = Vec::new();
+    for Attribute { name, ty, optional, .. } in attributes {
+        bytes.extend_from_slice(name.as_bytes());
+        // No name has these bytes.
+        bytes.extend_from_slice(&[0xff, *ty as u8, u8::from(*optional)]);
+    }
+    hash_bytes(&bytes)
+}
+
+fn check_bounds(attribute: &Attribute) -> Result<(), Error> {
+    let refuse = |message: String| Err(Error::new(Kind::Type, message).about(&attribute.name));
+    let name = &attribute.name;
+    match (attribute.bounds, attribute.ty) {
+        (Bounds::Unbounded, _) => Ok(()),
+        (Bounds::Integer { min, max }, Type::Integer | Type::IntegerList) if min <= max => Ok(()),
+        (Bounds::Float { min, max }, Type::Float) if min <= max && min.is_finite() && max.is_finite() => Ok(()),
+        (Bounds::Count(count), Type::String | Type::IntegerEnum | Type::StringList) if count > 0 => Ok(()),
+        (Bounds::Integer { .. } | Bounds::Float { .. }, Type::Integer | Type::IntegerList | Type::Float) => {
+            refuse(format!("the bounds of `{name}` are empty; give a min that is not above the max"))
+        }
+        (Bounds::Count(0), _) => refuse(format!("the count of `{name}` must be 1 or more")),
+        (_, ty) => refuse(format!("`{name}` is of type {}, which takes no such bounds", ty.name())),
+    }
+}

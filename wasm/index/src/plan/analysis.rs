@@ -1,0 +1,328 @@
+//! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
+
+use crate::catalog::statistics::{lesser, Statistics};
+use crate::catalog::subscriptions::Subscription;
+use crate::catalog::Library;
+use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
+use crate::model::predicate::{Predicate, Test};
+use crate::model::schema::{AttributeId, Schema};
+use crate::model::strings::StringId;
+use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::filter::{self, Filter};
+
+/// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
+const CONTEXT: usize = 64;
+
+/// What a look at an expression costs, in entries passed.
+const LOOK: f32 = 192.0;
+/// What it costs to mark an expression that an entry proves.
+const MARK: f32 = 3.0;
+/// The cost above which an expression does not wait for anything, but is looked at for every event. It is that of several
+/// looks, as most events define fewer attributes than they are taken to.
+const WORTHWHILE: f32 = 2.0 * LOOK;
+/// The same for an expression over booleans alone, which windows mostly decide.
+const WORTHWHILE_BOOLEAN: f32 = 4.0;
+/// What an entry costs that no event comes upon, for the memory that it takes.
+const PLACE: f32 = 0.02;
+
+/// An entry has so much room to note its literal. Larger expressions are looked at by every search.
+const MAX_NODES: usize = filter::NOTES as usize;
+
+/// The length of a conjunction that may be proven by the way to an entry and its filters.
+const PROVEN: usize = 8;
+
+/// What is not known of an expression.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Missing<'a> {
+    Nothing,
+    /// That the event meets this gate. It is exact, and so is a filter of it.
+    One(&'a Gate),
+    /// That the event meets this demand or one of those beside it in an `Or`.
+    Either(Likely),
+    More,
+}
+
+/// How an expression is found.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// Where events make one of these literals true: whatever makes the expression true does.
+    Demands(Vec<NodeIndex>),
+    /// By all events: this filter proves it of most that make it true, and leaves it in doubt of the others.
+    Filter(Filter),
+    /// By nothing: it costs no more to look at it for every event.
+    Nothing,
+}
+
+/// A literal that is negated, as those are that many events make true.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likely {
+    /// Every event passes it; those that may not make the literal true are in doubt.
+    pub filter: Filter,
+    /// The share of events that are expected not to be.
+    pub share: f32,
+}
+
+/// A normal form, its gates, and of each gate the share of events that are expected to pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysis {
+    pub normal: Normal,
+    gates: Vec<Option<Gate>>,
+    shares: Vec<f32>,
+}
+
+impl Analysis {
+    /// The analysis of what `subscription` was made from, which does not come to a constant.
+    pub fn of(subscription: &Subscription, library: &Library) -> Self {
+        let expression = library.expression(subscription);
+        match normalise(&expression.steps) {
+            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, library),
+            Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
+        }
+    }
+
+    /// The same, as far as an entry is about it that waits for `literal`: with the gates of its context alone.
+    pub fn of_entry(literal: NodeIndex, subscription: &Subscription, library: &Library) -> Self {
+        let written = library.written(subscription);
+        let Normalised::Tree(normal) = normalise(&written.steps) else {
+            unreachable!("a constant expression has no entries")
+        };
+        let mut gates = vec![None; normal.capacity()];
+        let alternatives = normal.joined(literal).flat_map(|joined| negated(&normal, joined));
+        for index in normal.context(literal).chain(alternatives) {
+            gates[index as usize] = normal.literal(index).and_then(|literal| {
+                let predicate = written.predicate(literal.predicate, library);
+                Gate::of(literal, &predicate, &library.schema)
+            });
+        }
+        Self::narrowed(normal, gates, &library.statistics)
+    }
+
+    /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
+    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], library: &Library) -> Self {
+        let mut gates = vec![None; normal.capacity()];
+        for index in normal.top_down() {
+            if let Some(literal) = normal.literal(index) {
+                gates[index as usize] = Gate::of(literal, &predicates[literal.predicate as usize], &library.schema);
+            }
+        }
+        Self::narrowed(normal, gates, &library.statistics)
+    }
+
+    fn narrowed(normal: Normal, mut gates: Vec<Option<Gate>>, statistics: &Statistics) -> Self {
+        for index in normal.top_down() {
+            if normal.node(index) == NormalNode::And {
+                narrow_siblings(&mut gates, normal.children(index));
+            }
+        }
+        let share = |gate: &Option<Gate>| match gate {
+            Some(gate) if !gate.is_lax => gate.selectivity(statistics),
+            _ => f32::INFINITY,
+        };
+        let shares = gates.iter().map(share).collect();
+        Analysis { normal, gates, shares }
+    }
+
+    /// The gate of the literal at `index`, by which to be led.
+    pub fn gate(&self, index: NodeIndex) -> Option<&Gate> {
+        self.gates[index as usize].as_ref().filter(|gate| !gate.is_lax)
+    }
+
+    /// The share of events that are expected to pass the gate of the literal at `index`. What has none by which to be led
+    /// cannot be waited for, which is as if endlessly many passed.
+    pub fn share(&self, index: NodeIndex) -> f32 {
+        self.shares[index as usize]
+    }
+
+    /// The gates of all literals that have one, by which to be led.
+    pub fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().flatten().filter(|gate| !gate.is_lax)
+    }
+
+    /// How many gates [`Analysis::context`] gives at the most.
+    pub fn most_demands(&self) -> usize {
+        self.normal.capacity().min(CONTEXT)
+    }
+
+    /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
+    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Gate)> {
+        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.gate(index)?)))
+    }
+
+    /// What is to be known besides what `is_known` tells, for the expression to be true by the literal at `index`.
+    pub fn missing(&self, index: NodeIndex, library: &Library, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
+        let gate = |index: NodeIndex| self.gates[index as usize].as_ref();
+        let is_missing = |index: &NodeIndex| !gate(*index).is_some_and(&is_known);
+        let mut missing = Some(index).filter(is_missing);
+        let mut below = index;
+        while let Some(above) = self.normal.parent(below) {
+            if self.normal.node(above) == NormalNode::And {
+                // A long conjunction is not known to hold by one way and two filters, and not worth the look.
+                if self.normal.children(above).nth(PROVEN).is_some() {
+                    return Missing::More;
+                }
+                for child in self.normal.children(above).filter(|child| *child != below).filter(is_missing) {
+                    if missing.replace(child).is_some() {
+                        return Missing::More;
+                    }
+                }
+            }
+            below = above;
+        }
+        match missing {
+            None => Missing::Nothing,
+            Some(index) if self.normal.node(index) == NormalNode::Or => {
+                self.likely(index, library).map_or(Missing::More, Missing::Either)
+            }
+            Some(index) => self.provable(index, &library.schema).map_or(Missing::More, Missing::One),
+        }
+    }
+
+    /// Of the alternatives of the `Or` at `index` the negated one that most events make true.
+    fn likely(&self, index: NodeIndex, library: &Library) -> Option<Likely> {
+        let Library { schema, statistics, .. } = library;
+        let likely = negated(&self.normal, index).filter_map(|literal| {
+            let gate = self.gates[literal as usize].as_ref()?;
+            Some(Likely { filter: Filter::exception(gate, schema)?, share: filter::proven(gate, statistics) })
+        });
+        likely.max_by(|a, b| a.share.total_cmp(&b.share))
+    }
+
+    /// How the expression is found, as it costs events least. `predicates` are those of the expression.
+    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Access {
+        let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
+        let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
+        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        let costs = self.costs(library);
+        let cost = costs[self.normal.root() as usize];
+        match self.likely_itself(library) {
+            Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
+            _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
+            _ => Access::Nothing,
+        }
+    }
+
+    /// A filter that tells the whole expression of most events, if there is one, and what it costs that every event passes it:
+    /// less than a look.
+    fn likely_itself(&self, library: &Library) -> Option<(Filter, f32)> {
+        let root = self.normal.root();
+        let (filter, share) = match self.normal.node(root) {
+            NormalNode::Literal(_) => (Filter::proof(self.provable(root, &library.schema)?, &library.schema), 1.0),
+            NormalNode::Or => self.likely(root, library).map(|Likely { filter, share }| (filter, share))?,
+            NormalNode::And => return None,
+        };
+        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
+        (cost < LOOK).then_some((filter, cost))
+    }
+
+    /// The gate of the literal at `index`, if it is exact and so is a filter of it.
+    fn provable(&self, index: NodeIndex, schema: &Schema) -> Option<&Gate> {
+        self.gates[index as usize].as_ref().filter(|gate| gate.is_exact && Filter::is_exact_for(gate, schema))
+    }
+
+    /// The literals to wait for that cost events least.
+    fn cheapest(&self, costs: &[f32]) -> Vec<NodeIndex> {
+        let mut access = Vec::new();
+        let mut pending = vec![self.normal.root()];
+        while let Some(index) = pending.pop() {
+            match self.normal.node(index) {
+                NormalNode::Literal(_) => access.push(index),
+                NormalNode::Or => pending.extend(self.normal.children(index)),
+                NormalNode::And => {
+                    let cost = |child: &NodeIndex| costs[*child as usize];
+                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b))));
+                }
+            }
+        }
+        access
+    }
+
+    /// What it costs to wait for each part of the expression.
+    fn costs(&self, library: &Library) -> Vec<f32> {
+        let mut costs = vec![f32::INFINITY; self.normal.capacity()];
+        if self.normal.literal(self.normal.root()).is_some() {
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), library);
+        }
+        for index in self.normal.bottom_up() {
+            let children = || self.normal.children(index);
+            let literals = children().filter(|&child| self.normal.literal(child).is_some());
+            match self.normal.node(index) {
+                NormalNode::Literal(_) => {}
+                NormalNode::And => {
+                    // They have the same context, so the least likely of them stands for all.
+                    let least = literals.min_by(|a, b| self.share(*a).total_cmp(&self.share(*b)));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, library));
+                    costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
+                }
+                NormalNode::Or => {
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, library));
+                    costs[index as usize] = children().map(|child| costs[child as usize]).sum();
+                }
+            }
+        }
+        costs
+    }
+
+    /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
+    /// its context, and filtered by the next one that is of another attribute.
+    fn cost(&self, index: NodeIndex, library: &Library) -> f32 {
+        let Some(mut leading) = self.gate(index) else {
+            return f32::INFINITY;
+        };
+        let mut led = self.share(index);
+        let (mut filtering, mut filtered) = (None, 1.0);
+        for (index, gate) in self.context(index).skip(1) {
+            let share = self.share(index);
+            let is_other = gate.attribute != leading.attribute;
+            if share < led {
+                (filtering, filtered) = if is_other { (Some(leading), led) } else { (filtering, filtered) };
+                (leading, led) = (gate, share);
+            } else if is_other && share < filtered {
+                (filtering, filtered) = (Some(gate), share);
+            }
+        }
+        let is_known = |gate: &Gate| {
+            let leads = std::ptr::eq(gate, leading);
+            let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
+            gate.is_exact
+                && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, &library.schema))
+        };
+        let (entries, passed) = match self.missing(index, library, is_known) {
+            Missing::Nothing => (1.0, MARK),
+            Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, MARK),
+            Missing::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
+                (2.0, MARK + (1.0 - likely.share) * LOOK)
+            }
+            Missing::One(_) | Missing::Either(_) | Missing::More => (1.0, LOOK),
+        };
+        entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
+    }
+}
+
+/// The negated literals among the children of the node at `index`, as far as they are looked at.
+fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
+    let children = normal.children(index).take(CONTEXT);
+    children.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated))
+}
+
+/// Narrows the intervals that siblings under an `And` demand of the same attribute to what they have in common.
+fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = NodeIndex>) {
+    let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
+        .filter_map(|index| match &gates[index as usize] {
+            Some(Gate { attribute, demand: Demand::Interval(..), is_lax: false, .. }) => Some((*attribute, index)),
+            _ => None,
+        })
+        .collect();
+    intervals.sort_unstable();
+    for group in intervals.chunk_by(|(a, _), (b, _)| a == b) {
+        let (&(_, first), others) = group.split_first().expect("a group has one");
+        let (Some(mut common), false) = (gates[first as usize].clone(), others.is_empty()) else { continue };
+        for &(_, index) in others {
+            if let Some(gate) = &gates[index as usize] {
+                common.narrow(gate);
+            }
+        }
+        for &(_, index) in group {
+            gates[index as usize] = Some(common.clone());
+        }
+    }
+}

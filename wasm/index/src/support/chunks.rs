@@ -1,0 +1,116 @@
+//! Long tables that grow without being copied: in linear memory, a table that doubles leaves its old place behind as a
+//! hole, and half of its new place empty.
+
+use std::ops::{Index, IndexMut};
+
+use crate::catalog::predicates::growth;
+
+/// Elements of a chunk.
+const CHUNK: usize = 1024;
+
+/// A table in chunks of equal size; the first one doubles until it has that size, since most tables stay short.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks<T> {
+    chunks: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Chunks { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Chunks<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn push(&mut self, element: T) {
+        if self.len == self.chunks.len() * CHUNK {
+            self.chunks.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(CHUNK) });
+        }
+        self.chunks[self.len / CHUNK].push(element);
+        self.len += 1;
+    }
+
+    /// The element at `position`, if there is one.
+    pub fn get(&self, position: usize) -> Option<&T> {
+        self.chunks.get(position / CHUNK)?.get(position % CHUNK)
+    }
+
+    /// The element at `position` and those behind it in its chunk.
+    #[inline(always)]
+    pub fn from(&self, position: usize) -> &[T] {
+        &self.chunks[position / CHUNK][position % CHUNK..]
+    }
+
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        self.len = 0;
+    }
+
+    /// Drops all but the first `len` elements, of which there are as many, and gives back their memory.
+    pub fn truncate(&mut self, len: usize) {
+        self.chunks.truncate(len.div_ceil(CHUNK));
+        if let Some(last) = self.chunks.last_mut() {
+            last.truncate((len - 1) % CHUNK + 1);
+        }
+        if let [first] = &mut self.chunks[..] {
+            first.shrink_to_fit();
+        }
+        self.chunks.shrink_to_fit();
+        self.len = len;
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten()
+    }
+
+    /// Bytes that pushing `more` elements may allocate.
+    pub fn growth(&self, more: usize) -> usize {
+        let len = self.len + more;
+        if len <= CHUNK {
+            // The first one begins with nothing, and then doubles.
+            return self.chunks.first().map_or(3 * (more + 4) * size_of::<T>(), |first| growth(first, more));
+        }
+        let chunks = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
+        growth(&self.chunks, chunks) + chunks * CHUNK * size_of::<T>()
+    }
+}
+
+impl<T> Index<usize> for Chunks<T> {
+    type Output = T;
+
+    fn index(&self, position: usize) -> &T {
+        &self.chunks[position / CHUNK][position % CHUNK]
+    }
+}
+
+impl<T> IndexMut<usize> for Chunks<T> {
+    fn index_mut(&mut self, position: usize) -> &mut T {
+        &mut self.chunks[position / CHUNK][position % CHUNK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_stay_where_they_were_put() {
+        let mut chunks = Chunks::default();
+        for i in 0..3 * CHUNK + 7 {
+            if i >= CHUNK {
+                assert_eq!(chunks.growth(1) > 0, i % CHUNK == 0, "{i}");
+            }
+            chunks.push(i);
+        }
+        chunks[CHUNK] = 5;
+        assert_eq!((chunks.len(), chunks[0], chunks[CHUNK], chunks[3 * CHUNK]), (3 * CHUNK + 7, 0, 5, 3 * CHUNK));
+        assert_eq!(chunks.iter().count(), chunks.len());
+        assert_eq!(chunks.from(2 * CHUNK + 1), (2 * CHUNK + 1..3 * CHUNK).collect::<Vec<_>>());
+        assert_eq!(chunks.from(3 * CHUNK).len(), 7);
+        assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
+    }
+}
