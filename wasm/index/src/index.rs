@@ -1,7 +1,7 @@
 //! The index: subscriptions in, subscriptions out.
 
 use crate::boolean::windows::Dense;
-use crate::catalog::subscriptions::{Home, Length, Slot, Subscription, Subscriptions};
+use crate::catalog::subscriptions::{Home, Length, Subscription, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
 use crate::catalog::{analysis_bytes, Library};
 use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
@@ -9,6 +9,8 @@ use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
 use crate::compile::{booleans, Expression, Literal};
 use crate::error::{Error, Kind};
+use crate::handles::NodeId;
+use crate::handles::Slot;
 use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Schema, Type};
@@ -21,7 +23,7 @@ use crate::reasons::Reasons;
 use crate::room::{Extent, Searches};
 use crate::support::hash::{hash_bytes, out_of_memory};
 use crate::support::headroom::{ensure, Reserve};
-use crate::tree::{NodeId, Tree};
+use crate::tree::Tree;
 
 /// Memory that any insertion wants free, on top of what its tables grow by.
 const HEADROOM: usize = 64 * 1024;
@@ -484,7 +486,7 @@ impl Index {
     ) -> Result<(Slot, Vec<NodeId>), Error> {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
-                let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library));
+                let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library.shared()));
                 if value {
                     self.hang_ungated(slot);
                 }
@@ -523,7 +525,7 @@ impl Index {
             let probability = self.probability(index, literal, &analysis, &expected);
             Estimate { probability, cost: cost(&predicate.test) }
         });
-        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library));
+        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library.shared()));
         match (access, plan) {
             (_, Some(plan)) => {
                 self.subscriptions.get_mut(slot).set_home(Home::Gated);

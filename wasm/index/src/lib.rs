@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`error`] | what is refused, and why |
 //! | [`support`] | tables, vectors, hashes, and the accounting of memory |
+//! | `handles` | the numbers by which the parts refer to one another |
 //! | [`term`] | Erlang's external term format |
 //! | [`model`] | attributes, predicates, and the strings that they mention |
 //! | [`language`] | the text of expressions: read, checked, printed |
@@ -29,6 +30,7 @@ pub mod diagnostics;
 pub mod error;
 mod eval;
 pub mod event;
+mod handles;
 pub mod index;
 pub mod language;
 pub mod model;

@@ -1,7 +1,7 @@
 //! The ids of slots. Whoever numbers rows as they come gives ids that follow one another, and of these the first tells
 //! all: so nothing is read of them but that, which for matches from all over an index is a miss of the cache each.
 
-use crate::catalog::subscriptions::Slot;
+use crate::handles::Slot;
 use crate::support::chunks::Chunks;
 
 /// Slots of a row.

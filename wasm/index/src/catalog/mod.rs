@@ -1,18 +1,18 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
 pub(crate) mod ids;
-pub(crate) mod predicates;
-pub(crate) mod programs;
 pub(crate) mod statistics;
 pub(crate) mod subscriptions;
 pub(crate) mod vocabulary;
 
-use crate::catalog::predicates::Predicates;
-use crate::catalog::programs::{ProgramId, Programs};
 use crate::catalog::statistics::Statistics;
-use crate::catalog::subscriptions::{Slot, Subscription};
-use crate::compile::program::{self, Written};
+use crate::catalog::subscriptions::Subscription;
+use crate::compile::predicates::Predicates;
+use crate::compile::program::{self, Shared, Written};
+use crate::compile::store::Programs;
 use crate::compile::Expression;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::model::schema::Schema;
 
 /// The attributes, the programs over them, and the predicates that these share.
@@ -28,6 +28,11 @@ impl Library {
     pub fn new(schema: Schema) -> Self {
         let statistics = Statistics::new(&schema);
         Library { schema, statistics, ..Library::default() }
+    }
+
+    /// What a program is made with.
+    pub fn shared(&mut self) -> Shared<'_> {
+        Shared { schema: &self.schema, predicates: &mut self.predicates }
     }
 
     /// The operations of a subscription's program.
@@ -50,7 +55,7 @@ impl Library {
 
     /// The expression of a subscription, read back from its program.
     pub fn expression(&self, subscription: &Subscription) -> Expression {
-        self.written(subscription).expression(self)
+        self.written(subscription).expression(&self.schema, &self.predicates)
     }
 
     /// Bytes that reading a subscription's expression back, and analysing it, requests at the most.

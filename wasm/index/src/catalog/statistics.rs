@@ -2,6 +2,7 @@
 
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use crate::support::number::{greater, lesser};
 
 /// The share of expressions that ask for an optional attribute which half of the events are taken to define, as long as
 /// none were seen.
@@ -137,24 +138,6 @@ impl Statistics {
 /// The share of events that are taken to define an attribute for which this share of expressions ask.
 fn defined_where(asked: f32) -> f32 {
     asked / (asked + ASKED)
-}
-
-/// The greater of two numbers. `f32::max` is a call in the sandbox, as it also has to do with what is no number.
-pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
-    if a > b {
-        a
-    } else {
-        b
-    }
-}
-
-/// The lesser of two numbers.
-pub(crate) fn lesser<T: PartialOrd>(a: T, b: T) -> T {
-    if a < b {
-        a
-    } else {
-        b
-    }
 }
 
 fn initial(attribute: &Attribute) -> AttributeStatistics {

@@ -2,15 +2,13 @@
 
 use hashbrown::HashTable;
 
-use crate::boolean::windows::Position;
 use crate::catalog::ids::{Ids, Row};
-use crate::catalog::predicates::table_growth;
-use crate::catalog::programs::ProgramId;
+use crate::handles::DensePosition;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_of;
-
-/// The place of a subscription in [`Subscriptions`].
-pub(crate) type Slot = u32;
+use crate::support::headroom::table_growth;
 
 /// Where the tree holds a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +20,7 @@ pub(crate) enum Home {
     /// At this position of the list of those that every search passes, as a filter tells of most events whether they match.
     Likely(u32),
     /// At this position of the dense expressions, which every search looks at.
-    Dense(Position),
+    Dense(DensePosition),
     /// In leaf lists.
     Gated,
 }

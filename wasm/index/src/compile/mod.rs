@@ -4,8 +4,10 @@ pub(crate) mod booleans;
 pub(crate) mod constants;
 pub(crate) mod normal;
 pub(crate) mod order;
+pub(crate) mod predicates;
 pub(crate) mod program;
 pub(crate) mod steps;
+pub(crate) mod store;
 pub(crate) mod words;
 
 use crate::model::predicate::{self, Borrowed, Predicate};

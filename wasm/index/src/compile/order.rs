@@ -4,9 +4,9 @@
 //! matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), so that the
 //! expected number of tests is least.
 
-use crate::catalog::statistics::greater;
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::compile::Literal;
+use crate::support::number::greater;
 
 /// What is expected of a literal: how often it holds, and what its evaluation costs beside a comparison of integers.
 #[derive(Clone, Copy, Debug)]

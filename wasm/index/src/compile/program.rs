@@ -16,33 +16,28 @@
 //! ([`Written`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
 //! that is run. Behind these are the expression's steps ([`steps`]).
 
-use std::ops::ControlFlow;
-
-use crate::catalog::predicates::{PredicateId, Predicates};
-use crate::catalog::programs::Code;
-use crate::catalog::subscriptions::Slot;
-use crate::catalog::Library;
 use crate::compile::constants::{self, List};
 use crate::compile::order::{Target, Test};
-use crate::compile::words::{Chunk, Words};
+use crate::compile::predicates::Predicates;
+use crate::compile::words::Words;
 use crate::compile::{booleans, steps, Expression, PredicateIndex, Step};
-use crate::eval::memo::Memo;
-use crate::event::digest::{self, Probe};
+use crate::event::digest;
 use crate::event::key::Scale;
-use crate::event::{has_string, Event, Value, FEW};
+use crate::handles::PredicateId;
+use crate::handles::Slot;
 use crate::model::predicate::{self, Constants, Float, Predicate, Relation};
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 
-pub(super) const CODE: u32 = (1 << 5) - 1;
-pub(super) const ON: u32 = 1 << 5;
-pub(super) const ATTRIBUTE_SHIFT: u32 = 6;
-pub(super) const ATTRIBUTE: u32 = (1 << 10) - 1;
-pub(super) const JUMP_SHIFT: u32 = 16;
+pub(crate) const CODE: u32 = (1 << 5) - 1;
+pub(crate) const ON: u32 = 1 << 5;
+pub(crate) const ATTRIBUTE_SHIFT: u32 = 6;
+pub(crate) const ATTRIBUTE: u32 = (1 << 10) - 1;
+pub(crate) const JUMP_SHIFT: u32 = 16;
 
 /// Jumps that are to the end: the expression is true, or false.
-const ACCEPT: u32 = 0xffff;
-const REJECT: u32 = 0xfffe;
+pub(crate) const ACCEPT: u32 = 0xffff;
+pub(crate) const REJECT: u32 = 0xfffe;
 /// In programs with up to so many words of operations every jump is one of 16 bits.
 const SHORT: usize = 0xfff0;
 /// How many words stand behind each test of a longer one.
@@ -51,7 +46,7 @@ const LONG: usize = 2;
 const ALL: usize = 8;
 
 /// What an operation asks.
-pub(super) mod code {
+pub(crate) mod code {
     pub const REJECT: u32 = 0;
     pub const ACCEPT: u32 = 1;
     /// Goes on at the position in the next word: what a long program's tests skip, or do not.
@@ -90,17 +85,6 @@ const RELATIONS: [Relation; 6] = [
     Relation::NotEqual,
 ];
 
-/// For which orderings of a value and a constant each operation from [`code::TRUE`] on holds, a bit each: less, equal,
-/// greater, undefined. It is looked up and not chosen: a choice would often be guessed wrong.
-const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
-
-const EQUAL: u32 = 1;
-/// An undefined value, beside less, equal and greater.
-const UNDEFINED: u32 = 3;
-
-/// A run that came upon a predicate that is left to the next step counts as one over so many words, which no budget has.
-const EXHAUSTED: usize = 1 << 30;
-
 /// Where the operations of a program start.
 pub(crate) const START: u32 = 1;
 
@@ -120,14 +104,14 @@ pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
 }
 
 /// The program of an expression that is `value` whatever the event.
-pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, library: &mut Library) -> Program {
+pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, library: Shared) -> Program {
     let mut assembler = Assembler::new(slot, expression, library);
     assembler.words.push(if value { code::ACCEPT } else { code::REJECT });
     assembler.finish()
 }
 
 /// The program of the expression that `tests` evaluate.
-pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, library: &mut Library) -> Program {
+pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, library: Shared) -> Program {
     let mut assembler = Assembler::new(slot, expression, library);
     if assembler.pack(tests) {
         return assembler.finish();
@@ -176,10 +160,16 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
 }
 
 /// Writes the operations of an expression, in any order, and then its steps.
+/// What programs share, while one is made.
+pub(crate) struct Shared<'a> {
+    pub schema: &'a Schema,
+    pub predicates: &'a mut Predicates,
+}
+
 struct Assembler<'a> {
     words: Vec<u32>,
     expression: &'a Expression,
-    library: &'a mut Library,
+    library: Shared<'a>,
     /// For each predicate its place among the operations, as far as there is one.
     places: Vec<PredicateIndex>,
     operations: PredicateIndex,
@@ -189,7 +179,7 @@ struct Assembler<'a> {
 const NOWHERE: PredicateIndex = PredicateIndex::MAX;
 
 impl<'a> Assembler<'a> {
-    fn new(slot: Slot, expression: &'a Expression, library: &'a mut Library) -> Self {
+    fn new(slot: Slot, expression: &'a Expression, library: Shared<'a>) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
         words.push(slot);
@@ -217,7 +207,7 @@ impl<'a> Assembler<'a> {
         let predicate = &self.expression.predicates[index as usize];
         let start = self.words.len();
         self.words.push(0);
-        self.words[start] = match operands(predicate, &self.library.schema, &mut self.words) {
+        self.words[start] = match operands(predicate, self.library.schema, &mut self.words) {
             Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
             None => {
                 self.words.truncate(start + 1);
@@ -301,20 +291,19 @@ impl<'a> Written<'a> {
         }
     }
 
-    pub fn predicate(&self, index: PredicateIndex, library: &Library) -> Predicate<StringId> {
+    pub fn predicate(&self, index: PredicateIndex, schema: &Schema, predicates: &Predicates) -> Predicate<StringId> {
         match &self.asked {
             Questions::Booleans(attributes) => {
                 Predicate { attribute: attributes[index as usize], test: predicate::Test::True }
             }
-            Questions::Operations(operations) => {
-                predicate(operations[index as usize], &library.predicates, &library.schema)
-            }
+            Questions::Operations(operations) => predicate(operations[index as usize], predicates, schema),
         }
     }
 
     /// With all its predicates read.
-    pub fn expression(self, library: &Library) -> Expression {
-        let predicates = (0..self.predicates() as PredicateIndex).map(|index| self.predicate(index, library)).collect();
+    pub fn expression(self, schema: &Schema, predicates: &Predicates) -> Expression {
+        let indices = 0..self.predicates() as PredicateIndex;
+        let predicates = indices.map(|index| self.predicate(index, schema, predicates)).collect();
         Expression { predicates, steps: self.steps }
     }
 }
@@ -337,9 +326,12 @@ pub(crate) fn positions(code: &[u32]) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// The attribute that the operation at the start of `words` is about, and its test where that is in the table.
-pub(crate) fn asked<'a>(words: &[u32], library: &'a Library) -> (AttributeId, Option<&'a predicate::Test<StringId>>) {
+pub(crate) fn asked<'a>(
+    words: &[u32],
+    predicates: &'a Predicates,
+) -> (AttributeId, Option<&'a predicate::Test<StringId>>) {
     if words[0] & CODE == code::SHARED {
-        let Predicate { attribute, test } = library.predicates.get(words[1]);
+        let Predicate { attribute, test } = predicates.get(words[1]);
         return (*attribute, Some(test));
     }
     (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
@@ -414,7 +406,7 @@ fn scalar(relation: Relation, constant: i64, words: &mut Vec<u32>) -> Option<u32
     })
 }
 
-fn number(relation: Relation) -> u32 {
+pub(crate) fn number(relation: Relation) -> u32 {
     RELATIONS.iter().position(|known| *known == relation).map_or(0, |number| number as u32)
 }
 
@@ -432,171 +424,8 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
     })
 }
 
-/// What a run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done(bool),
-    /// The budget ran out before the operation at this position. A program that is not alone is never stopped: one whose
-    /// predicates were too much work for the step is false, over more words than there are.
-    Stopped(u32),
-}
-
 /// How many probes operations may ask, and the first one, which is of none.
 pub(crate) const PROBES: usize = digest::place(ATTRIBUTE) + 1;
-
-/// What programs ask.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub event: &'a Event,
-    /// As many as operations have room for, so that none need be looked for.
-    pub probes: &'a [Probe; PROBES],
-    pub library: &'a Library,
-}
-
-/// Runs `program` to its end, or if it is alone from `position` for as many of its words as `budget` has left, skipped ones
-/// included. Tells as well over how many words it came.
-#[inline(always)]
-pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
-    match program {
-        Code::InChunk(chunk, start) => run_whole(chunk, start, asked, memo),
-        Code::Alone(words) => run_alone(words, position.max(START), budget, asked, memo),
-    }
-}
-
-#[inline(always)]
-fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
-    let mut at = start + START as usize;
-    // A turn of the loop looks at the fuel. So the first operation, with which many programs end, is run outside of it, and
-    // two are run in a turn.
-    match take(chunk, start, at, asked, memo) {
-        ControlFlow::Continue(next) => at = next,
-        ControlFlow::Break((holds, end)) => return (Outcome::Done(holds), (end - start) as u32),
-    }
-    let (holds, end) = loop {
-        match take(chunk, start, at, asked, memo) {
-            ControlFlow::Continue(next) => at = next,
-            ControlFlow::Break(done) => break done,
-        }
-        match take(chunk, start, at, asked, memo) {
-            ControlFlow::Continue(next) => at = next,
-            ControlFlow::Break(done) => break done,
-        }
-    };
-    (Outcome::Done(holds), (end - start) as u32)
-}
-
-/// Jumps are always ahead, so no operation comes twice: one look at the position is enough for the budget and for the
-/// program's end.
-#[inline(never)]
-fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
-    let end = program.len().min((position + budget) as usize);
-    let mut at = position as usize;
-    let outcome = loop {
-        if at >= end {
-            break Outcome::Stopped(at as u32);
-        }
-        match take(program, 0, at, asked, memo) {
-            ControlFlow::Continue(next) => at = next,
-            ControlFlow::Break(_) if memo.is_exhausted() => break Outcome::Stopped(at as u32),
-            ControlFlow::Break((holds, _)) => break Outcome::Done(holds),
-        }
-    };
-    (outcome, at as u32 - position + 1)
-}
-
-/// Takes the operation `at` of the program that starts at the place `start`: answers where the next one is or, at the
-/// program's end, its value and where that end is.
-#[inline(always)]
-fn take(
-    words: impl Words,
-    start: usize,
-    at: usize,
-    asked: Asked,
-    memo: &mut Memo,
-) -> ControlFlow<(bool, usize), usize> {
-    let word = words.word(at);
-    let (holds, next) = match word & CODE {
-        // Ahead of all others, as most are of these kinds: below alone, W2 takes 1.05 of the time.
-        probing if probing >= code::IN => test(words, at, asked, memo),
-        code::REJECT => return ControlFlow::Break((false, at)),
-        code::ACCEPT => return ControlFlow::Break((true, at)),
-        code::GO => return ControlFlow::Continue(start + words.word(at + 1) as usize),
-        code::SHARED => match memo.holds(asked.library, words.word(at + 1), asked.event) {
-            Some(holds) => (holds, at + 2),
-            None => return ControlFlow::Break((false, start + EXHAUSTED)),
-        },
-        code::PACKED => {
-            let (holds, tests) = booleans::run(words, at, asked.probes);
-            return ControlFlow::Break((holds, at + tests));
-        }
-        _ => test(words, at, asked, memo),
-    };
-    if holds != (word & ON != 0) {
-        return ControlFlow::Continue(next);
-    }
-    match word >> JUMP_SHIFT {
-        end if end >= REJECT => ControlFlow::Break((end == ACCEPT, at)),
-        ahead => ControlFlow::Continue(at + ahead as usize),
-    }
-}
-
-/// How a value stands to a constant, by its probe.
-#[inline]
-fn ordering(probe: Probe, constant: i32) -> u32 {
-    let ordering = standing(probe.value(), constant);
-    if !probe.is_defined() {
-        UNDEFINED
-    } else {
-        ordering
-    }
-}
-
-/// Less, equal or greater, as [`ORDERINGS`] has them.
-#[inline]
-fn standing<T: PartialOrd>(value: T, constant: T) -> u32 {
-    EQUAL + u32::from(value > constant) - u32::from(value < constant)
-}
-
-/// Whether an operation from [`code::TRUE`] on holds for `ordering`.
-#[inline]
-fn holds(operation: u32, ordering: u32) -> bool {
-    ORDERINGS >> (4 * (operation - code::TRUE) + ordering) & 1 == 1
-}
-
-/// Whether [`code::IN`] or [`code::NOT_IN`] holds.
-#[inline]
-fn is_in(operation: u32, probe: Probe, list: List<impl Words>) -> bool {
-    // None of the constants stands for what is undefined.
-    let is_listed = list.contains(probe.value());
-    (is_listed == (operation == code::IN)) & probe.is_defined()
-}
-
-/// The value of an operation at the start of `words`, jumps aside. It means nothing where the work of a step is exhausted.
-#[inline(never)]
-pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
-    test(words, 0, asked, memo).0
-}
-
-/// Whether what the operation `at` asks holds, and where the next operation is.
-#[inline(always)]
-fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
-    let Asked { event, probes, library } = asked;
-    let (word, operand) = (words.word(at), words.word(at + 1));
-    let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-    let probe = probes[digest::place(attribute)];
-    match word & CODE {
-        scalar if scalar >= code::SCALAR => (holds(scalar, ordering(probe, operand as i32)), at + 2),
-        flag if flag >= code::TRUE => (holds(flag, ordering(probe, 1)), at + 1),
-        membership if membership >= code::IN => {
-            (is_in(membership, probe, List::at(words, at + 1)), at + 1 + constants::words(operand))
-        }
-        code::SHARED => (memo.holds(library, operand, event).unwrap_or(false), at + 2),
-        comparison => {
-            let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
-            (holds, at + 1 + constants(comparison, operand))
-        }
-    }
-}
 
 /// How many words the operation at the start of `words` takes.
 pub(crate) fn taken(words: &[u32]) -> u32 {
@@ -613,78 +442,16 @@ fn length(operation: u32, operand: u32) -> usize {
 }
 
 /// The same of an operation that is about a list or a float.
-fn constants(comparison: u32, operand: u32) -> usize {
+pub(crate) fn constants(comparison: u32, operand: u32) -> usize {
     match comparison {
         code::FLOAT..code::IN => 2,
         _ => constants::words(operand),
     }
 }
 
-/// A part of a run's loop, where a call would cost as much as the comparison. Its operands are the words `at` and behind.
-#[inline(always)]
-fn compare(comparison: u32, value: Value, words: impl Words, at: usize, event: &Event) -> bool {
-    let list = || List::at(words, at);
-    match comparison {
-        code::ONE_OF_INTEGERS => among_integers(value, list(), event) == Some(true),
-        code::NONE_OF_INTEGERS => among_integers(value, list(), event) == Some(false),
-        code::ONE_OF_STRINGS => among_strings(value, list(), event) == Some(true),
-        code::NONE_OF_STRINGS => among_strings(value, list(), event) == Some(false),
-        code::ALL_OF_INTEGERS => has_all_integers(value, list(), event),
-        code::ALL_OF_STRINGS => has_all_strings(value, list(), event),
-        relation => compare_float(relation - code::FLOAT, value, float(words, at)),
-    }
-}
-
-fn float(words: impl Words, at: usize) -> f64 {
+/// The float that stands at `at`.
+pub(crate) fn float(words: impl Words, at: usize) -> f64 {
     f64::from_bits(u64::from(words.word(at)) | u64::from(words.word(at + 1)) << 32)
-}
-
-/// By [`ORDERINGS`] as well, since which relation it is would often be guessed wrong.
-fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
-    let Value::Float(value) = value else { return false };
-    let asks_if_equal = relation >= number(Relation::Equal);
-    let ordering = if asks_if_equal & Relation::Equal.holds_of_floats(value, constant) {
-        EQUAL
-    } else {
-        standing(value, constant)
-    };
-    holds(code::SCALAR + relation, ordering)
-}
-
-/// Whether one of a list of integers is among `list`; nothing where the value is undefined.
-fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
-    let Value::Integers(span) = value else { return None };
-    let values = span.of(&event.integers);
-    Some(if values.len() <= list.len() {
-        values.iter().any(|&integer| i32::try_from(integer).is_ok_and(|integer| list.contains(integer)))
-    } else {
-        list.iter().any(|constant| values.binary_search(&i64::from(constant)).is_ok())
-    })
-}
-
-/// Whether one of a list of strings is among `list`; nothing where the value is undefined.
-fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
-    let Value::Strings(span) = value else { return None };
-    let texts = span.of(&event.strings);
-    Some(if texts.len() <= list.len().max(FEW) {
-        texts.iter().any(|text| list.contains(text.id.0 as i32))
-    } else {
-        list.iter().any(|constant| has_string(texts, StringId(constant as u32)))
-    })
-}
-
-/// Whether `value` is a list of integers that has all of `list`.
-fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool {
-    let Value::Integers(span) = value else { return false };
-    let values = span.of(&event.integers);
-    list.iter().all(|constant| values.binary_search(&i64::from(constant)).is_ok())
-}
-
-/// Whether `value` is a list of strings that has all of `list`.
-fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
-    let Value::Strings(span) = value else { return false };
-    let texts = span.of(&event.strings);
-    list.iter().all(|constant| has_string(texts, StringId(constant as u32)))
 }
 
 #[cfg(test)]

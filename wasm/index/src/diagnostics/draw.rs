@@ -5,11 +5,12 @@ use std::fmt::Write;
 
 use crate::catalog::subscriptions::Home;
 use crate::event::key;
+use crate::handles::NodeId;
 use crate::index::Index;
 use crate::model::schema::{AttributeId, Type};
 use crate::model::strings::StringId;
 use crate::tree::level::Level;
-use crate::tree::{Branch, NodeId, ROOT};
+use crate::tree::{Branch, ROOT};
 
 /// Ids that a leaf list shows; of more it tells how many.
 const SHOWN: usize = 12;

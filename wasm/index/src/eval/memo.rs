@@ -1,11 +1,12 @@
 //! The predicates that were evaluated for the present event, with their values.
 
-use crate::catalog::predicates::PredicateId;
-use crate::catalog::Library;
+use crate::compile::predicates::Predicates;
 use crate::error::Error;
 use crate::eval::predicate;
 use crate::event::Event;
-use crate::search::{grow, in_order};
+use crate::handles::PredicateId;
+use crate::support::checkpoint::in_order;
+use crate::support::headroom::grow;
 
 /// Events are numbered from 1 to this, then from 1 again: a byte holds the number, shifted, and a value.
 const EVENTS: u8 = 127;
@@ -70,14 +71,14 @@ impl Memo {
     /// Whether the predicate `id` holds for `event`; evaluated at most once an event. Nothing where it is left to the next
     /// step: what evaluates it may take as long as the whole event is.
     #[inline]
-    pub fn holds(&mut self, library: &Library, id: PredicateId, event: &Event) -> Option<bool> {
+    pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> Option<bool> {
         let value = &mut self.values[id as usize];
         if *value >> 1 != self.event {
             if self.left == 0 {
                 self.is_exhausted = true;
                 return None;
             }
-            let predicate = library.predicates.get(id);
+            let predicate = predicates.get(id);
             self.left = self.left.saturating_sub(predicate::work(predicate, event));
             *value = self.event << 1 | u8::from(predicate::holds(predicate, event));
         }

@@ -2,3 +2,4 @@
 
 pub(crate) mod memo;
 pub(crate) mod predicate;
+pub(crate) mod run;

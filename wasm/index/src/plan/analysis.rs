@@ -1,6 +1,6 @@
 //! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
 
-use crate::catalog::statistics::{lesser, Statistics};
+use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Library;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
@@ -9,6 +9,7 @@ use crate::model::schema::{AttributeId, Schema};
 use crate::model::strings::StringId;
 use crate::plan::access_predicate::{Demand, Gate};
 use crate::plan::filter::{self, Filter};
+use crate::support::number::lesser;
 
 /// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
 const CONTEXT: usize = 64;
@@ -90,7 +91,7 @@ impl Analysis {
         let alternatives = normal.joined(literal).flat_map(|joined| negated(&normal, joined));
         for index in normal.context(literal).chain(alternatives) {
             gates[index as usize] = normal.literal(index).and_then(|literal| {
-                let predicate = written.predicate(literal.predicate, library);
+                let predicate = written.predicate(literal.predicate, &library.schema, &library.predicates);
                 Gate::of(literal, &predicate, &library.schema)
             });
         }

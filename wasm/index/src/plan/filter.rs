@@ -12,13 +12,14 @@
 //! Where one of several demands is left to be met, and nearly every event meets a certain one of them, its filter proves the
 //! entry: it is of what does not meet that one, which leaves the entry in doubt.
 
-use crate::catalog::statistics::{greater, lesser, Statistics};
+use crate::catalog::statistics::Statistics;
 use crate::catalog::Library;
 use crate::event::digest::{self, Probe, Table, UNDEFINED};
 use crate::event::key::Scale;
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::plan::access_predicate::{is_list, Demand, Gate};
 use crate::plan::demands::{Demanded, Demands};
+use crate::support::number::{greater, lesser};
 
 /// Marks a filter that is a mask, or [`NEITHER`].
 pub(super) const MASK: u32 = 1 << 31;

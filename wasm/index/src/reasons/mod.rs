@@ -11,19 +11,21 @@
 //! jumps, less one. The tests of all others are two words each, where the predicate's operation is in the expression's other
 //! program and the rest.
 
-use crate::catalog::predicates::growth;
-use crate::catalog::programs::{self, ProgramId, Programs};
-use crate::catalog::subscriptions::{Slot, Subscription};
+use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Library;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::compile::order::{Estimate, Order};
+use crate::compile::store::{self, Programs};
 use crate::compile::{program, Literal, PredicateIndex};
 use crate::error::{Error, Kind};
 use crate::event::Value;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::model::predicate::{self, Predicate};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
-use crate::search::grow;
+use crate::support::headroom::grow;
+use crate::support::headroom::growth;
 
 /// How many programs are run side by side, so that what one reads is on its way while the others take their tests.
 pub(crate) const RUNS: usize = 8;
@@ -62,7 +64,7 @@ impl Place {
     /// The chunk that the program is in, and where in its words it starts.
     #[inline]
     pub fn split(self) -> (u32, u32) {
-        programs::place(self.program)
+        store::place(self.program)
     }
 }
 
@@ -231,7 +233,7 @@ pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
 
 /// The number of the reason that the predicate of an `operation` is, among `attributes` attributes.
 pub(crate) fn number(operation: &[u32], library: &Library, attributes: usize) -> usize {
-    let (attribute, shared) = program::asked(operation, library);
+    let (attribute, shared) = program::asked(operation, &library.predicates);
     match shared {
         Some(predicate::Test::GeoWithinRadius { .. }) => attributes + reason::GEO,
         _ => attribute as usize,

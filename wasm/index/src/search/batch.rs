@@ -13,13 +13,14 @@ use std::slice::Iter;
 
 use crate::boolean::bit_sliced::bits::EVENTS;
 use crate::boolean::bit_sliced::Sliced;
-use crate::catalog::subscriptions::Slot;
 use crate::error::{Error, Kind};
 use crate::event::Format;
+use crate::handles::Slot;
 use crate::index::Index;
 use crate::room::{Extent, Searches};
 use crate::search::pick::ROOM;
-use crate::search::{Checkpoint, Dense, Form, Search};
+use crate::search::{Dense, Form, Search};
+use crate::support::checkpoint::Checkpoint;
 
 /// An answer's list has room for so many words besides those of one event. A bitmap may have as many.
 const SPARE: usize = 16 * 1024;

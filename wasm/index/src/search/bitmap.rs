@@ -1,7 +1,7 @@
 //! The ids of matches as a bitmap: bit i of word j stands for the id 64 j + i.
 
-use crate::boolean::windows::ones;
 use crate::catalog::ids::{Row, ROW};
+use crate::support::bits::ones;
 
 /// A bitmap as it is made.
 pub(super) struct Bitmap<'a> {

@@ -5,10 +5,11 @@
 //! are numbered upwards: the greater of a word and of one that is empty in the present search is what the word comes to in
 //! it, so that is asked without a look at either half.
 
-use crate::boolean::windows::ones;
-use crate::catalog::subscriptions::Slot;
 use crate::error::Error;
-use crate::search::{grow, in_order};
+use crate::handles::Slot;
+use crate::support::bits::ones;
+use crate::support::checkpoint::in_order;
+use crate::support::headroom::grow;
 
 const BITS: u32 = 32;
 

@@ -30,11 +30,14 @@ mod sort;
 mod spill;
 
 use std::hint::black_box;
-use std::sync::atomic::{compiler_fence, Ordering};
 
 pub use batch::{packed, Batch, Packed, Refused, Request};
 
 use crate::eval::memo::Memo;
+use crate::handles::NodeId;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
+use crate::support::bits::ones;
 use bitmap::Bitmap;
 use matches::SlotSet;
 use pick::pick;
@@ -43,19 +46,20 @@ use sort::Sort;
 use spill::Spill;
 
 use crate::boolean::bit_sliced::Sliced;
-use crate::boolean::windows::{ones, Bits, PART};
-use crate::catalog::programs::ProgramId;
-use crate::catalog::subscriptions::{Home, Slot};
-use crate::compile::program::{self, Asked, Outcome};
+use crate::boolean::windows::{Bits, PART};
+use crate::catalog::subscriptions::Home;
+use crate::compile::program;
 use crate::error::{Error, Kind};
+use crate::eval::run::{self, Asked, Outcome};
 use crate::event::digest::{self, Probe, Table};
 use crate::event::formats::prepared;
 use crate::event::{decode, key, Event, Format, Value};
 use crate::index::Index;
 use crate::room::{Extent, Searches};
-use crate::support::hash::out_of_memory;
+use crate::support::checkpoint::Checkpoint;
+use crate::support::headroom::grow;
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
-use crate::tree::{Branch, NodeId, Tree, LIKELY, ROOT};
+use crate::tree::{Branch, Tree, LIKELY, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -216,33 +220,6 @@ enum Dense<'a> {
     Open,
     /// They were, for the event with this number among others.
     Sliced(&'a Sliced, usize),
-}
-
-/// Two places for a progress, of which one counts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Checkpoint<P> {
-    places: [P; 2],
-    current: usize,
-}
-
-impl<P: Copy> Checkpoint<P> {
-    fn load(&self) -> P {
-        self.places[self.current & 1]
-    }
-
-    /// Writes the place that does not count, then makes it count.
-    fn commit(&mut self, progress: P) {
-        let other = (self.current & 1) ^ 1;
-        self.places[other] = progress;
-        in_order();
-        self.current = other;
-        in_order();
-    }
-}
-
-/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
-pub(crate) fn in_order() {
-    compiler_fence(Ordering::SeqCst);
 }
 
 /// How many words stand before the ids of what a search found.
@@ -810,17 +787,6 @@ impl Searches for Search {
     }
 }
 
-/// Lengthens `table` to `len` at the least, filled with what is nothing. Where it is to grow little by little, an eighth of
-/// it is spare.
-pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
-    if len > table.capacity() {
-        let room = len.max(table.capacity() + table.capacity() / 8);
-        table.try_reserve_exact(room - table.len()).map_err(out_of_memory)?;
-    }
-    table.resize(len.max(table.len()), T::default());
-    Ok(())
-}
-
 /// Adds each of the `found` nodes that was not found before, and tells how many lookups there were.
 fn push_found(
     found: impl Iterator<Item = Option<NodeId>>,
@@ -919,7 +885,7 @@ fn run_all(
             break;
         }
         let program = asked.library.programs.code(id);
-        let (outcome, words) = program::run(program, progress.position, budget, asked, memo);
+        let (outcome, words) = run::run(program, progress.position, budget, asked, memo);
         budget = budget.saturating_sub(words);
         match outcome {
             Outcome::Stopped(position) => {

@@ -1,9 +1,9 @@
 //! From slots that match to their ids.
 
-use crate::boolean::windows::ones;
 use crate::catalog::ids::{Row, ROW};
 use crate::search::first_chunk_mut;
 use crate::search::matches::{Slots, GROUP};
+use crate::support::bits::ones;
 
 /// Room for the ids of a group, and for a row more: where all of a row are written, those behind the last count for nothing.
 pub(super) const ROOM: usize = GROUP as usize + ROW;

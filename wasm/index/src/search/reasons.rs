@@ -3,16 +3,19 @@
 //! Behind the matches come the ids of all others, grouped by reason. First the reason of each is found, and the reasons
 //! are counted; then each id is put where its reason's group goes on.
 
-use crate::catalog::subscriptions::{Slot, Subscriptions};
-use crate::compile::program::{self, Asked};
+use crate::catalog::subscriptions::Subscriptions;
+use crate::compile::program;
 use crate::error::{Error, Kind};
 use crate::eval::memo::Memo;
+use crate::eval::run::{self, Asked};
 use crate::event::Format;
+use crate::handles::Slot;
 use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::room::Extent;
 use crate::search::matches::SlotSet;
-use crate::search::{grow, Phase, Progress, Search, HEADER, STEP};
+use crate::search::{Phase, Progress, Search, HEADER, STEP};
+use crate::support::headroom::grow;
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
 const TRAILER: usize = 2;
@@ -298,7 +301,7 @@ impl Explainer<'_> {
             let (position, on, distance) = reasons::test_at(program, *at);
             let operation = &code[position as usize..];
             self.budget = self.budget.saturating_sub(program::taken(operation));
-            let holds = program::value(operation, self.asked, self.memo);
+            let holds = run::value(operation, self.asked, self.memo);
             if self.memo.is_exhausted() {
                 self.budget = 0;
                 break;

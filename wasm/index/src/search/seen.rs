@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::event::digest::{self, Probe};
-use crate::search::grow;
+use crate::support::headroom::grow;
 
 /// So many attributes are counted, the first ones, so that an event of very many takes little longer.
 const COUNTED: usize = 1024;

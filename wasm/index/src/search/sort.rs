@@ -2,7 +2,8 @@
 //! another, and only a finished pass changes which is which.
 
 use crate::error::Error;
-use crate::search::{grow, in_order};
+use crate::support::checkpoint::in_order;
+use crate::support::headroom::grow;
 
 /// How many ids a run has at first, and how many a merging step moves.
 const RUN: usize = 1024;

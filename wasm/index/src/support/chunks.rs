@@ -3,7 +3,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::catalog::predicates::growth;
+use crate::support::headroom::growth;
 
 /// Elements of a chunk.
 const CHUNK: usize = 1024;

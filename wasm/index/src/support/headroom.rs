@@ -6,6 +6,8 @@
 //! large enough, and of the one that was given back there is always as much left as is still to be requested. It joins free
 //! blocks that lie side by side, and none of its memory goes back to the system.
 
+use hashbrown::HashTable;
+
 use crate::error::Error;
 use crate::support::hash::out_of_memory;
 
@@ -99,3 +101,35 @@ pub(crate) fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
     table.push(element);
     Ok(())
 }
+
+/// Lengthens `table` to `len` at the least, filled with what is nothing. Where it is to grow little by little, an eighth of
+/// it is spare.
+pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
+    if len > table.capacity() {
+        let room = len.max(table.capacity() + table.capacity() / 8);
+        table.try_reserve_exact(room - table.len()).map_err(out_of_memory)?;
+    }
+    table.resize(len.max(table.len()), T::default());
+    Ok(())
+}
+
+/// Bytes that pushing `more` elements onto `table` may allocate.
+pub(crate) fn growth<T>(table: &Vec<T>, more: usize) -> usize {
+    if table.len() + more <= table.capacity() {
+        return 0;
+    }
+    (table.len() + more).max(2 * table.capacity()) * size_of::<T>()
+}
+
+/// Bytes that inserting `more` elements into `table` may allocate.
+pub(crate) fn table_growth<T>(table: &HashTable<T>, more: usize) -> usize {
+    if table.len() + more <= table.capacity() {
+        return 0;
+    }
+    // It has a power of two of buckets, of which it fills seven eighths, each with a byte of control.
+    let buckets = ((table.len() + more).max(table.capacity() + 1) * 8).div_ceil(7).next_power_of_two();
+    buckets.max(4) * (size_of::<T>() + 1) + CONTROLS
+}
+
+/// Bytes of control that a table has besides, and what it is aligned to.
+const CONTROLS: usize = 32;

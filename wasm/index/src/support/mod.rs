@@ -1,8 +1,11 @@
-//! What knows nothing of expressions: bytes, tables, vectors, and the accounting of memory.
+//! What knows nothing of expressions: bytes, tables, vectors, checkpoints, and the accounting of memory.
 
+pub(crate) mod bits;
 pub(crate) mod bytes;
+pub(crate) mod checkpoint;
 pub(crate) mod chunks;
 pub(crate) mod hash;
 pub mod headroom;
 pub(crate) mod id_table;
+pub(crate) mod number;
 pub(crate) mod simd;

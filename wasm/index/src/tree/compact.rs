@@ -2,10 +2,12 @@
 //! both tables become shorter. This is done where many are free, so it costs little for each of them.
 
 use crate::error::Error;
+use crate::handles::LevelId;
+use crate::handles::NodeId;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::trim;
 use crate::tree::level::NOTHING;
-use crate::tree::{LevelId, Node, NodeId, Position, Tree, ROOT};
+use crate::tree::{Node, Position, Tree, ROOT};
 
 /// So many nodes, or levels, may be free, however few there are.
 const FEW: usize = 16;

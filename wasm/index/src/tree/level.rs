@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::catalog::predicates::growth;
+use crate::handles::NodeId;
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::Demand;
+use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 use crate::tree::value_map::Points;
-use crate::tree::NodeId;
 
 /// Where below its level a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,12 +30,14 @@ use node::Position;
 pub(crate) use node::{Branch, Node};
 use plan::Plan;
 
-use crate::catalog::predicates::growth;
-use crate::catalog::programs::ProgramId;
-use crate::catalog::subscriptions::{Home, Slot, Subscriptions};
+use crate::catalog::subscriptions::{Home, Subscriptions};
 use crate::catalog::Library;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
+use crate::handles::LevelId;
+use crate::handles::NodeId;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{Demand, Gate};
 use crate::plan::analysis::{Analysis, Missing};
@@ -43,12 +45,8 @@ use crate::plan::demands::{self, Demands};
 use crate::plan::filter::{self, Filter, Led};
 use crate::support::chunks::Chunks;
 use crate::support::hash::{out_of_memory, State};
+use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, push, trim, AROUND};
-
-/// The number of a node.
-pub(crate) type NodeId = u32;
-/// The number of a value level.
-pub(crate) type LevelId = u32;
 
 /// The node where every search starts.
 pub(crate) const ROOT: NodeId = 0;

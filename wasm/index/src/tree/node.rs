@@ -1,10 +1,12 @@
 //! Nodes. There are nearly as many as expressions, and most have one entry, so they are kept small.
 
+use crate::handles::LevelId;
+use crate::handles::NodeId;
 use crate::model::schema::AttributeId;
 use crate::support::headroom::trim;
 use crate::tree::level::Place;
 use crate::tree::plan::list_growth;
-use crate::tree::{Entry, LevelId, NodeId, LEAF_CAPACITY};
+use crate::tree::{Entry, LEAF_CAPACITY};
 
 /// A node: its leaf list and its value levels.
 #[derive(Clone, Debug)]

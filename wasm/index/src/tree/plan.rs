@@ -1,16 +1,19 @@
 //! Where the entries of an expression are to go, and the memory that this takes: found before anything is changed.
 
-use crate::catalog::subscriptions::{Slot, Subscriptions};
+use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Library;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
+use crate::handles::LevelId;
+use crate::handles::NodeId;
+use crate::handles::Slot;
 use crate::plan::access_predicate::Demand;
 use crate::plan::analysis::Analysis;
 use crate::plan::demands::Demands;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::{push, AROUND};
 use crate::tree::node::grown_by;
-use crate::tree::{Entry, LevelId, Node, NodeId, Place, Position, Tree, LEAF_CAPACITY};
+use crate::tree::{Entry, Node, Place, Position, Tree, LEAF_CAPACITY};
 
 /// The places for the entries of one expression, and what they were found by.
 #[derive(Debug, Default)]

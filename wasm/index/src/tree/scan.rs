@@ -6,8 +6,8 @@
 #[cfg(target_arch = "wasm32")]
 use vectors::{Fronts, Picked};
 
-use crate::catalog::subscriptions::Slot;
 use crate::event::digest::Table;
+use crate::handles::Slot;
 use crate::tree::Entry;
 
 /// Marks the slot of an entry that proves itself, but leaves this event in doubt: its program is to be run. The bit is free:

@@ -1,10 +1,13 @@
 //! How leaf lists that grow long are split, and what empties is merged.
 
 use crate::catalog::statistics::Statistics;
-use crate::catalog::subscriptions::{Slot, Subscriptions};
+use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Library;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
+use crate::handles::LevelId;
+use crate::handles::NodeId;
+use crate::handles::Slot;
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{Demand, Gate};
 use crate::plan::analysis::Analysis;
@@ -14,7 +17,7 @@ use crate::support::hash::out_of_memory;
 use crate::support::headroom::{ensure, push};
 use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
-use crate::tree::{Branch, Entry, LevelId, NodeId, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
+use crate::tree::{Branch, Entry, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
 
 /// What it costs an event to be asked whether it defines an attribute, in entries passed.
 const ASK_COST: f32 = 2.0;

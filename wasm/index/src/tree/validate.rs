@@ -1,12 +1,15 @@
 //! Checks that the tree is whole; for tests.
 
-use crate::catalog::subscriptions::{Home, Slot, Subscriptions};
+use crate::catalog::subscriptions::{Home, Subscriptions};
 use crate::catalog::Library;
 use crate::compile::normal::NodeIndex;
+use crate::handles::LevelId;
+use crate::handles::NodeId;
+use crate::handles::Slot;
 use crate::plan::access_predicate::{Demand, Gate};
 use crate::plan::analysis::Analysis;
 use crate::tree::level::Place;
-use crate::tree::{Branch, NodeId, Position, Tree, ROOT};
+use crate::tree::{Branch, Position, Tree, ROOT};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
@@ -83,7 +86,7 @@ impl Tree {
         }
     }
 
-    fn is_at(&self, child: NodeId, level: super::LevelId, place: Place) -> bool {
+    fn is_at(&self, child: NodeId, level: LevelId, place: Place) -> bool {
         let level = self.level(level);
         match place {
             Place::Point(key) => level.point(key) == Some(child),

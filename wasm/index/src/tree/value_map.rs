@@ -8,9 +8,9 @@ use std::hash::Hasher;
 
 use hashbrown::HashMap;
 
+use crate::handles::NodeId;
 use crate::support::hash::{State, Words};
 use crate::support::headroom::{ensure, AROUND};
-use crate::tree::NodeId;
 
 /// Keys of a line.
 const PLACES: usize = 8;

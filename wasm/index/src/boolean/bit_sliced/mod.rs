@@ -12,12 +12,14 @@ mod lanes;
 use bits::{transpose, Bits, EVENTS};
 use lanes::Lanes;
 
-use crate::catalog::subscriptions::{Home, Slot};
+use crate::catalog::subscriptions::Home;
 use crate::compile::booleans::{self, Boolean, Tests, ACCEPT, FIRST, LITERALS, PACKED_LITERALS, PLACES, REJECT};
 use crate::error::Error;
 use crate::event::Value;
+use crate::handles::Slot;
 use crate::index::Index;
-use crate::search::{grow, in_order};
+use crate::support::checkpoint::in_order;
+use crate::support::headroom::grow;
 
 /// So many slots are evaluated until the bits are turned from events to slots.
 const BLOCK: usize = EVENTS;

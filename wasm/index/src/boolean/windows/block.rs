@@ -7,8 +7,8 @@ use crate::boolean::windows::formula::{LOWER, UPPER};
 use crate::boolean::windows::pairs;
 use crate::boolean::windows::wide::{Rest, Wide};
 use crate::boolean::windows::window::{Addition, Window};
-use crate::catalog::programs::ProgramId;
-use crate::catalog::subscriptions::Slot;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::support::simd::{gather, signs, Page, Selection};
 
 /// Expressions in a block.

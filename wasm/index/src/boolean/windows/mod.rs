@@ -18,18 +18,18 @@ use formula::Formula;
 use wide::{Rest, Whole, Wide};
 use window::Window;
 
-use crate::catalog::programs::ProgramId;
-use crate::catalog::subscriptions::Slot;
 use crate::compile::normal::{NodeIndex, Normal};
 use crate::compile::Literal;
 use crate::event::Value;
+use crate::handles::DensePosition;
+use crate::handles::ProgramId;
+use crate::handles::Slot;
 use crate::model::predicate::Predicate;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
+use crate::support::bits::ones;
+use crate::support::headroom::growth;
 use crate::support::simd::{self, Page, PAGE};
-
-/// The position of an expression in [`Dense`].
-pub(crate) type Position = u32;
 
 /// The booleans of a schema that windows can read: a byte of a selection can tell as many bytes apart.
 const COLUMNS: usize = 256 * 8;
@@ -95,7 +95,7 @@ impl Dense {
     }
 
     /// Takes in the expression of `slot`; its program is run where its windows leave it open.
-    pub fn insert(&mut self, slot: Slot, program: ProgramId, windows: &Windows) -> Position {
+    pub fn insert(&mut self, slot: Slot, program: ProgramId, windows: &Windows) -> DensePosition {
         if self.len.is_multiple_of(PART) {
             // The first one grows, as it is often the only one.
             self.parts.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(BLOCKS) });
@@ -107,18 +107,18 @@ impl Dense {
         self.len += 1;
         let lane = windows.lane(slot, program, self.columns.can_be_picked());
         self.block(position).put(position % BLOCK, lane);
-        position as Position
+        position as DensePosition
     }
 
     /// Moves the windows of an expression to where memory is free once all else is dropped that its insertion allocated: where
     /// they were made they lie among that, and it would leave holes too small for the next.
-    pub fn settle(&mut self, position: Position) {
+    pub fn settle(&mut self, position: DensePosition) {
         let lane = position as usize % BLOCK;
         self.block(position as usize).settle(lane);
     }
 
     /// Takes out the expression at `position`. The last one takes its place: answers the slot of that one.
-    pub fn remove(&mut self, position: Position) -> Option<Slot> {
+    pub fn remove(&mut self, position: DensePosition) -> Option<Slot> {
         let position = position as usize;
         let end = self.len - 1;
         let last = self.block(end).take(end % BLOCK);
@@ -140,7 +140,7 @@ impl Dense {
     }
 
     /// Whether the expression at `position` holds; nothing where windows leave that open.
-    pub fn holds(&self, position: Position, bits: &Bits) -> Option<bool> {
+    pub fn holds(&self, position: DensePosition, bits: &Bits) -> Option<bool> {
         let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);
         let Decided { holds, open } = settle(block, &bits.0, 1 << lane);
         (open == 0).then_some(holds >> lane & 1 == 1)
@@ -167,7 +167,7 @@ impl Dense {
     }
 
     /// Checks that the expressions are those at `places`; for tests.
-    pub fn validate(&self, places: &[(Slot, Position)]) -> Result<(), String> {
+    pub fn validate(&self, places: &[(Slot, DensePosition)]) -> Result<(), String> {
         let blocks: usize = self.parts.iter().map(Vec::len).sum();
         if places.len() != self.len || blocks != self.len.div_ceil(BLOCK) {
             return Err(format!("{} dense expressions in {blocks} blocks are homes of {}", self.len, places.len()));
@@ -186,11 +186,9 @@ impl Dense {
     /// Bytes that another expression may take.
     pub fn growth(&self) -> usize {
         let blocks = match &self.parts[..] {
-            [] => crate::catalog::predicates::growth(&self.parts, 1) + size_of::<Block>(),
-            [first] if self.len < PART => crate::catalog::predicates::growth(first, 1),
-            _ if self.len.is_multiple_of(PART) => {
-                crate::catalog::predicates::growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>()
-            }
+            [] => growth(&self.parts, 1) + size_of::<Block>(),
+            [first] if self.len < PART => growth(first, 1),
+            _ if self.len.is_multiple_of(PART) => growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>(),
             _ => 0,
         };
         blocks + size_of::<Wide>()
@@ -220,16 +218,7 @@ fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decid
     Decided { holds, open: left }
 }
 
-/// The places of the bits of `word` that are one.
-pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = (word != 0).then(|| word.trailing_zeros() as usize)?;
-        word &= word - 1;
-        Some(place)
-    })
-}
-
-/// The same two at a time, so that a loop over them costs half as much. The last one stands for a second that is missing.
+/// The places of the bits of `word` that are one, two at a time, so that a loop over them costs half as much. The last one stands for a second that is missing.
 fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
     std::iter::from_fn(move || {
         let one = (word != 0).then(|| word.trailing_zeros() as usize)?;

@@ -201,7 +201,7 @@ fn expressions_come_and_go_and_the_others_stay() {
     let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
     let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();
     // Of each slot the position, where it is held.
-    let mut places: Vec<Option<Position>> = vec![None; 5000];
+    let mut places: Vec<Option<DensePosition>> = vec![None; 5000];
     for round in 0..3 {
         for (slot, place) in places.iter_mut().enumerate() {
             place.get_or_insert_with(|| dense.insert(slot as Slot, 0, &windows[slot % 40]));
@@ -218,7 +218,7 @@ fn expressions_come_and_go_and_the_others_stay() {
                 places[moved as usize] = Some(position);
             }
         }
-        let held: Vec<(Slot, Position)> =
+        let held: Vec<(Slot, DensePosition)> =
             (0..).zip(&places).filter_map(|(slot, place)| Some((slot, (*place)?))).collect();
         dense.validate(&held).unwrap();
         let event: Vec<bool> = (0..20).map(|_| random.chance(50)).collect();

@@ -2,7 +2,7 @@
 
 use crate::boolean::windows::formula::{LOWER, UPPER};
 use crate::boolean::windows::window::{Addition, Window};
-use crate::catalog::programs::ProgramId;
+use crate::handles::ProgramId;
 use crate::support::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
 
 /// The bits of a window, and its additions.

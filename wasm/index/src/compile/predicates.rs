@@ -4,13 +4,12 @@
 
 use hashbrown::HashTable;
 
+use crate::handles::PredicateId;
 use crate::model::predicate::Predicate;
 use crate::model::strings::StringId;
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_of;
-
-/// The number of a predicate that a [`Predicates`] table holds.
-pub type PredicateId = u32;
+use crate::support::headroom::table_growth;
 
 #[derive(Clone, Debug)]
 enum Entry {
@@ -142,24 +141,3 @@ impl Predicates {
 fn is(entry: &Entry, predicate: &Predicate<StringId>) -> bool {
     entry.predicate() == Some(predicate)
 }
-
-/// Bytes that pushing `more` elements onto `table` may allocate.
-pub(crate) fn growth<T>(table: &Vec<T>, more: usize) -> usize {
-    if table.len() + more <= table.capacity() {
-        return 0;
-    }
-    (table.len() + more).max(2 * table.capacity()) * size_of::<T>()
-}
-
-/// Bytes that inserting `more` elements into `table` may allocate.
-pub(crate) fn table_growth<T>(table: &HashTable<T>, more: usize) -> usize {
-    if table.len() + more <= table.capacity() {
-        return 0;
-    }
-    // It has a power of two of buckets, of which it fills seven eighths, each with a byte of control.
-    let buckets = ((table.len() + more).max(table.capacity() + 1) * 8).div_ceil(7).next_power_of_two();
-    buckets.max(4) * (size_of::<T>() + 1) + CONTROLS
-}
-
-/// Bytes of control that a table has besides, and what it is aligned to.
-const CONTROLS: usize = 32;

@@ -1,12 +1,10 @@
 //! The programs of all expressions: in large chunks of words, with no allocation for each, and no pointer to follow. Large
 //! ones are alone.
 
-use crate::catalog::predicates::growth;
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
+use crate::handles::ProgramId;
+use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
-
-/// Where a program is: the chunk in the upper half, the word in the lower. Of one that is alone its number, and [`ALONE`].
-pub(crate) type ProgramId = u32;
 
 /// Marks a program that is alone. The bit is free: 4 GiB have no room for so many chunks.
 const ALONE: ProgramId = 1 << 31;
