@@ -225,7 +225,7 @@ impl Batch {
     }
 
     fn slice(&mut self, index: &Index, progress: &mut Progress) {
-        match self.sliced.step(progress.slot, index) {
+        match self.sliced.step(progress.slot, index.subscriptions(), index.library()) {
             Some(slot) => progress.slot = slot,
             None => progress.phase = Phase::Open,
         }
