@@ -8,7 +8,7 @@ use be_tree_index::draw::draw;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::explain::explain;
-use be_tree_index::index::Index;
+use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 
 use crate::memory::{self, in_order};
@@ -239,8 +239,9 @@ impl State {
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
         search.teach(index);
-        let inserted =
-            index.insert_all(insertions).map_err(|(position, error)| Refusal { error, position: Some(position) })?;
+        let inserted = index
+            .insert_all_by(insertions, |index, insertion| insert(index, insertion, search, batch))
+            .map_err(|(position, error)| Refusal { error, position: Some(position) })?;
         if let Err(error) = search.reserve(index).and_then(|()| batch.reserve(index)) {
             for id in inserted {
                 index.delete(id)?;
@@ -473,6 +474,16 @@ impl Outbox {
         self.address = answer.as_ptr() as usize as u32;
         self.length = size_of_val(answer) as u32;
     }
+}
+
+/// Inserts a subscription and makes room to search for it. Where it is refused, now or when its batch is taken back, there is
+/// room for what it leaves behind: a slot, and lists that it split.
+fn insert(index: &mut Index, insertion: &Insertion, search: &mut Search, batch: &mut Batch) -> Result<(), Error> {
+    search.reserve_before(index, insertion.id)?;
+    batch.reserve_before(index)?;
+    index.note_room(search.room());
+    index.insert(insertion)?;
+    search.reserve(index).or_else(|error| index.delete(insertion.id).and(Err(error)))
 }
 
 /// The first `length` bytes of the inbox.

@@ -165,6 +165,12 @@ impl Index {
         }
     }
 
+    /// Tells for how many nodes searches have room ([`crate::search::Search::room`]). What an insertion splits stays so when it
+    /// is taken back: so from then on it splits into more only where there is memory for searches to have room for these, too.
+    pub fn note_room(&mut self, nodes: usize) {
+        self.tree.note_room(nodes);
+    }
+
     /// Takes note of the share of recent events that define each attribute.
     pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
         self.library.statistics.learn(shares);
@@ -242,12 +248,21 @@ impl Index {
         &mut self,
         insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
     ) -> Result<Vec<u64>, (usize, Error)> {
+        self.insert_all_by(insertions, Self::insert)
+    }
+
+    /// [`Index::insert_all`], with `insert` called to insert each.
+    pub fn insert_all_by<'a>(
+        &mut self,
+        insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
+        mut insert: impl FnMut(&mut Self, &Insertion) -> Result<(), Error>,
+    ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
         for (position, insertion) in insertions.into_iter().enumerate() {
             // Room for its id first: what is inserted is not to be forgotten.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
-            match insertion.and_then(|insertion| self.insert(&insertion).map(|()| insertion.id)) {
+            match insertion.and_then(|insertion| insert(self, &insertion).map(|()| insertion.id)) {
                 Ok(id) => inserted.push(id),
                 Err(error) => {
                     for &id in inserted.iter().rev() {

@@ -211,24 +211,38 @@ impl Subscriptions {
         subscription
     }
 
+    /// The slot of the next subscription.
+    fn next_slot(&self) -> Slot {
+        match self.free {
+            NO_SLOT => self.slots.len() as Slot,
+            slot => slot,
+        }
+    }
+
+    /// Whether `id` in `slot` is between the ids beside it.
+    fn is_in_order(&self, slot: Slot, id: u64) -> bool {
+        let follows = slot == 0 || self.ids.get(slot - 1) < id;
+        follows && (slot as usize + 1 >= self.ids.len() || id < self.ids.get(slot + 1))
+    }
+
+    /// Whether ids still ascend with slots once `id` is inserted.
+    pub fn ascends_with(&self, id: u64) -> bool {
+        self.ascending && self.is_in_order(self.next_slot(), id)
+    }
+
     /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
-        let slot = match self.free {
+        let slot = self.next_slot();
+        match self.free {
             NO_SLOT => {
                 self.slots.push(Subscription::free(NO_SLOT));
                 self.ids.push(id);
-                self.slots.len() as Slot - 1
             }
-            slot => {
-                self.free = self.slots[slot as usize].program;
-                slot
-            }
-        };
+            _ => self.free = self.slots[slot as usize].program,
+        }
         self.slots[slot as usize] = subscribe(slot);
         self.ids.set(slot, id);
-        let follows = slot == 0 || self.ids.get(slot - 1) < id;
-        let precedes = slot as usize + 1 == self.ids.len() || id < self.ids.get(slot + 1);
-        self.ascending = self.ascending && follows && precedes;
+        self.ascending = self.ascending && self.is_in_order(slot, id);
         let Subscriptions { by_id, ids, .. } = self;
         by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
         slot

@@ -40,15 +40,20 @@ fn is_sliceable(index: &Index) -> bool {
     dense >= FEWEST_EXPRESSIONS && dense >= index.subscriptions().capacity() / (MOST_OTHERS + 1)
 }
 
-/// How many words an answer's list needs room for.
-pub(super) fn most_words(index: &Index) -> usize {
-    SPARE + index.subscriptions().capacity().max(bitmap_words(index)) + 2
+/// How many words an answer's list needs room for, where there are so many slots, and ids up to the `greatest`.
+pub(super) fn most_words(slots: usize, greatest: Option<u64>) -> usize {
+    SPARE + slots.max(most_bitmap_words(slots, greatest)) + 2
 }
 
-/// How many words a bitmap has at the most: no more than the list of all ids, or than the greatest id needs.
+/// How many words a bitmap of the ids of `index` has at the most.
 pub(super) fn bitmap_words(index: &Index) -> usize {
-    let most = index.subscriptions().capacity().max(SPARE);
-    index.subscriptions().greatest().map_or(most, |id| most.min((id / 64) as usize + 1))
+    most_bitmap_words(index.subscriptions().capacity(), index.subscriptions().greatest())
+}
+
+/// No more than the list of all ids, or than the greatest id needs, if that is known.
+fn most_bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
+    let most = slots.max(SPARE);
+    greatest.map_or(most, |id| most.min((id / 64) as usize + 1))
 }
 
 /// Searches for many events, which work with one [`Search`].
@@ -121,8 +126,19 @@ impl Batch {
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
+        self.reserve_for(index, index.subscriptions().capacity())
+    }
+
+    /// The same, for when another subscription will have been inserted and taken back again.
+    ///
+    /// Errors: [`Kind::OutOfMemory`].
+    pub fn reserve_before(&mut self, index: &Index) -> Result<(), Error> {
+        self.reserve_for(index, index.subscriptions().capacity() + 1)
+    }
+
+    fn reserve_for(&mut self, index: &Index, slots: usize) -> Result<(), Error> {
         if is_sliceable(index) {
-            self.sliced.reserve(index.schema().len(), index.subscriptions().capacity())?;
+            self.sliced.reserve(index.schema().len(), slots)?;
         }
         Ok(())
     }

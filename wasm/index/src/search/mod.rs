@@ -54,7 +54,7 @@ use crate::index::Index;
 use crate::sliced::Sliced;
 use crate::subscriptions::{Home, Slot};
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, LENGTH, PLACES};
-use crate::tree::{Branch, NodeId, Tree, LIKELY, ROOT};
+use crate::tree::{room_for, Branch, NodeId, Tree, LIKELY, ROOT};
 
 /// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
 const STEP: u32 = 1024;
@@ -287,24 +287,46 @@ impl Search {
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
+        self.reserve_for(index, index.subscriptions().capacity(), index.subscriptions().greatest())
+    }
+
+    /// The same, for when a subscription with this `id` will have been inserted and taken back again.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_before(&mut self, index: &Index, id: u64) -> Result<(), Error> {
+        let subscriptions = index.subscriptions();
+        let greatest = subscriptions.greatest().filter(|_| subscriptions.ascends_with(id));
+        self.reserve_for(index, subscriptions.capacity() + 1, greatest.map(|greatest| greatest.max(id)))
+    }
+
+    /// For how many nodes there is room: see [`Index::note_room`].
+    pub fn room(&self) -> usize {
+        self.found_at.len()
+    }
+
+    /// Makes room for so many slots. The `greatest` id is known where ids ascend with slots.
+    fn reserve_for(&mut self, index: &Index, slots: usize, greatest: Option<u64>) -> Result<(), Error> {
         let nodes = index.tree().capacity();
-        let slots = index.subscriptions().capacity();
         let attributes = index.schema().len();
+        // First, as the index counts on it (`Index::note_room`).
+        if self.found_at.len() < nodes {
+            let room = room_for(nodes);
+            // One more than there are: see `push_found`.
+            grow(&mut self.nodes, room + 1)?;
+            grow(&mut self.found_at, room)?;
+        }
         grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
         self.seen.reserve(attributes)?;
-        // One more than there are: see `push_found`.
-        grow(&mut self.nodes, nodes + 1)?;
-        grow(&mut self.found_at, nodes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
-        grow(&mut self.ids, batch::most_words(index))?;
+        grow(&mut self.ids, batch::most_words(slots, greatest))?;
         self.memo.reserve(index.library().predicates.capacity())?;
         self.matches.reserve(slots)?;
-        if !index.subscriptions().is_ascending() {
+        if greatest.is_none() {
             self.sort.reserve(slots)?;
         }
         if index.reasons().is_some() {
-            self.reserve_reasons(index)?;
+            self.reserve_reasons(index, slots)?;
         }
         Ok(())
     }

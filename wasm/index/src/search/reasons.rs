@@ -33,8 +33,7 @@ pub(super) struct Work {
 
 impl Search {
     /// Makes room for reasons.
-    pub(super) fn reserve_reasons(&mut self, index: &Index) -> Result<(), Error> {
-        let slots = index.subscriptions().capacity();
+    pub(super) fn reserve_reasons(&mut self, index: &Index, slots: usize) -> Result<(), Error> {
         let numbers = index.schema().len() + reason::COUNT;
         self.reasons.asked.reserve(slots)?;
         self.reasons.jumps.reserve()?;

@@ -60,6 +60,14 @@ pub(crate) const ROOT: NodeId = 0;
 /// true. No level leads there.
 pub(crate) const LIKELY: NodeId = 1;
 
+/// A search has so many tables with a place for each node.
+const TABLES: usize = 2;
+
+/// For how many nodes searches of an index of so many make room.
+pub(crate) fn room_for(nodes: usize) -> usize {
+    nodes + nodes / 8 + 64
+}
+
 /// Bytes that the demands of one literal take at the most.
 const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 
@@ -87,6 +95,8 @@ pub(crate) struct Tree {
     /// The expressions that no gate holds back.
     ungated: Vec<ProgramId>,
     entries: usize,
+    /// For how many nodes searches have room.
+    room: usize,
 }
 
 /// What an expression is filtered by where it waits.
@@ -111,6 +121,7 @@ impl Default for Tree {
             free_levels: Vec::new(),
             ungated: Vec::new(),
             entries: 0,
+            room: usize::MAX,
         }
     }
 }
@@ -203,6 +214,19 @@ impl Tree {
         let node = &mut self.nodes[LIKELY as usize];
         node.push(Entry { subject: slot, filter: filter.proving() });
         Home::Likely(node.entries().len() as u32 - 1)
+    }
+
+    pub fn note_room(&mut self, nodes: usize) {
+        self.room = nodes;
+    }
+
+    /// Bytes that searches request at the most to have room for so many nodes more.
+    fn searched_bytes(&self, more: usize) -> usize {
+        let nodes = self.nodes.len() + more;
+        if nodes <= self.room {
+            return 0;
+        }
+        TABLES * ((room_for(nodes) + 1) * size_of::<NodeId>() + AROUND)
     }
 
     /// Finds the places of an expression that waits for the literals in `access`, and makes sure of the memory that it takes

@@ -43,6 +43,11 @@ impl Plan {
         self.pending.clear();
     }
 
+    /// How many nodes following it makes, at the most.
+    pub fn new_nodes(&self) -> usize {
+        self.places.iter().filter(|(target, _)| !matches!(target, Target::Node(_))).count()
+    }
+
     /// Of a plan that was followed, the nodes whose lists are long now.
     pub fn long(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.pending.iter().copied()

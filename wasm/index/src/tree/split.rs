@@ -186,7 +186,7 @@ impl Tree {
             return Ok(false);
         };
         self.plan_below(level, &gate.demand, &demands, plan)?;
-        ensure(self.bytes(plan)? + DEMANDS)?;
+        ensure(self.bytes(plan)? + DEMANDS + self.searched_bytes(plan.new_nodes()))?;
         self.follow(plan, entry.slot, analysis, library, subscriptions);
         Ok(true)
     }
@@ -275,7 +275,7 @@ impl Tree {
         library: &Library,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let tables = self.nodes.growth(1) + self.levels[cut.level as usize].buckets.growth();
+        let tables = self.searched_bytes(1) + self.nodes.growth(1) + self.levels[cut.level as usize].buckets.growth();
         ensure(tables + list_bytes(entries.len(), 0))?;
         let new = self.new_bucket(cut.level);
         self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
