@@ -9,11 +9,12 @@ use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::read;
-use be_tree_index::model::schema::Schema;
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
 use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 use support::encode;
 use support::generate::{self, CONSTANTS};
+use support::naive::NaiveValue;
 use support::random::Random;
 
 const NO_IDS: Option<std::iter::Empty<u64>> = None;
@@ -52,8 +53,11 @@ impl Tested {
             encode::term_by_name(random, schema, &event)
         });
         let events = events.collect();
-        let (schema, search, batch) = (schema.clone(), Search::default(), Batch::default());
-        let index = limited(FREELY, FREELY, || Index::new(schema));
+        let (schema, mut search, mut batch) = (schema.clone(), Search::default(), Batch::default());
+        let index = limited(FREELY, FREELY, || {
+            let index = Index::new(schema);
+            search.reserve(&index).and_then(|()| batch.reserve(&index)).map(|()| index).unwrap()
+        });
         let mut tested = Tested { index, search, batch, events };
         limited(FREELY, FREELY, || tested.insert_all(0, &texts)).unwrap();
         tested
@@ -66,12 +70,10 @@ impl Tested {
         inserted.map(drop).map_err(|(_, error)| error)
     }
 
-    /// All that the index tells of itself and of the events.
-    fn digest(&self) -> Vec<u64> {
-        let index = &self.index;
+    /// All that the index tells of itself and of the events, in the room for searches that it was given.
+    fn digest(&mut self) -> Vec<u64> {
+        let Tested { index, search, .. } = self;
         index.validate().unwrap();
-        let mut search = Search::default();
-        search.reserve(index).unwrap();
         let info = index.info();
         let mut digest = vec![info.expressions as u64, info.predicates as u64, info.strings as u64];
         for event in &self.events {
@@ -115,18 +117,40 @@ fn batches_of_insertions_succeed_or_are_refused_and_change_nothing() {
     let _alone = alone();
     let random = &mut Random::new(27);
     let mut refusals = 0;
-    for round in 0..24 {
+    for round in 0..40 {
         let schema = generate::schema(random);
         let texts = expressions(random, &schema, 300);
-        let mut tested = Tested::new(random, &schema, 10 * (round % 5));
+        let mut tested = Tested::new(random, &schema, 24 * (round % 5));
         let before = tested.digest();
         refusals += tested.sweep(round % 2 == 1, |tested| tested.insert_all(1000, &texts));
         let limit = taken();
         (1000..1300).for_each(|id| limited(limit, FREELY, || tested.index.delete(id)).unwrap());
         assert_eq!(tested.digest(), before);
-        tested.delete_all(0..10 * (round as u64 % 5));
+        tested.delete_all(0..24 * (round as u64 % 5));
     }
     assert!(refusals > 50, "{refusals}");
+}
+
+/// Lists of expressions with many values each are split where memory allows it, and stay so when the insertion that they
+/// were split for is taken back.
+#[test]
+fn lists_that_split_into_many_nodes_are_searched_at_every_limit() {
+    let _alone = alone();
+    let random = &mut Random::new(29);
+    let bounds = Bounds::Count(1_000_000);
+    let attribute = Attribute { name: "s".into(), ty: Type::String, optional: true, bounds };
+    let schema = Schema::new(vec![attribute]).unwrap();
+    let text = |id| format!("s in ({})", (0..1000).map(|n| format!("'{id} {n}'")).collect::<Vec<_>>().join(", "));
+    let texts: Vec<String> = (0..30).map(text).collect();
+    for by_requests in [false, true] {
+        let mut tested = Tested::new(random, &schema, 0);
+        for (id, text) in texts.iter().enumerate() {
+            tested.sweep(by_requests, |tested| tested.insert_all(id as u64, std::slice::from_ref(text)));
+            let event = vec![Some(NaiveValue::String(format!("{id} 7").into_bytes()))];
+            tested.events.push(encode::term_by_name(random, &schema, &event));
+        }
+        assert!(tested.index.info().nodes > 10_000, "{:?}", tested.index.info());
+    }
 }
 
 /// An event over `schema` that takes far more memory than most, in JSON: strings with escapes, and many of them.
@@ -136,8 +160,7 @@ fn large(random: &mut Random, schema: &Schema) -> String {
     let list = (0..5_000).map(|number| format!(r#""\u0041 string {number}""#)).collect::<Vec<_>>().join(", ");
     json.truncate(json.rfind('}').unwrap());
     let comma = if json.contains(':') { "," } else { "" };
-    let lists =
-        schema.attributes().iter().filter(|attribute| attribute.ty == be_tree_index::model::schema::Type::StringList);
+    let lists = schema.attributes().iter().filter(|attribute| attribute.ty == Type::StringList);
     let members: Vec<String> = lists.map(|attribute| format!(r#""{}": [{list}]"#, attribute.name)).collect();
     format!(
         r#"{json}{comma}"of no attribute": [{list}]{}{}}}"#,

@@ -144,12 +144,25 @@ pub fn taken() -> usize {
     TAKEN.load(Relaxed)
 }
 
+/// Has the heap for this thread.
+pub struct Alone {
+    _guard: MutexGuard<'static, ()>,
+}
+
 /// Waits until no other test uses the heap, which is then this thread's for as long as the answer is kept.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     IS_TESTING.set(true);
-    guard
+    Alone { _guard: guard }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // A test that failed may have been in the middle of it.
+        TESTED.store(false, Relaxed);
+        IS_TESTING.set(false);
+    }
 }
 
 /// Begins with a heap that has no memory. Nothing of the former one may be left.

@@ -1,0 +1,181 @@
+defmodule BeTree.Attacks.RefusalsTest do
+  @moduledoc false
+  # Random expressions, large events and publications at every memory limit, by pages, from the least that a tree fits in
+  # to one that suffices: each call succeeds, or is refused as :out_of_memory and changes nothing.
+  #
+  # Images of what is read are compared to the byte: they are made of a copy of the memory that forgets all but the
+  # subscriptions. A first read may enlarge memory, and so change the heap's own notes: so each is made twice, and the second
+  # one has to leave every byte as it is. A batch that is taken back leaves numbers of subscriptions and strings free in another
+  # order, and the estimates of what expressions ask for: so what it changed is told by counts and answers, of the tree and of
+  # an index that is read back from its image.
+  use ExUnit.Case, async: true
+
+  alias BeTree.{Error, Guest, Image, Index}
+  alias BeTree.Test.{Attack, Language, Random}
+
+  @page 65_536
+  # What an instance takes beside its memory, at the most.
+  @tables 4_096
+
+  # Calls `each` with a tree of these subscriptions at every limit until it returns :ok, and returns how many refused it.
+  defp sweep(domains, subscriptions, each) do
+    least = BeTree.info!(BeTree.new!(domains)).memory_bytes
+
+    least
+    |> Stream.iterate(&(&1 + @page))
+    |> Stream.map(&tree(domains, subscriptions, &1))
+    |> Stream.reject(&is_nil/1)
+    |> Enum.reduce_while(0, fn tree, refusals ->
+      case each.(tree) do
+        :ok ->
+          {:halt, refusals}
+
+        {:error, error} ->
+          assert %Error{kind: :out_of_memory} = error
+          {:cont, refusals + 1}
+      end
+    end)
+  end
+
+  # Or none where not even these fit.
+  defp tree(domains, subscriptions, limit) do
+    with {:ok, tree} <- BeTree.new(domains, memory: limit),
+         {:ok, _} <- BeTree.insert_all(tree, subscriptions) do
+      tree
+    else
+      {:error, %Error{kind: :out_of_memory}} -> nil
+    end
+  end
+
+  defp random(domains, ids),
+    do: for(id <- ids, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()})
+
+  defp holds(tree, events) do
+    # Not nodes and entries: a list that a batch made long may stay split after the batch was taken back.
+    {Enum.map(events, &BeTree.search(tree, &1)), Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings])}
+  end
+
+  defp delete_all(tree, ids) do
+    for id <- Enum.shuffle(ids), do: assert(:ok = BeTree.delete(tree, id))
+    assert BeTree.info!(tree).expressions == 0
+  end
+
+  # Makes the call, checks that it changed nothing, and returns its error, if it was refused.
+  defp refused(tree, events, call) do
+    before = holds(tree, events)
+    error = error(call.(tree))
+    assert holds(tree, events) == before
+    {:ok, index} = Image.read({:binary, Image.to_binary!(tree)})
+    assert Enum.map(events, &BeTree.search(index, &1)) == elem(before, 0)
+    error
+  end
+
+  # The same for a call that changes nothing, where it succeeds, either.
+  defp refused_twice(tree, events, call) do
+    error = refused(tree, events, call)
+    image = Image.to_binary!(tree)
+    again = refused(tree, events, call)
+    assert {again && again.kind, Image.to_binary!(tree)} == {error && error.kind, image}
+    error
+  end
+
+  # Of many events each may have an error of its own.
+  defp error({:ok, _}), do: nil
+  defp error({:error, error}), do: error
+  defp error(answers) when is_list(answers), do: Enum.find_value(answers, &error/1)
+
+  test "insertions of random expressions succeed, or change nothing" do
+    Attack.each(Attack.size(4, 100), fn _number ->
+      domains = Random.domains()
+      more = random(domains, 100..Enum.random([150, 300, 600]))
+      events = for _ <- 1..5, do: Random.event(domains)
+
+      insert = fn tree ->
+        with {:ok, _} <- BeTree.insert_all(tree, more) do
+          for {id, _text, _constants} <- more, do: :ok = BeTree.delete(tree, id)
+          {:ok, tree}
+        end
+      end
+
+      sweep(domains, random(domains, 1..20), fn tree ->
+        error = refused(tree, events, insert)
+        delete_all(tree, 1..20)
+        if error, do: {:error, error}, else: :ok
+      end)
+    end)
+  end
+
+  # Strings of a large event. The inbox of one that is larger still is given back to the heap, and its place there may be
+  # another one the next time.
+  @strings 4_000
+
+  # An event of some hundred KB, most of which is strings that have to be unescaped.
+  defp large(size) do
+    strings = Enum.map_join(1..size, ", ", &~s("\\u0041 string \\n of the event #{&1}"))
+    ~s({"s": "ab", "i": 7, "b": true, "sl": [#{strings}]})
+  end
+
+  defp language, do: {Language.domains(), Language.subscriptions()}
+  defp small, do: %{s: "ab", i: 7, b: true}
+
+  defp read(:search, target, event), do: BeTree.search(target, event)
+  defp read(:search_among, target, event), do: BeTree.search(target, event, ids: Enum.to_list(0..50_000))
+  defp read(:search_many, target, event), do: BeTree.search_many(target, List.duplicate(event, 5))
+  defp read(:explain, target, event), do: BeTree.explain(target, event, 1)
+
+  for name <- [:search, :search_among, :search_many, :explain] do
+    test "#{name} with a large event succeeds, or changes nothing" do
+      {domains, subscriptions} = language()
+      event = {:json, large(@strings)}
+
+      refusals =
+        sweep(domains, subscriptions, fn tree ->
+          error = refused_twice(tree, [small()], &read(unquote(name), &1, event))
+          delete_all(tree, 0..(length(subscriptions) - 1))
+          if error, do: {:error, error}, else: :ok
+        end)
+
+      assert refusals > 0
+    end
+  end
+
+  test "a publication succeeds, or changes nothing, and so do searches of what is published" do
+    {domains, subscriptions} = language()
+    event = {:json, large(@strings)}
+
+    publish = fn tree ->
+      with {:ok, index} <- BeTree.publish(tree, replicas: 2) do
+        found = BeTree.search(index, event)
+        assert BeTree.search(index, small()) == BeTree.search(tree, small())
+        found
+      end
+    end
+
+    refusals =
+      sweep(domains, subscriptions, fn tree ->
+        if error = refused_twice(tree, [small()], publish), do: {:error, error}, else: :ok
+      end)
+
+    assert refusals > 0
+  end
+
+  test "what is forgotten takes no memory more, at any limit" do
+    {domains, subscriptions} = language()
+
+    sweep(domains, subscriptions, fn tree ->
+      # An event that fits, and one that does not.
+      refused = error(BeTree.search(tree, {:json, large(@strings)}))
+      %BeTree{runtime: runtime, guest: guest} = tree
+      {:ok, snapshot} = runtime.snapshot(tree.instance)
+      {:ok, instance} = Guest.instantiate(guest, runtime.snapshot_length(snapshot) + @tables, snapshot)
+      assert :ok = Guest.forget(guest, instance)
+      {:ok, snapshot} = runtime.snapshot(instance)
+
+      {:ok, index} =
+        Index.new(guest, tree.domains, snapshot, tree.fuel_per_reduction, Index.check([]) ++ [memory: tree.memory])
+
+      assert BeTree.search(index, small()) == BeTree.search(tree, small())
+      if refused, do: {:error, refused}, else: :ok
+    end)
+  end
+end
