@@ -22,24 +22,24 @@ use crate::plan::demands::{Demanded, Demands};
 use crate::support::number::{greater, lesser};
 
 /// Marks a filter that is a mask, or [`NEITHER`].
-pub(super) const MASK: u32 = 1 << 31;
+pub(crate) const MASK: u32 = 1 << 31;
 /// Marks a filter behind which nothing is left to be tested: what passes it, and is not in doubt, is true.
-pub(super) const PROVES: u32 = 1 << 30;
+pub(crate) const PROVES: u32 = 1 << 30;
 /// Marks a filter whose entry is in front of another one of the same subscription: what passes has to pass both.
-pub(super) const JOINED: u32 = 1 << 29;
+pub(crate) const JOINED: u32 = 1 << 29;
 /// Marks a filter that is passed as well where the attribute is undefined.
-pub(super) const LAX: u32 = 1 << 28;
+pub(crate) const LAX: u32 = 1 << 28;
 /// Marks a range whose first and last probe do not tell, or [`NEITHER`].
-pub(super) const BLURRED: u32 = 1 << 27;
+pub(crate) const BLURRED: u32 = 1 << 27;
 /// Marks a range or a mask of what is excepted, to prove an entry: an event passes whether it meets that or not, and leaves
 /// the entry in doubt if it does.
-pub(super) const EXCEPT: u32 = 1 << 26;
+pub(crate) const EXCEPT: u32 = 1 << 26;
 /// Both mark a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
 /// Where the position of a probe ends and a note begins.
 const NOTE_SHIFT: u32 = 14;
 /// Notes are below.
-pub(super) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
+pub(crate) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
 /// The positions of probes. Attributes beyond are not filtered by.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
@@ -199,13 +199,13 @@ impl Filter {
     /// Its words, in the order in which they lie in memory.
     #[cfg(target_arch = "wasm32")]
     #[inline(always)]
-    pub(super) fn words(self) -> [u32; 3] {
+    pub(crate) fn words(self) -> [u32; 3] {
         [self.probe, self.low, self.span]
     }
 
     /// The one of `probes` that it is about.
     #[inline(always)]
-    pub(super) fn probe(self, probes: &(impl Table + ?Sized)) -> &Probe {
+    pub(crate) fn probe(self, probes: &(impl Table + ?Sized)) -> &Probe {
         probes.at((self.probe & PROBE) as usize)
     }
 
@@ -289,7 +289,7 @@ fn share(gate: &Gate, schema: &Schema, statistics: &Statistics) -> f32 {
 }
 
 /// The share of events of which a filter of `gate` is expected to prove that they meet it.
-pub(super) fn proven(gate: &Gate, statistics: &Statistics) -> f32 {
+pub(crate) fn proven(gate: &Gate, statistics: &Statistics) -> f32 {
     let defined = statistics.defined(gate.attribute);
     let undefined = if gate.is_lax { 1.0 - defined } else { 0.0 };
     undefined
