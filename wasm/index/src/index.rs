@@ -1,9 +1,9 @@
 //! The index: subscriptions in, subscriptions out.
 
 use crate::boolean::windows::Dense;
-use crate::catalog::subscriptions::{Home, Length, Subscription, Subscriptions};
+use crate::catalog::subscriptions::{Length, Placement, Subscription, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
-use crate::catalog::{analysis_bytes, Library};
+use crate::catalog::{analysis_bytes, Catalog};
 use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
@@ -15,10 +15,10 @@ use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Schema, Type};
 use crate::model::strings::{Interner, StringId};
-use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Access, Analysis};
 use crate::plan::demands::Demands;
-use crate::plan::filter::{self, Led};
+use crate::plan::filter::{self, Coverage};
 use crate::reasons::Reasons;
 use crate::room::{Extent, Searches};
 use crate::support::hash::{hash_bytes, out_of_memory};
@@ -58,7 +58,7 @@ pub struct Info {
     /// Entries of all leaf lists.
     pub entries: usize,
     /// Subscriptions that every search passes or looks at.
-    pub ungated: usize,
+    pub unindexed: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
     /// Bytes of programs, and of the steps kept with them.
@@ -71,7 +71,7 @@ pub struct Info {
 /// leaves it as it was. A [`crate::search::Search`] reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    library: Library,
+    catalog: Catalog,
     strings: Interner,
     vocabulary: Vocabulary,
     subscriptions: Subscriptions,
@@ -92,14 +92,14 @@ impl Index {
         Index {
             vocabulary: Vocabulary::new(&schema),
             dense: Dense::new(&schema),
-            library: Library::new(schema),
+            catalog: Catalog::new(schema),
             ..Index::default()
         }
     }
 
     /// The attributes that expressions read.
     pub fn schema(&self) -> &Schema {
-        &self.library.schema
+        &self.catalog.schema
     }
 
     /// The strings that expressions mention.
@@ -107,8 +107,8 @@ impl Index {
         &self.strings
     }
 
-    pub(crate) fn library(&self) -> &Library {
-        &self.library
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
     }
 
     pub(crate) fn subscriptions(&self) -> &Subscriptions {
@@ -122,7 +122,7 @@ impl Index {
 
     /// Whether all expressions are dense, but for those that are false whatever the event.
     pub(crate) fn is_dense(&self) -> bool {
-        self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.ungated().is_empty()
+        self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.unindexed().is_empty()
     }
 
     pub(crate) fn reasons(&self) -> Option<&Reasons> {
@@ -134,7 +134,7 @@ impl Index {
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
         ensure(HEADROOM + Reasons::bytes(self.len(), self.code_bytes))?;
         let mut reasons = Reasons::default();
-        self.subscriptions.iter().for_each(|(slot, subscription)| reasons.insert(slot, subscription, &self.library));
+        self.subscriptions.iter().for_each(|(slot, subscription)| reasons.insert(slot, subscription, &self.catalog));
         self.reasons = Some(reasons);
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            ungated: self.tree.ungated().len() + self.tree.likely().len() + self.dense.len(),
+            unindexed: self.tree.unindexed().len() + self.tree.likely().len() + self.dense.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
@@ -169,7 +169,7 @@ impl Index {
 
     /// Takes note of the share of recent events that define each attribute.
     pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
-        self.library.statistics.learn(shares);
+        self.catalog.statistics.learn(shares);
     }
 
     /// Inserts one subscription.
@@ -208,7 +208,7 @@ impl Index {
         drop(expression);
         self.complete(slot);
         // Last, as it may be refused memory and leave undone what it is refused for.
-        self.tree.split_all(long, &self.library, &self.subscriptions, &mut room);
+        self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Index {
             attributes: self.schema().len(),
             nodes: self.tree.capacity(),
             slots: self.subscriptions.capacity(),
-            predicates: self.library.predicates.capacity(),
+            predicates: self.catalog.predicates.capacity(),
             dense: self.dense.len(),
             greatest: self.subscriptions.greatest(),
             has_reasons: self.reasons.is_some(),
@@ -242,12 +242,12 @@ impl Index {
 
     /// What is left to be done for a subscription that the tree holds.
     fn complete(&mut self, slot: Slot) {
-        let Index { subscriptions, library, dense, reasons, .. } = self;
-        if let Home::Dense(position) = subscriptions.get(slot).home() {
+        let Index { subscriptions, catalog, dense, reasons, .. } = self;
+        if let Placement::Dense(position) = subscriptions.get(slot).placement() {
             dense.settle(position);
         }
         if let Some(reasons) = reasons {
-            reasons.insert(slot, subscriptions.get(slot), library);
+            reasons.insert(slot, subscriptions.get(slot), catalog);
         }
     }
 
@@ -315,8 +315,8 @@ impl Index {
             return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
         };
         let subscription = self.subscriptions.get(slot);
-        let words = self.library.words(subscription);
-        let bytes = self.library.analysis_bytes(subscription);
+        let words = self.catalog.words(subscription);
+        let bytes = self.catalog.analysis_bytes(subscription);
         let is_short = ensure(2 * bytes).is_err();
         if is_short {
             self.reserve.release();
@@ -328,11 +328,11 @@ impl Index {
         if !is_short {
             self.take_down(slot, &subscription, is_short);
         }
-        let Expression { predicates, .. } = self.library.expression(&subscription);
+        let Expression { predicates, .. } = self.catalog.expression(&subscription);
         self.release(&predicates);
         self.predicates -= predicates.len();
         drop(predicates);
-        let Library { predicates, programs, .. } = &mut self.library;
+        let Catalog { predicates, programs, .. } = &mut self.catalog;
         let (held, code) = subscription.length.of(programs.get(subscription.program));
         program::shared(&held[..code]).for_each(|predicate| predicates.release(predicate));
         self.code_bytes -= words * size_of::<u32>();
@@ -353,8 +353,8 @@ impl Index {
 
     /// Gives back what is left of tables once the last subscription is deleted. Allocates nothing.
     fn clear(&mut self) {
-        let Index { library, strings, vocabulary, tree, dense, reasons, deletion, reserve, .. } = self;
-        library.programs.clear();
+        let Index { catalog, strings, vocabulary, tree, dense, reasons, deletion, reserve, .. } = self;
+        catalog.programs.clear();
         strings.clear();
         vocabulary.clear();
         tree.clear();
@@ -368,59 +368,59 @@ impl Index {
 
     /// Takes a subscription out of wherever its home is.
     fn take_down(&mut self, slot: Slot, removed: &Subscription, is_short: bool) {
-        let Index { library, subscriptions, tree, dense, .. } = self;
-        match removed.home() {
-            Home::Nowhere => {}
-            Home::Ungated(position) => {
-                if let Some(moved) = tree.remove_ungated(position) {
-                    subscriptions.get_mut(library.slot(moved)).set_home(Home::Ungated(position));
+        let Index { catalog, subscriptions, tree, dense, .. } = self;
+        match removed.placement() {
+            Placement::Nowhere => {}
+            Placement::Unindexed(position) => {
+                if let Some(moved) = tree.remove_unindexed(position) {
+                    subscriptions.get_mut(catalog.slot(moved)).set_placement(Placement::Unindexed(position));
                 }
             }
-            Home::Likely(position) => {
+            Placement::Likely(position) => {
                 if let Some(moved) = tree.remove_likely(position) {
-                    subscriptions.get_mut(moved).set_home(Home::Likely(position));
+                    subscriptions.get_mut(moved).set_placement(Placement::Likely(position));
                 }
             }
-            Home::Dense(position) => {
+            Placement::Dense(position) => {
                 if let Some(moved) = dense.remove(position) {
-                    subscriptions.get_mut(moved).set_home(Home::Dense(position));
+                    subscriptions.get_mut(moved).set_placement(Placement::Dense(position));
                 }
             }
-            Home::Gated => {
-                let analysis = (!is_short).then(|| Analysis::of(removed, library));
-                tree.remove(slot, removed.program, analysis.as_ref(), library, subscriptions);
+            Placement::Indexed => {
+                let analysis = (!is_short).then(|| Analysis::of(removed, catalog));
+                tree.remove(slot, removed.program, analysis.as_ref(), catalog, subscriptions);
             }
         }
     }
 
     /// Checks everything that must hold between the parts of the index; for tests. Costs a pass over all of it.
     pub fn validate(&self) -> Result<(), String> {
-        let mut references = vec![0; self.library.predicates.capacity()];
+        let mut references = vec![0; self.catalog.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
-            program::shared(self.library.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
+            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
         }
-        self.library.predicates.validate(&references)?;
+        self.catalog.predicates.validate(&references)?;
         self.strings.validate()?;
-        let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.home() {
-            Home::Dense(position) => Some((slot, position)),
+        let dense = self.subscriptions.iter().filter_map(|(slot, subscription)| match subscription.placement() {
+            Placement::Dense(position) => Some((slot, position)),
             _ => None,
         });
         self.dense.validate(&dense.collect::<Vec<_>>())?;
         if let Some(reasons) = &self.reasons {
             reasons.validate(self.subscriptions.iter().map(|(slot, _)| slot))?;
         }
-        self.tree.validate(&self.library, &self.subscriptions)
+        self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
     /// Reads an expression, and tells how many bytes taking it in requests at the most, but for its places in the tree.
     fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
         ensure(HEADROOM + text)?;
-        let postfix = language::read_borrowed(insertion.text, &self.library.schema, &insertion.constants)?;
+        let postfix = language::read_borrowed(insertion.text, &self.catalog.schema, &insertion.constants)?;
         let constants = constants(&postfix);
         let words = program::most_words(postfix.len(), constants);
-        let tables = self.library.predicates.growth(predicates(&postfix).count())
-            + self.library.programs.growth(words)
+        let tables = self.catalog.predicates.growth(predicates(&postfix).count())
+            + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
             + self.subscriptions.growth(1)
@@ -433,7 +433,7 @@ impl Index {
 
     /// Takes in the strings and constants of an expression.
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
-        let Index { strings, vocabulary, library: Library { schema, .. }, .. } = self;
+        let Index { strings, vocabulary, catalog: Catalog { schema, .. }, .. } = self;
         let mut refused = None;
         let strings_at_most = constants(&postfix);
         let mut hashes = Vec::with_capacity(strings_at_most);
@@ -441,7 +441,7 @@ impl Index {
             predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
         }
         if strings.is_far() {
-            strings.touch(hashes.iter().copied());
+            strings.prefetch(hashes.iter().copied());
         }
         let mut hashes = hashes.into_iter();
         let expression = Expression::new(postfix, |predicate| {
@@ -469,7 +469,7 @@ impl Index {
     /// Gives back what [`Index::intern`] took in.
     fn release(&mut self, predicates: &[Predicate<StringId>]) {
         for predicate in predicates {
-            self.vocabulary.release(predicate, &self.library.schema);
+            self.vocabulary.release(predicate, &self.catalog.schema);
             predicate.test.each_string(|&string| self.strings.release(string));
         }
     }
@@ -486,9 +486,9 @@ impl Index {
     ) -> Result<(Slot, Vec<NodeId>), Error> {
         match normalise(&expression.steps) {
             Normalised::Constant(value) => {
-                let slot = self.hold(id, |slot, library| program::constant(slot, value, expression, library.shared()));
+                let slot = self.hold(id, |slot, catalog| program::constant(slot, value, expression, catalog.shared()));
                 if value {
-                    self.hang_ungated(slot);
+                    self.hang_unindexed(slot);
                 }
                 Ok((slot, Vec::new()))
             }
@@ -504,16 +504,16 @@ impl Index {
         bytes: usize,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(Slot, Vec<NodeId>), Error> {
-        let analysis = Analysis::new(normal, &expression.predicates, &self.library);
+        let analysis = Analysis::new(normal, &expression.predicates, &self.catalog);
         let attributes = expression.predicates.iter().map(|predicate| predicate.attribute);
-        let before = self.library.statistics.saved(attributes);
+        let before = self.catalog.statistics.saved(attributes);
         self.observe(expression, &analysis);
-        let access = analysis.access(&expression.predicates, &self.library);
+        let access = analysis.access(&expression.predicates, &self.catalog);
         let plan = match &access {
             Access::Demands(literals) => match self.tree.prepare(literals, &analysis, bytes, room) {
                 Ok(plan) => Some(plan),
                 Err(error) => {
-                    self.library.statistics.restore(before);
+                    self.catalog.statistics.restore(before);
                     return Err(error);
                 }
             },
@@ -525,20 +525,20 @@ impl Index {
             let probability = self.probability(index, literal, &analysis, &expected);
             Estimate { probability, cost: cost(&predicate.test) }
         });
-        let slot = self.hold(id, |slot, library| program::assemble(slot, &tests, expression, library.shared()));
+        let slot = self.hold(id, |slot, catalog| program::assemble(slot, &tests, expression, catalog.shared()));
         match (access, plan) {
             (_, Some(plan)) => {
-                self.subscriptions.get_mut(slot).set_home(Home::Gated);
-                let long = self.tree.insert(slot, plan, &analysis, &self.library, &self.subscriptions);
+                self.subscriptions.get_mut(slot).set_placement(Placement::Indexed);
+                let long = self.tree.insert(slot, plan, &analysis, &self.catalog, &self.subscriptions);
                 return Ok((slot, long));
             }
             (Access::Filter(filter), _) => {
-                self.subscriptions.get_mut(slot).set_home(self.tree.insert_likely(slot, filter));
+                self.subscriptions.get_mut(slot).set_placement(self.tree.insert_likely(slot, filter));
             }
-            _ if booleans::is_boolean(self.library.code(self.subscriptions.get(slot))) => {
+            _ if booleans::is_boolean(self.catalog.code(self.subscriptions.get(slot))) => {
                 self.hang_dense(slot, &analysis, &expression.predicates);
             }
-            _ => self.hang_ungated(slot),
+            _ => self.hang_unindexed(slot),
         }
         Ok((slot, Vec::new()))
     }
@@ -548,32 +548,32 @@ impl Index {
         let chance = |index, literal| self.probability(index, literal, analysis, &[]);
         let windows = self.dense.windows(&analysis.normal, predicates, chance);
         let subscription = self.subscriptions.get_mut(slot);
-        subscription.set_home(Home::Dense(self.dense.insert(slot, subscription.program, &windows)));
+        subscription.set_placement(Placement::Dense(self.dense.insert(slot, subscription.program, &windows)));
     }
 
     /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
-    fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Library) -> Program) -> Slot {
-        let Index { subscriptions, library, code_bytes, .. } = self;
+    fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
+        let Index { subscriptions, catalog, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
-            let Program { mut words, code } = assemble(slot, library);
+            let Program { mut words, code } = assemble(slot, catalog);
             let length = Length::noted(&mut words, code);
             *code_bytes += words.len() * size_of::<u32>();
-            Subscription::new(library.programs.insert(&words), length)
+            Subscription::new(catalog.programs.insert(&words), length)
         })
     }
 
-    fn hang_ungated(&mut self, slot: Slot) {
+    fn hang_unindexed(&mut self, slot: Slot) {
         let subscription = self.subscriptions.get_mut(slot);
-        subscription.set_home(self.tree.insert_ungated(subscription.program));
+        subscription.set_placement(self.tree.insert_unindexed(subscription.program));
     }
 
     /// Takes note of what an expression asks for.
     fn observe(&mut self, expression: &Expression, analysis: &Analysis) {
-        self.library.statistics.ask(expression.predicates.iter().map(|predicate| predicate.attribute));
+        self.catalog.statistics.ask(expression.predicates.iter().map(|predicate| predicate.attribute));
         for index in analysis.normal.top_down() {
-            if let Some(gate) = analysis.gate(index) {
-                if let Demand::Interval(low, high) = gate.demand {
-                    self.library.statistics.observe(gate.attribute, low, high);
+            if let Some(access_predicate) = analysis.access_predicate(index) {
+                if let ValueSet::Interval(low, high) = access_predicate.values {
+                    self.catalog.statistics.observe(access_predicate.attribute, low, high);
                 }
             }
         }
@@ -587,12 +587,15 @@ impl Index {
             _ => return [None; 2],
         };
         let demands = Demands::of(literal, analysis);
-        let led = |gate: &Gate| match demands.own().is_some_and(|own| own.attribute == gate.attribute) {
-            true if gate.is_met_where_it_leads() => Led::Wholly,
-            true => Led::Partly,
-            false => Led::Nothing,
+        let led = |access_predicate: &AccessPredicate| match demands
+            .own()
+            .is_some_and(|own| own.attribute == access_predicate.attribute)
+        {
+            true if access_predicate.is_met_where_it_leads() => Coverage::Wholly,
+            true => Coverage::Partly,
+            false => Coverage::Nothing,
         };
-        let filter = filter::choose(&demands, led, &self.library);
+        let filter = filter::choose(&demands, led, &self.catalog);
         [Some(literal), filter.map(|demanded| demanded.literal)]
     }
 
@@ -604,7 +607,7 @@ impl Index {
         analysis: &Analysis,
         expected: &[Option<NodeIndex>],
     ) -> f32 {
-        match analysis.gate(index) {
+        match analysis.access_predicate(index) {
             _ if expected.contains(&Some(index)) => 0.99,
             Some(_) => analysis.share(index),
             None if literal.negated => 0.7,

@@ -140,7 +140,7 @@ fn what_one_alternative_tells_is_not_looked_at() {
         evaluated += counts.0;
         in_doubt += counts.1;
     }
-    assert_eq!(index.info().ungated, 1400);
+    assert_eq!(index.info().unindexed, 1400);
     // Some for strings or floats that look like others.
     assert!(evaluated <= in_doubt + in_doubt / 16, "{evaluated} were looked at, {in_doubt} are in doubt");
     let (gone, left): (Vec<i64>, Vec<i64>) = ids.iter().partition(|id| *id % 3 == 0);

@@ -76,7 +76,7 @@ fn dense_expressions_are_found_like_any_others() {
             let long = expression(&mut random, &schema, 2000);
             twin.insert(1000 + round, &long);
             twin.index.validate().unwrap();
-            assert!(twin.index.info().ungated > 10);
+            assert!(twin.index.info().unindexed > 10);
             for _ in 0..4 {
                 let event = event(&mut random, &schema);
                 twin.check(&mut random, &event);
@@ -85,6 +85,6 @@ fn dense_expressions_are_found_like_any_others() {
         let ids: Vec<u64> = twin.oracle.keys().copied().collect();
         ids.into_iter().for_each(|id| twin.delete(id));
         twin.index.validate().unwrap();
-        assert_eq!(twin.index.info().ungated, 0);
+        assert_eq!(twin.index.info().unindexed, 0);
     }
 }

@@ -17,17 +17,17 @@ use crate::model::schema::Schema;
 
 /// The attributes, the programs over them, and the predicates that these share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Library {
+pub(crate) struct Catalog {
     pub schema: Schema,
     pub predicates: Predicates,
     pub statistics: Statistics,
     pub programs: Programs,
 }
 
-impl Library {
+impl Catalog {
     pub fn new(schema: Schema) -> Self {
         let statistics = Statistics::new(&schema);
-        Library { schema, statistics, ..Library::default() }
+        Catalog { schema, statistics, ..Catalog::default() }
     }
 
     /// What a program is made with.

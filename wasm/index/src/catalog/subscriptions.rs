@@ -12,17 +12,17 @@ use crate::support::headroom::table_growth;
 
 /// Where the tree holds a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum Placement {
     /// Nowhere: it is false whatever the event.
     Nowhere,
     /// At this position of the list of those that every search looks at.
-    Ungated(u32),
+    Unindexed(u32),
     /// At this position of the list of those that every search passes, as a filter tells of most events whether they match.
     Likely(u32),
     /// At this position of the dense expressions, which every search looks at.
     Dense(DensePosition),
     /// In leaf lists.
-    Gated,
+    Indexed,
 }
 
 /// An inserted expression, in 12 bytes.
@@ -30,7 +30,7 @@ pub(crate) enum Home {
 pub(crate) struct Subscription {
     pub program: ProgramId,
     pub length: Length,
-    home: PackedHome,
+    placement: PackedPlacement,
 }
 
 /// How many words a program has, and how many of them are operations.
@@ -41,12 +41,12 @@ pub(crate) struct Length {
     code: u16,
 }
 
-/// A [`Home`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list. 0 marks a slot
+/// A [`Placement`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list. 0 marks a slot
 /// that is free, and the program is the next one then.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct PackedHome(u32);
+struct PackedPlacement(u32);
 
-const FREE: PackedHome = PackedHome(0);
+const FREE: PackedPlacement = PackedPlacement(0);
 
 /// Behind all slots: no slot is free.
 const NO_SLOT: Slot = Slot::MAX;
@@ -81,48 +81,48 @@ impl Length {
 }
 
 impl Subscription {
-    /// One that has no home yet.
+    /// One that has no placement yet.
     pub fn new(program: ProgramId, length: Length) -> Self {
-        Subscription { program, length, home: PackedHome::of(Home::Nowhere) }
+        Subscription { program, length, placement: PackedPlacement::of(Placement::Nowhere) }
     }
 
-    pub fn home(&self) -> Home {
-        match self.home.0 {
-            1 => Home::Nowhere,
-            2 => Home::Gated,
+    pub fn placement(&self) -> Placement {
+        match self.placement.0 {
+            1 => Placement::Nowhere,
+            2 => Placement::Indexed,
             packed => match (packed % 3, packed / 3 - 1) {
-                (0, position) => Home::Ungated(position),
-                (1, position) => Home::Dense(position),
-                (_, position) => Home::Likely(position),
+                (0, position) => Placement::Unindexed(position),
+                (1, position) => Placement::Dense(position),
+                (_, position) => Placement::Likely(position),
             },
         }
     }
 
-    pub fn set_home(&mut self, home: Home) {
-        self.home = PackedHome::of(home);
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.placement = PackedPlacement::of(placement);
     }
 
     /// Stands in a slot that is free, before the `next` one.
     fn free(next: Slot) -> Self {
-        Subscription { program: next, length: Length { words: 0, code: 0 }, home: FREE }
+        Subscription { program: next, length: Length { words: 0, code: 0 }, placement: FREE }
     }
 
     fn is_held(&self) -> bool {
-        self.home != FREE
+        self.placement != FREE
     }
 }
 
-impl PackedHome {
-    fn of(home: Home) -> Self {
+impl PackedPlacement {
+    fn of(placement: Placement) -> Self {
         // An expression takes more than three bytes, so its position is below a third of what 32 bits tell.
-        let packed = match home {
-            Home::Nowhere => 1,
-            Home::Gated => 2,
-            Home::Ungated(position) => 3 + 3 * position,
-            Home::Dense(position) => 4 + 3 * position,
-            Home::Likely(position) => 5 + 3 * position,
+        let packed = match placement {
+            Placement::Nowhere => 1,
+            Placement::Indexed => 2,
+            Placement::Unindexed(position) => 3 + 3 * position,
+            Placement::Dense(position) => 4 + 3 * position,
+            Placement::Likely(position) => 5 + 3 * position,
         };
-        PackedHome(packed)
+        PackedPlacement(packed)
     }
 }
 
@@ -198,9 +198,9 @@ impl Subscriptions {
     }
 
     /// Where the subscription at `slot` is held, if there is one.
-    pub fn home(&self, slot: Slot) -> Option<Home> {
+    pub fn placement(&self, slot: Slot) -> Option<Placement> {
         let subscription = &self.slots[slot as usize];
-        subscription.is_held().then(|| subscription.home())
+        subscription.is_held().then(|| subscription.placement())
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
@@ -273,20 +273,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn homes_and_lengths_are_read_back() {
+    fn placements_and_lengths_are_read_back() {
         assert_eq!(size_of::<Subscription>(), 12);
         let mut words: Vec<u32> = (0..9).collect();
         let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
-        for home in [0, 1, 77, u32::MAX / 4]
-            .into_iter()
-            .flat_map(|position| [Home::Ungated(position), Home::Dense(position), Home::Likely(position)])
-        {
-            subscription.set_home(home);
-            assert_eq!(subscription.home(), home);
+        for placement in [0, 1, 77, u32::MAX / 4].into_iter().flat_map(|position| {
+            [Placement::Unindexed(position), Placement::Dense(position), Placement::Likely(position)]
+        }) {
+            subscription.set_placement(placement);
+            assert_eq!(subscription.placement(), placement);
         }
-        for home in [Home::Nowhere, Home::Gated] {
-            subscription.set_home(home);
-            assert_eq!(subscription.home(), home);
+        for placement in [Placement::Nowhere, Placement::Indexed] {
+            subscription.set_placement(placement);
+            assert_eq!(subscription.placement(), placement);
         }
         for len in [2, 9, 65_535, 65_536, 100_000] {
             let expected: Vec<u32> = (0..len).collect();

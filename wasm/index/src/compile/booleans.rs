@@ -6,9 +6,9 @@
 //! decide nothing, each test is an operation as in any other program.
 
 use crate::compile::order::{Target, Test};
-use crate::compile::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, JUMP_SHIFT, ON, PROBES, START};
+use crate::compile::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, START};
 use crate::compile::words::Words;
-use crate::event::digest::{self, Probe};
+use crate::event::digest::{self, ValueDigest};
 use crate::model::predicate::{self, Predicate};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
@@ -116,14 +116,14 @@ pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
 
 /// Takes the tests of the packed form whose head is the word at `head`. Answers the value, and how many tests that took.
 #[inline(never)]
-pub(crate) fn run(words: impl Words, head: usize, probes: &[Probe; PROBES]) -> (bool, usize) {
+pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGESTS]) -> (bool, usize) {
     let end = FIRST + (words.word(head) >> JUMP_SHIFT) as usize;
     let mut at = FIRST;
     let mut taken = 0;
     while (FIRST..end).contains(&at) {
         let test = at - FIRST;
         let Boolean { literal, target } = packed(words.word(head + 1 + test / 2))[test % 2];
-        let is_true = probes[digest::place(literal as AttributeId / 2)].value() == 1;
+        let is_true = digests[digest::place(literal as AttributeId / 2)].value() == 1;
         at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
         taken += 1;
     }
@@ -142,7 +142,7 @@ mod tests {
             |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
         let mut index = Index::new(Schema::new((0..booleans).map(attribute).collect()).unwrap());
         index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
-        let code = index.library().code(index.subscriptions().get(0));
+        let code = index.catalog().code(index.subscriptions().get(0));
         match tests(code) {
             Tests::Packed(_) => "packed",
             Tests::Operations(_) if is_boolean(code) => "boolean",

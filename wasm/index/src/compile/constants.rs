@@ -1,4 +1,4 @@
-//! Lists of constants within programs: sorted integers that are exact as probes, two to a word where all are less than 2^16.
+//! Lists of constants within programs: sorted integers that are exact as digests, two to a word where all are less than 2^16.
 //!
 //! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
 

@@ -65,7 +65,7 @@ pub(crate) mod code {
     pub const ALL_OF_STRINGS: u32 = 10;
     /// Six relations to a float, in two words.
     pub const FLOAT: u32 = 11;
-    /// From here on what a probe answers: that an integer, or a string's number, is in a list, that it is not,
+    /// From here on what a digest answers: that an integer, or a string's number, is in a list, that it is not,
     pub const IN: u32 = 17;
     pub const NOT_IN: u32 = 18;
     /// and, as [`ORDERINGS`](super::ORDERINGS) has it, that a boolean is true, that a value is undefined, that it is not,
@@ -104,15 +104,15 @@ pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
 }
 
 /// The program of an expression that is `value` whatever the event.
-pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, library: Shared) -> Program {
-    let mut assembler = Assembler::new(slot, expression, library);
+pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, catalog: Shared) -> Program {
+    let mut assembler = Assembler::new(slot, expression, catalog);
     assembler.words.push(if value { code::ACCEPT } else { code::REJECT });
     assembler.finish()
 }
 
 /// The program of the expression that `tests` evaluate.
-pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, library: Shared) -> Program {
-    let mut assembler = Assembler::new(slot, expression, library);
+pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, catalog: Shared) -> Program {
+    let mut assembler = Assembler::new(slot, expression, catalog);
     if assembler.pack(tests) {
         return assembler.finish();
     }
@@ -169,7 +169,7 @@ pub(crate) struct Shared<'a> {
 struct Assembler<'a> {
     words: Vec<u32>,
     expression: &'a Expression,
-    library: Shared<'a>,
+    catalog: Shared<'a>,
     /// For each predicate its place among the operations, as far as there is one.
     places: Vec<PredicateIndex>,
     operations: PredicateIndex,
@@ -179,11 +179,11 @@ struct Assembler<'a> {
 const NOWHERE: PredicateIndex = PredicateIndex::MAX;
 
 impl<'a> Assembler<'a> {
-    fn new(slot: Slot, expression: &'a Expression, library: Shared<'a>) -> Self {
+    fn new(slot: Slot, expression: &'a Expression, catalog: Shared<'a>) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
         words.push(slot);
-        Assembler { words, expression, library, places, operations: 0 }
+        Assembler { words, expression, catalog, places, operations: 0 }
     }
 
     /// Appends an operation whose jump is still to be set.
@@ -207,11 +207,11 @@ impl<'a> Assembler<'a> {
         let predicate = &self.expression.predicates[index as usize];
         let start = self.words.len();
         self.words.push(0);
-        self.words[start] = match operands(predicate, self.library.schema, &mut self.words) {
+        self.words[start] = match operands(predicate, self.catalog.schema, &mut self.words) {
             Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
             None => {
                 self.words.truncate(start + 1);
-                self.words.push(self.library.predicates.retain(predicate));
+                self.words.push(self.catalog.predicates.retain(predicate));
                 code::SHARED
             }
         };
@@ -397,7 +397,7 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
     })
 }
 
-/// A relation that a probe answers exactly.
+/// A relation that a digest answers exactly.
 fn scalar(relation: Relation, constant: i64, words: &mut Vec<u32>) -> Option<u32> {
     let is_exact = Scale::Clamp.is_exact_at(constant);
     is_exact.then(|| {
@@ -424,8 +424,8 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
     })
 }
 
-/// How many probes operations may ask, and the first one, which is of none.
-pub(crate) const PROBES: usize = digest::place(ATTRIBUTE) + 1;
+/// How many digests operations may ask, and the first one, which is of none.
+pub(crate) const DIGESTS: usize = digest::place(ATTRIBUTE) + 1;
 
 /// How many words the operation at the start of `words` takes.
 pub(crate) fn taken(words: &[u32]) -> u32 {
@@ -497,7 +497,7 @@ mod tests {
         for (id, text) in (0..).zip(texts) {
             index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
             let slot = index.subscriptions().find(id).unwrap();
-            let Expression { steps, predicates } = index.library().expression(index.subscriptions().get(slot));
+            let Expression { steps, predicates } = index.catalog().expression(index.subscriptions().get(slot));
             let steps = steps.into_iter().map(|step| match step {
                 Step::Constant(value) => predicate::Step::Constant(value),
                 Step::Predicate(place) => predicate::Step::Predicate(predicates[place as usize].clone()),

@@ -115,7 +115,7 @@ impl Programs {
 
     /// Reads a word of each of the first lines of memory that some programs take; answers what hangs on all of these.
     #[inline(always)]
-    pub fn touch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {
+    pub fn prefetch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {
         let lines = |words: &Chunk, start: usize| words.word(start) ^ words.word(start + 16) ^ words.word(start + 32);
         programs.iter().fold(0, |sum, &id| match self.code(id) {
             Code::InChunk(chunk, start) => sum ^ lines(chunk, start),

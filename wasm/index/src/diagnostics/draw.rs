@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::catalog::subscriptions::Home;
+use crate::catalog::subscriptions::Placement;
 use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
@@ -31,9 +31,12 @@ struct Picture<'a> {
 impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
-        let dense = |home: Home| matches!(home, Home::Dense(_) | Home::Ungated(_) | Home::Likely(_));
+        let dense = |placement: Placement| {
+            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Likely(_))
+        };
         let subscriptions = self.index.subscriptions();
-        let every = subscriptions.iter().filter(|(_, held)| dense(held.home())).map(|(slot, _)| subscriptions.id(slot));
+        let every =
+            subscriptions.iter().filter(|(_, held)| dense(held.placement())).map(|(slot, _)| subscriptions.id(slot));
         let every: Vec<u64> = every.collect();
         if !every.is_empty() {
             self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
@@ -42,7 +45,7 @@ impl Picture<'_> {
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
             let entries = node.entries().iter().filter(|entry| !entry.is_joined());
-            let slots = entries.map(|entry| entry.slot(self.index.library()));
+            let slots = entries.map(|entry| entry.slot(self.index.catalog()));
             let ids: Vec<u64> = slots.map(|slot| subscriptions.id(slot)).collect();
             self.line(format_args!("node{id} [shape=box, label=\"{}\"]", Ids(ids)));
             for &Branch { attribute, level } in node.branches() {

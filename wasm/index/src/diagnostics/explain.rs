@@ -32,7 +32,7 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     };
     let mut event = Event::default();
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
-    let expression = index.library().expression(index.subscriptions().get(slot));
+    let expression = index.catalog().expression(index.subscriptions().get(slot));
     let parts = evaluated_parts(&expression, &event);
     Explainer { expression: &expression, parts: &parts, index, event: &event, nodes: NODES }
         .write(&mut Writer::new(out));

@@ -2,16 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use crate::catalog::Library;
+use crate::catalog::Catalog;
 use crate::compile::booleans;
 use crate::compile::constants::{self, List};
 use crate::compile::program::{
-    self, code, float, number, ACCEPT, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, JUMP_SHIFT, ON, PROBES, REJECT, START,
+    self, code, float, number, ACCEPT, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START,
 };
 use crate::compile::store::Code;
 use crate::compile::words::{Chunk, Words};
 use crate::eval::memo::Memo;
-use crate::event::digest::{self, Probe};
+use crate::event::digest::{self, ValueDigest};
 use crate::event::{has_string, Event, Value, FEW};
 use crate::model::predicate::Relation;
 use crate::model::strings::StringId;
@@ -41,8 +41,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Asked<'a> {
     pub event: &'a Event,
     /// As many as operations have room for, so that none need be looked for.
-    pub probes: &'a [Probe; PROBES],
-    pub library: &'a Library,
+    pub digests: &'a [ValueDigest; DIGESTS],
+    pub catalog: &'a Catalog,
 }
 
 /// Runs `program` to its end, or if it is alone from `position` for as many of its words as `budget` has left, skipped ones
@@ -113,12 +113,12 @@ fn take(
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),
         code::GO => return ControlFlow::Continue(start + words.word(at + 1) as usize),
-        code::SHARED => match memo.holds(&asked.library.predicates, words.word(at + 1), asked.event) {
+        code::SHARED => match memo.holds(&asked.catalog.predicates, words.word(at + 1), asked.event) {
             Some(holds) => (holds, at + 2),
             None => return ControlFlow::Break((false, start + EXHAUSTED)),
         },
         code::PACKED => {
-            let (holds, tests) = booleans::run(words, at, asked.probes);
+            let (holds, tests) = booleans::run(words, at, asked.digests);
             return ControlFlow::Break((holds, at + tests));
         }
         _ => test(words, at, asked, memo),
@@ -132,11 +132,11 @@ fn take(
     }
 }
 
-/// How a value stands to a constant, by its probe.
+/// How a value stands to a constant, by its digest.
 #[inline]
-fn ordering(probe: Probe, constant: i32) -> u32 {
-    let ordering = standing(probe.value(), constant);
-    if !probe.is_defined() {
+fn ordering(digest: ValueDigest, constant: i32) -> u32 {
+    let ordering = standing(digest.value(), constant);
+    if !digest.is_defined() {
         UNDEFINED
     } else {
         ordering
@@ -157,10 +157,10 @@ fn holds(operation: u32, ordering: u32) -> bool {
 
 /// Whether [`code::IN`] or [`code::NOT_IN`] holds.
 #[inline]
-fn is_in(operation: u32, probe: Probe, list: List<impl Words>) -> bool {
+fn is_in(operation: u32, digest: ValueDigest, list: List<impl Words>) -> bool {
     // None of the constants stands for what is undefined.
-    let is_listed = list.contains(probe.value());
-    (is_listed == (operation == code::IN)) & probe.is_defined()
+    let is_listed = list.contains(digest.value());
+    (is_listed == (operation == code::IN)) & digest.is_defined()
 }
 
 /// The value of an operation at the start of `words`, jumps aside. It means nothing where the work of a step is exhausted.
@@ -172,17 +172,17 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
 /// Whether what the operation `at` asks holds, and where the next operation is.
 #[inline(always)]
 fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
-    let Asked { event, probes, library } = asked;
+    let Asked { event, digests, catalog } = asked;
     let (word, operand) = (words.word(at), words.word(at + 1));
     let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
-    let probe = probes[digest::place(attribute)];
+    let digest = digests[digest::place(attribute)];
     match word & CODE {
-        scalar if scalar >= code::SCALAR => (holds(scalar, ordering(probe, operand as i32)), at + 2),
-        flag if flag >= code::TRUE => (holds(flag, ordering(probe, 1)), at + 1),
+        scalar if scalar >= code::SCALAR => (holds(scalar, ordering(digest, operand as i32)), at + 2),
+        flag if flag >= code::TRUE => (holds(flag, ordering(digest, 1)), at + 1),
         membership if membership >= code::IN => {
-            (is_in(membership, probe, List::at(words, at + 1)), at + 1 + constants::words(operand))
+            (is_in(membership, digest, List::at(words, at + 1)), at + 1 + constants::words(operand))
         }
-        code::SHARED => (memo.holds(&library.predicates, operand, event).unwrap_or(false), at + 2),
+        code::SHARED => (memo.holds(&catalog.predicates, operand, event).unwrap_or(false), at + 2),
         comparison => {
             let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
             (holds, at + 1 + program::constants(comparison, operand))

@@ -7,17 +7,17 @@ use crate::model::schema::{AttributeId, Schema};
 
 /// What is known of an event's value without a look at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Probe {
+pub(crate) struct ValueDigest {
     /// A mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list; none where it is
     /// undefined. The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`]. All ones, or zero where it is
     /// undefined.
     words: [u32; 4],
 }
 
-impl Probe {
+impl ValueDigest {
     pub fn new(mask: u64, value: i32) -> Self {
         let defined = if value == UNDEFINED { 0 } else { u32::MAX };
-        Probe { words: [mask as u32, (mask >> 32) as u32, value as u32, defined] }
+        ValueDigest { words: [mask as u32, (mask >> 32) as u32, value as u32, defined] }
     }
 
     /// The two halves of the mask.
@@ -45,33 +45,33 @@ impl Probe {
     }
 }
 
-/// The probes of an event, by place.
+/// The digests of an event, by place.
 pub(crate) trait Table {
-    fn at(&self, place: usize) -> &Probe;
+    fn at(&self, place: usize) -> &ValueDigest;
 }
 
-/// Places of a table that has room for the probes of most schemas: a power of two, so that to cut a place down to these takes
-/// one instruction, and no branch asks whether there is a probe.
+/// Places of a table that has room for the digests of most schemas: a power of two, so that to cut a place down to these takes
+/// one instruction, and no branch asks whether there is a digest.
 pub(crate) const FEW: usize = 1024;
 
-impl Table for [Probe; FEW] {
+impl Table for [ValueDigest; FEW] {
     #[inline(always)]
-    fn at(&self, place: usize) -> &Probe {
+    fn at(&self, place: usize) -> &ValueDigest {
         &self[place % FEW]
     }
 }
 
-impl Table for [Probe] {
+impl Table for [ValueDigest] {
     #[inline(always)]
-    fn at(&self, place: usize) -> &Probe {
+    fn at(&self, place: usize) -> &ValueDigest {
         &self[place]
     }
 }
 
-/// The probe of an undefined value: no value has it.
+/// The digest of an undefined value: no value has it.
 pub(crate) const UNDEFINED: i32 = i32::MIN;
 
-/// Where the probe of an attribute is: the first one is of none.
+/// Where the digest of an attribute is: the first one is of none.
 pub(crate) const fn place(attribute: AttributeId) -> usize {
     attribute as usize + 1
 }
@@ -83,25 +83,25 @@ pub(crate) fn bits(key: i64) -> u64 {
     1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
 }
 
-/// Puts the probes of `event` into `probes`: the first of these is of none, then comes one for each attribute.
-pub(crate) fn read(event: &Event, schema: &Schema, probes: &mut [Probe]) {
-    probes[0] = Probe::new(0, 0);
+/// Puts the digests of `event` into `digests`: the first of these is of none, then comes one for each attribute.
+pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) {
+    digests[0] = ValueDigest::new(0, 0);
     let values = event.values.iter().zip(schema.attributes());
-    for (probe, (&value, attribute)) in probes[place(0)..].iter_mut().zip(values) {
-        *probe = match value {
-            Value::Undefined => Probe::new(0, UNDEFINED),
+    for (digest, (&value, attribute)) in digests[place(0)..].iter_mut().zip(values) {
+        *digest = match value {
+            Value::Undefined => ValueDigest::new(0, UNDEFINED),
             Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
             Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
             Value::Caps(_) => list(std::iter::empty()),
             scalar => match key::of_value(scalar) {
-                Some(key) => Probe::new(bits(key), Scale::of(attribute.ty).probe(key)),
+                Some(key) => ValueDigest::new(bits(key), Scale::of(attribute.ty).digest(key)),
                 None => unreachable!("{scalar:?} has a key"),
             },
         };
     }
 }
 
-fn list(keys: impl Iterator<Item = i64>) -> Probe {
-    Probe::new(keys.fold(0, |mask, key| mask | bits(key)), 0)
+fn list(keys: impl Iterator<Item = i64>) -> ValueDigest {
+    ValueDigest::new(keys.fold(0, |mask, key| mask | bits(key)), 0)
 }

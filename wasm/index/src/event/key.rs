@@ -1,4 +1,4 @@
-//! Values as integers: a key that orders an attribute's values, and a probe of 32 bits that never contradicts it.
+//! Values as integers: a key that orders an attribute's values, and a digest of 32 bits that never contradicts it.
 
 use crate::event::Value;
 use crate::model::schema::Type;
@@ -26,7 +26,7 @@ pub(crate) fn of_value(value: Value) -> Option<i64> {
     }
 }
 
-/// How the keys of an attribute become probes: by clamping, or by their upper half where keys are spread widely.
+/// How the keys of an attribute become digests: by clamping, or by their upper half where keys are spread widely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     Clamp,
@@ -42,18 +42,18 @@ impl Scale {
         }
     }
 
-    /// Whether a probe is equal to, less or greater than that of `key` just where its key is: no other key has its probe.
+    /// Whether a digest is equal to, less or greater than that of `key` just where its key is: no other key has its digest.
     pub fn is_exact_at(self, key: i64) -> bool {
         self == Scale::Clamp && i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX)
     }
 
-    /// The probe of `key`: never decreasing with the key, and never the least `i32`, which stands for undefined.
-    pub fn probe(self, key: i64) -> i32 {
-        let probe = match self {
+    /// The digest of `key`: never decreasing with the key, and never the least `i32`, which stands for undefined.
+    pub fn digest(self, key: i64) -> i32 {
+        let digest = match self {
             Scale::Clamp => key.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
             Scale::UpperHalf => (key >> 32) as i32,
         };
-        probe.max(i32::MIN + 1)
+        digest.max(i32::MIN + 1)
     }
 }
 
@@ -76,8 +76,8 @@ mod tests {
         let keys = [i64::MIN, -1 << 40, i64::from(i32::MIN), -1, 0, 1, i64::from(i32::MAX), 1 << 40, i64::MAX];
         for scale in [Scale::Clamp, Scale::UpperHalf] {
             for pair in keys.windows(2) {
-                assert!(scale.probe(pair[0]) <= scale.probe(pair[1]), "{scale:?} {pair:?}");
-                assert_ne!(scale.probe(pair[0]), i32::MIN);
+                assert!(scale.digest(pair[0]) <= scale.digest(pair[1]), "{scale:?} {pair:?}");
+                assert_ne!(scale.digest(pair[0]), i32::MIN);
             }
         }
     }

@@ -208,7 +208,7 @@ impl Event {
 
     /// Looks up the strings that are sought.
     fn find_sought(&mut self, strings: &Interner) {
-        strings.touch(self.sought.iter().map(|sought| sought.hash));
+        strings.prefetch(self.sought.iter().map(|sought| sought.hash));
         for sought in &self.sought {
             let text = match sought.place {
                 Place::Element(place) => &mut self.strings[place as usize],

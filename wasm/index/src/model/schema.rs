@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind};
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
-use crate::support::id_table::Numbers;
+use crate::support::id_table::IdTable;
 
 /// The position of an attribute in its [`Schema`].
 pub type AttributeId = u32;
@@ -91,7 +91,7 @@ pub struct Attribute {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     attributes: Vec<Attribute>,
-    by_name: Numbers,
+    by_name: IdTable,
     required: Vec<AttributeId>,
     fingerprint: u64,
     has_strings: bool,
@@ -100,7 +100,7 @@ pub struct Schema {
 impl Schema {
     /// A schema of `attributes`; refuses a name that is declared twice, and bounds that do not fit the type.
     pub fn new(attributes: Vec<Attribute>) -> Result<Self, Error> {
-        let mut by_name = Numbers::default();
+        let mut by_name = IdTable::default();
         for (id, attribute) in attributes.iter().enumerate() {
             check_bounds(attribute)?;
             let hash = hash_bytes(attribute.name.as_bytes());

@@ -3,7 +3,7 @@
 use crate::support::bytes::{same, Bytes};
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_bytes;
-use crate::support::id_table::Numbers;
+use crate::support::id_table::IdTable;
 
 /// The number of a string that an [`Interner`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,12 +35,12 @@ pub struct Interner {
     entries: Chunks<Entry>,
     /// The first free number and [`FREE`], or [`NONE_FREE`]; to give one back takes no memory.
     free: u32,
-    by_bytes: Numbers,
+    by_bytes: IdTable,
 }
 
 impl Default for Interner {
     fn default() -> Self {
-        Interner { entries: Chunks::default(), free: NONE_FREE, by_bytes: Numbers::default() }
+        Interner { entries: Chunks::default(), free: NONE_FREE, by_bytes: IdTable::default() }
     }
 }
 
@@ -71,7 +71,7 @@ impl Interner {
 
     /// Reads a word of each place that looking up strings with these hashes will read. Reads that do not wait for one
     /// another are fetched many at a time.
-    pub(crate) fn touch(&self, hashes: impl Iterator<Item = u64>) {
+    pub(crate) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
         let numbers = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
         std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
     }

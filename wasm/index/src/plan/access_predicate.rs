@@ -1,6 +1,6 @@
 //! What a literal demands of its attribute, so that an expression need only be looked at where an event meets it.
 //!
-//! A gate may be wider than its literal but never narrower: an event that makes the literal true passes the gate.
+//! A access_predicate may be wider than its literal but never narrower: an event that makes the literal true passes the access_predicate.
 
 use std::ops::Deref;
 
@@ -13,7 +13,7 @@ use crate::model::strings::StringId;
 
 /// The values of an attribute that a literal can hold for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) enum ValueSet {
     /// The key, or the key of some element of a list, is one of these.
     Points(Keys),
     /// The key is from the first to the second, both included.
@@ -54,86 +54,86 @@ impl Deref for Keys {
 
 /// A demand on an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gate {
+pub(crate) struct AccessPredicate {
     pub attribute: AttributeId,
-    pub demand: Demand,
+    pub values: ValueSet,
     /// Whether the literal holds for every event that meets the demand.
     pub is_exact: bool,
-    /// Whether the literal holds as well where the attribute is undefined. Such a gate leads nowhere: it may only be what is
+    /// Whether the literal holds as well where the attribute is undefined. Such a access_predicate leads nowhere: it may only be what is
     /// asked of an event last.
     pub is_lax: bool,
 }
 
-impl Gate {
-    /// The gate of `literal`, whose predicate is `predicate`.
-    pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<Gate> {
+impl AccessPredicate {
+    /// The access_predicate of `literal`, whose predicate is `predicate`.
+    pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<AccessPredicate> {
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
         let is_lax = literal.negated && declared.optional && predicate.test != Test::Null;
-        let demand = match literal.negated {
+        let values = match literal.negated {
             false => positive(&predicate.test)?,
             true if is_lax => exception(&predicate.test)?,
             true => negative(&predicate.test)?,
         };
         let is_exact = is_exact(literal.negated, &predicate.test);
-        let gate = Gate { attribute, demand, is_exact, is_lax };
-        // Every event passes such a gate, so it is none.
-        (declared.optional || gate.demand != Demand::Defined).then_some(gate)
+        let access_predicate = AccessPredicate { attribute, values, is_exact, is_lax };
+        // Every event passes such a access_predicate, so it is none.
+        (declared.optional || access_predicate.values != ValueSet::Defined).then_some(access_predicate)
     }
 
     /// The share of events that are expected to pass.
     pub fn selectivity(&self, statistics: &Statistics) -> f32 {
-        match &self.demand {
-            Demand::Points(keys) => statistics.points(self.attribute, keys.len()),
-            Demand::Interval(low, high) => statistics.interval(self.attribute, *low, *high),
-            Demand::Defined | Demand::Except(_) => statistics.defined(self.attribute),
+        match &self.values {
+            ValueSet::Points(keys) => statistics.points(self.attribute, keys.len()),
+            ValueSet::Interval(low, high) => statistics.interval(self.attribute, *low, *high),
+            ValueSet::Defined | ValueSet::Except(_) => statistics.defined(self.attribute),
         }
     }
 
     /// In how many places an entry is put to be found by it.
     pub fn places(&self) -> usize {
-        match &self.demand {
-            Demand::Points(keys) => keys.len(),
-            Demand::Interval(..) | Demand::Defined | Demand::Except(_) => 1,
+        match &self.values {
+            ValueSet::Points(keys) => keys.len(),
+            ValueSet::Interval(..) | ValueSet::Defined | ValueSet::Except(_) => 1,
         }
     }
 
     /// Whether every event that is led to an entry by this demand meets it.
     pub fn is_met_where_it_leads(&self) -> bool {
         // A bucket may reach beyond an interval.
-        matches!(self.demand, Demand::Points(_) | Demand::Defined)
+        matches!(self.values, ValueSet::Points(_) | ValueSet::Defined)
     }
 
     /// Whether an event in which the attribute has `key`, as its value or in its list, meets the demand.
     pub fn admits(&self, key: i64) -> bool {
-        match &self.demand {
-            Demand::Points(keys) => keys.binary_search(&key).is_ok(),
-            Demand::Interval(low, high) => (*low..=*high).contains(&key),
-            Demand::Defined => true,
+        match &self.values {
+            ValueSet::Points(keys) => keys.binary_search(&key).is_ok(),
+            ValueSet::Interval(low, high) => (*low..=*high).contains(&key),
+            ValueSet::Defined => true,
             // Another element of the same list may be one of these.
-            Demand::Except(_) => false,
+            ValueSet::Except(_) => false,
         }
     }
 
     /// Whether an event that meets this demand meets `other` as well.
-    pub fn implies(&self, other: &Gate) -> bool {
+    pub fn implies(&self, other: &AccessPredicate) -> bool {
         self.attribute == other.attribute
             && (!self.is_lax || other.is_lax)
-            && match (&self.demand, &other.demand) {
-                (_, Demand::Defined) => true,
-                (Demand::Points(keys), _) => keys.iter().all(|&key| other.admits(key)),
-                (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) => {
+            && match (&self.values, &other.values) {
+                (_, ValueSet::Defined) => true,
+                (ValueSet::Points(keys), _) => keys.iter().all(|&key| other.admits(key)),
+                (ValueSet::Interval(low, high), ValueSet::Interval(other_low, other_high)) => {
                     other_low <= low && high <= other_high
                 }
-                (Demand::Except(keys), Demand::Except(others)) => others.iter().all(|key| keys.contains(key)),
+                (ValueSet::Except(keys), ValueSet::Except(others)) => others.iter().all(|key| keys.contains(key)),
                 _ => false,
             }
     }
 
-    /// This gate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
-    pub fn narrow(&mut self, other: &Gate) {
-        if let (Demand::Interval(low, high), Demand::Interval(other_low, other_high)) =
-            (&mut self.demand, &other.demand)
+    /// This access_predicate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
+    pub fn narrow(&mut self, other: &AccessPredicate) {
+        if let (ValueSet::Interval(low, high), ValueSet::Interval(other_low, other_high)) =
+            (&mut self.values, &other.values)
         {
             if self.attribute == other.attribute {
                 *low = (*low).max(*other_low);
@@ -147,55 +147,55 @@ pub(crate) fn is_list(ty: Type) -> bool {
     matches!(ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps)
 }
 
-fn positive(test: &Test<StringId>) -> Option<Demand> {
+fn positive(test: &Test<StringId>) -> Option<ValueSet> {
     Some(match test {
         Test::Null => return None,
-        Test::True => Demand::Points(Keys::One(1)),
+        Test::True => ValueSet::Points(Keys::One(1)),
         Test::Integer(relation, constant) => integers(*relation, *constant),
         Test::Float(relation, constant) => floats(*relation, constant.get()),
-        Test::StringEqual(id) => Demand::Points(Keys::One(i64::from(id.0))),
-        Test::OneOf(constants) => Demand::Points(keys(constants)),
+        Test::StringEqual(id) => ValueSet::Points(Keys::One(i64::from(id.0))),
+        Test::OneOf(constants) => ValueSet::Points(keys(constants)),
         Test::AllOf(constants) => match keys(constants).first() {
-            Some(&key) => Demand::Points(Keys::One(key)),
-            None => Demand::Defined,
+            Some(&key) => ValueSet::Points(Keys::One(key)),
+            None => ValueSet::Defined,
         },
-        Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => Demand::Points(Keys::One(*id)),
-        Test::StringNotEqual(id) => Demand::Except(Keys::One(i64::from(id.0))),
-        Test::NoneOf(constants) => Demand::Except(keys(constants)),
+        Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => ValueSet::Points(Keys::One(*id)),
+        Test::StringNotEqual(id) => ValueSet::Except(Keys::One(i64::from(id.0))),
+        Test::NoneOf(constants) => ValueSet::Except(keys(constants)),
         Test::NotNull
         | Test::Empty
         | Test::Contains(_)
         | Test::StartsWith(_)
         | Test::EndsWith(_)
         | Test::GeoWithinRadius { .. }
-        | Test::WithinFrequencyCap { .. } => Demand::Defined,
+        | Test::WithinFrequencyCap { .. } => ValueSet::Defined,
     })
 }
 
 /// The demand of a negated test of a required attribute, which always has a value. None where every value may do.
-fn negative(test: &Test<StringId>) -> Option<Demand> {
+fn negative(test: &Test<StringId>) -> Option<ValueSet> {
     match test {
-        Test::Null => Some(Demand::Defined),
-        Test::True => Some(Demand::Points(Keys::One(0))),
+        Test::Null => Some(ValueSet::Defined),
+        Test::True => Some(ValueSet::Points(Keys::One(0))),
         Test::Integer(relation, constant) => Some(integers(complement(*relation), *constant)),
         Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
-        Test::StringNotEqual(id) => Some(Demand::Points(Keys::One(i64::from(id.0)))),
-        Test::NoneOf(constants) => Some(Demand::Points(keys(constants))),
+        Test::StringNotEqual(id) => Some(ValueSet::Points(Keys::One(i64::from(id.0)))),
+        Test::NoneOf(constants) => Some(ValueSet::Points(keys(constants))),
         Test::StringEqual(_) | Test::OneOf(_) => exception(test),
         _ => None,
     }
 }
 
 /// The demand of a negated test on values that are there: any but some, or all on one side.
-fn exception(test: &Test<StringId>) -> Option<Demand> {
+fn exception(test: &Test<StringId>) -> Option<ValueSet> {
     Some(match test {
-        Test::True => Demand::Except(Keys::One(1)),
+        Test::True => ValueSet::Except(Keys::One(1)),
         Test::Integer(Relation::NotEqual, _) => return None,
         Test::Integer(relation, constant) => integers(complement(*relation), *constant),
         Test::Float(Relation::Equal | Relation::NotEqual, _) => return None,
         Test::Float(relation, constant) => floats(complement(*relation), constant.get()),
-        Test::StringEqual(id) => Demand::Except(Keys::One(i64::from(id.0))),
-        Test::OneOf(constants) => Demand::Except(keys(constants)),
+        Test::StringEqual(id) => ValueSet::Except(Keys::One(i64::from(id.0))),
+        Test::OneOf(constants) => ValueSet::Except(keys(constants)),
         _ => return None,
     })
 }
@@ -233,31 +233,31 @@ fn complement(relation: Relation) -> Relation {
     }
 }
 
-fn integers(relation: Relation, constant: i64) -> Demand {
+fn integers(relation: Relation, constant: i64) -> ValueSet {
     match relation {
-        Relation::Equal => Demand::Points(Keys::One(constant)),
-        Relation::NotEqual => Demand::Except(Keys::One(constant)),
-        Relation::Less => Demand::Interval(i64::MIN, constant.saturating_sub(1)),
-        Relation::LessOrEqual => Demand::Interval(i64::MIN, constant),
-        Relation::Greater => Demand::Interval(constant.saturating_add(1), i64::MAX),
-        Relation::GreaterOrEqual => Demand::Interval(constant, i64::MAX),
+        Relation::Equal => ValueSet::Points(Keys::One(constant)),
+        Relation::NotEqual => ValueSet::Except(Keys::One(constant)),
+        Relation::Less => ValueSet::Interval(i64::MIN, constant.saturating_sub(1)),
+        Relation::LessOrEqual => ValueSet::Interval(i64::MIN, constant),
+        Relation::Greater => ValueSet::Interval(constant.saturating_add(1), i64::MAX),
+        Relation::GreaterOrEqual => ValueSet::Interval(constant, i64::MAX),
     }
 }
 
-fn floats(relation: Relation, constant: f64) -> Demand {
+fn floats(relation: Relation, constant: f64) -> ValueSet {
     let at = key::of_float(constant);
     match relation {
-        // Equality is within an epsilon, and the margin is generous: a gate may be wider than its literal.
+        // Equality is within an epsilon, and the margin is generous: a access_predicate may be wider than its literal.
         Relation::Equal => {
             let margin = 2.0 * f64::EPSILON;
-            Demand::Interval(key::of_float(constant - margin), key::of_float(constant + margin))
+            ValueSet::Interval(key::of_float(constant - margin), key::of_float(constant + margin))
         }
-        Relation::NotEqual => Demand::Defined,
+        Relation::NotEqual => ValueSet::Defined,
         // No key of a finite float is the least or the greatest integer.
-        Relation::Less => Demand::Interval(i64::MIN, at - 1),
-        Relation::LessOrEqual => Demand::Interval(i64::MIN, at),
-        Relation::Greater => Demand::Interval(at + 1, i64::MAX),
-        Relation::GreaterOrEqual => Demand::Interval(at, i64::MAX),
+        Relation::Less => ValueSet::Interval(i64::MIN, at - 1),
+        Relation::LessOrEqual => ValueSet::Interval(i64::MIN, at),
+        Relation::Greater => ValueSet::Interval(at + 1, i64::MAX),
+        Relation::GreaterOrEqual => ValueSet::Interval(at, i64::MAX),
     }
 }
 

@@ -1,13 +1,13 @@
-//! What an expression demands: its normal form with the gate of each literal, and the literals by which to find it.
+//! What an expression demands: its normal form with the access_predicate of each literal, and the literals by which to find it.
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
-use crate::catalog::Library;
+use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::model::predicate::{Predicate, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::model::strings::StringId;
-use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
@@ -36,8 +36,8 @@ const PROVEN: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing<'a> {
     Nothing,
-    /// That the event meets this gate. It is exact, and so is a filter of it.
-    One(&'a Gate),
+    /// That the event meets this access_predicate. It is exact, and so is a filter of it.
+    One(&'a AccessPredicate),
     /// That the event meets this demand or one of those beside it in an `Or`.
     Either(Likely),
     More,
@@ -63,96 +63,102 @@ pub(crate) struct Likely {
     pub share: f32,
 }
 
-/// A normal form, its gates, and of each gate the share of events that are expected to pass.
+/// A normal form, its access_predicates, and of each access_predicate the share of events that are expected to pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
     pub normal: Normal,
-    gates: Vec<Option<Gate>>,
+    access_predicates: Vec<Option<AccessPredicate>>,
     shares: Vec<f32>,
 }
 
 impl Analysis {
     /// The analysis of what `subscription` was made from, which does not come to a constant.
-    pub fn of(subscription: &Subscription, library: &Library) -> Self {
-        let expression = library.expression(subscription);
+    pub fn of(subscription: &Subscription, catalog: &Catalog) -> Self {
+        let expression = catalog.expression(subscription);
         match normalise(&expression.steps) {
-            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, library),
+            Normalised::Tree(normal) => Self::new(normal, &expression.predicates, catalog),
             Normalised::Constant(_) => unreachable!("a constant expression has no entries"),
         }
     }
 
-    /// The same, as far as an entry is about it that waits for `literal`: with the gates of its context alone.
-    pub fn of_entry(literal: NodeIndex, subscription: &Subscription, library: &Library) -> Self {
-        let written = library.written(subscription);
+    /// The same, as far as an entry is about it that waits for `literal`: with the access_predicates of its context alone.
+    pub fn of_entry(literal: NodeIndex, subscription: &Subscription, catalog: &Catalog) -> Self {
+        let written = catalog.written(subscription);
         let Normalised::Tree(normal) = normalise(&written.steps) else {
             unreachable!("a constant expression has no entries")
         };
-        let mut gates = vec![None; normal.capacity()];
+        let mut access_predicates = vec![None; normal.capacity()];
         let alternatives = normal.joined(literal).flat_map(|joined| negated(&normal, joined));
         for index in normal.context(literal).chain(alternatives) {
-            gates[index as usize] = normal.literal(index).and_then(|literal| {
-                let predicate = written.predicate(literal.predicate, &library.schema, &library.predicates);
-                Gate::of(literal, &predicate, &library.schema)
+            access_predicates[index as usize] = normal.literal(index).and_then(|literal| {
+                let predicate = written.predicate(literal.predicate, &catalog.schema, &catalog.predicates);
+                AccessPredicate::of(literal, &predicate, &catalog.schema)
             });
         }
-        Self::narrowed(normal, gates, &library.statistics)
+        Self::narrowed(normal, access_predicates, &catalog.statistics)
     }
 
     /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
-    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], library: &Library) -> Self {
-        let mut gates = vec![None; normal.capacity()];
+    pub fn new(normal: Normal, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Self {
+        let mut access_predicates = vec![None; normal.capacity()];
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
-                gates[index as usize] = Gate::of(literal, &predicates[literal.predicate as usize], &library.schema);
+                access_predicates[index as usize] =
+                    AccessPredicate::of(literal, &predicates[literal.predicate as usize], &catalog.schema);
             }
         }
-        Self::narrowed(normal, gates, &library.statistics)
+        Self::narrowed(normal, access_predicates, &catalog.statistics)
     }
 
-    fn narrowed(normal: Normal, mut gates: Vec<Option<Gate>>, statistics: &Statistics) -> Self {
+    fn narrowed(normal: Normal, mut access_predicates: Vec<Option<AccessPredicate>>, statistics: &Statistics) -> Self {
         for index in normal.top_down() {
             if normal.node(index) == NormalNode::And {
-                narrow_siblings(&mut gates, normal.children(index));
+                narrow_siblings(&mut access_predicates, normal.children(index));
             }
         }
-        let share = |gate: &Option<Gate>| match gate {
-            Some(gate) if !gate.is_lax => gate.selectivity(statistics),
+        let share = |access_predicate: &Option<AccessPredicate>| match access_predicate {
+            Some(access_predicate) if !access_predicate.is_lax => access_predicate.selectivity(statistics),
             _ => f32::INFINITY,
         };
-        let shares = gates.iter().map(share).collect();
-        Analysis { normal, gates, shares }
+        let shares = access_predicates.iter().map(share).collect();
+        Analysis { normal, access_predicates, shares }
     }
 
-    /// The gate of the literal at `index`, by which to be led.
-    pub fn gate(&self, index: NodeIndex) -> Option<&Gate> {
-        self.gates[index as usize].as_ref().filter(|gate| !gate.is_lax)
+    /// The access_predicate of the literal at `index`, by which to be led.
+    pub fn access_predicate(&self, index: NodeIndex) -> Option<&AccessPredicate> {
+        self.access_predicates[index as usize].as_ref().filter(|access_predicate| !access_predicate.is_lax)
     }
 
-    /// The share of events that are expected to pass the gate of the literal at `index`. What has none by which to be led
+    /// The share of events that are expected to pass the access_predicate of the literal at `index`. What has none by which to be led
     /// cannot be waited for, which is as if endlessly many passed.
     pub fn share(&self, index: NodeIndex) -> f32 {
         self.shares[index as usize]
     }
 
-    /// The gates of all literals that have one, by which to be led.
-    pub fn gates(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.iter().flatten().filter(|gate| !gate.is_lax)
+    /// The access_predicates of all literals that have one, by which to be led.
+    pub fn access_predicates(&self) -> impl Iterator<Item = &AccessPredicate> {
+        self.access_predicates.iter().flatten().filter(|access_predicate| !access_predicate.is_lax)
     }
 
-    /// How many gates [`Analysis::context`] gives at the most.
+    /// How many access_predicates [`Analysis::context`] gives at the most.
     pub fn most_demands(&self) -> usize {
         self.normal.capacity().min(CONTEXT)
     }
 
-    /// The gates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
-    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &Gate)> {
-        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.gate(index)?)))
+    /// The access_predicates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
+    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
+        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.access_predicate(index)?)))
     }
 
     /// What is to be known besides what `is_known` tells, for the expression to be true by the literal at `index`.
-    pub fn missing(&self, index: NodeIndex, library: &Library, is_known: impl Fn(&Gate) -> bool) -> Missing<'_> {
-        let gate = |index: NodeIndex| self.gates[index as usize].as_ref();
-        let is_missing = |index: &NodeIndex| !gate(*index).is_some_and(&is_known);
+    pub fn missing(
+        &self,
+        index: NodeIndex,
+        catalog: &Catalog,
+        is_known: impl Fn(&AccessPredicate) -> bool,
+    ) -> Missing<'_> {
+        let access_predicate = |index: NodeIndex| self.access_predicates[index as usize].as_ref();
+        let is_missing = |index: &NodeIndex| !access_predicate(*index).is_some_and(&is_known);
         let mut missing = Some(index).filter(is_missing);
         let mut below = index;
         while let Some(above) = self.normal.parent(below) {
@@ -172,30 +178,33 @@ impl Analysis {
         match missing {
             None => Missing::Nothing,
             Some(index) if self.normal.node(index) == NormalNode::Or => {
-                self.likely(index, library).map_or(Missing::More, Missing::Either)
+                self.likely(index, catalog).map_or(Missing::More, Missing::Either)
             }
-            Some(index) => self.provable(index, &library.schema).map_or(Missing::More, Missing::One),
+            Some(index) => self.provable(index, &catalog.schema).map_or(Missing::More, Missing::One),
         }
     }
 
     /// Of the alternatives of the `Or` at `index` the negated one that most events make true.
-    fn likely(&self, index: NodeIndex, library: &Library) -> Option<Likely> {
-        let Library { schema, statistics, .. } = library;
+    fn likely(&self, index: NodeIndex, catalog: &Catalog) -> Option<Likely> {
+        let Catalog { schema, statistics, .. } = catalog;
         let likely = negated(&self.normal, index).filter_map(|literal| {
-            let gate = self.gates[literal as usize].as_ref()?;
-            Some(Likely { filter: Filter::exception(gate, schema)?, share: filter::proven(gate, statistics) })
+            let access_predicate = self.access_predicates[literal as usize].as_ref()?;
+            Some(Likely {
+                filter: Filter::exception(access_predicate, schema)?,
+                share: filter::proven(access_predicate, statistics),
+            })
         });
         likely.max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
     /// How the expression is found, as it costs events least. `predicates` are those of the expression.
-    pub fn access(&self, predicates: &[Predicate<StringId>], library: &Library) -> Access {
+    pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
         let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
-        let costs = self.costs(library);
+        let costs = self.costs(catalog);
         let cost = costs[self.normal.root() as usize];
-        match self.likely_itself(library) {
+        match self.likely_itself(catalog) {
             Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
             _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
             _ => Access::Nothing,
@@ -204,20 +213,22 @@ impl Analysis {
 
     /// A filter that tells the whole expression of most events, if there is one, and what it costs that every event passes it:
     /// less than a look.
-    fn likely_itself(&self, library: &Library) -> Option<(Filter, f32)> {
+    fn likely_itself(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
         let root = self.normal.root();
         let (filter, share) = match self.normal.node(root) {
-            NormalNode::Literal(_) => (Filter::proof(self.provable(root, &library.schema)?, &library.schema), 1.0),
-            NormalNode::Or => self.likely(root, library).map(|Likely { filter, share }| (filter, share))?,
+            NormalNode::Literal(_) => (Filter::proof(self.provable(root, &catalog.schema)?, &catalog.schema), 1.0),
+            NormalNode::Or => self.likely(root, catalog).map(|Likely { filter, share }| (filter, share))?,
             NormalNode::And => return None,
         };
         let cost = 1.0 + MARK + (1.0 - share) * LOOK;
         (cost < LOOK).then_some((filter, cost))
     }
 
-    /// The gate of the literal at `index`, if it is exact and so is a filter of it.
-    fn provable(&self, index: NodeIndex, schema: &Schema) -> Option<&Gate> {
-        self.gates[index as usize].as_ref().filter(|gate| gate.is_exact && Filter::is_exact_for(gate, schema))
+    /// The access_predicate of the literal at `index`, if it is exact and so is a filter of it.
+    fn provable(&self, index: NodeIndex, schema: &Schema) -> Option<&AccessPredicate> {
+        self.access_predicates[index as usize]
+            .as_ref()
+            .filter(|access_predicate| access_predicate.is_exact && Filter::is_exact_for(access_predicate, schema))
     }
 
     /// The literals to wait for that cost events least.
@@ -238,10 +249,10 @@ impl Analysis {
     }
 
     /// What it costs to wait for each part of the expression.
-    fn costs(&self, library: &Library) -> Vec<f32> {
+    fn costs(&self, catalog: &Catalog) -> Vec<f32> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
-            costs[self.normal.root() as usize] = self.cost(self.normal.root(), library);
+            costs[self.normal.root() as usize] = self.cost(self.normal.root(), catalog);
         }
         for index in self.normal.bottom_up() {
             let children = || self.normal.children(index);
@@ -251,11 +262,11 @@ impl Analysis {
                 NormalNode::And => {
                     // They have the same context, so the least likely of them stands for all.
                     let least = literals.min_by(|a, b| self.share(*a).total_cmp(&self.share(*b)));
-                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, library));
+                    least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, catalog));
                     costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
                 }
                 NormalNode::Or => {
-                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, library));
+                    literals.for_each(|literal| costs[literal as usize] = self.cost(literal, catalog));
                     costs[index as usize] = children().map(|child| costs[child as usize]).sum();
                 }
             }
@@ -263,31 +274,32 @@ impl Analysis {
         costs
     }
 
-    /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective gate of
+    /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective access_predicate of
     /// its context, and filtered by the next one that is of another attribute.
-    fn cost(&self, index: NodeIndex, library: &Library) -> f32 {
-        let Some(mut leading) = self.gate(index) else {
+    fn cost(&self, index: NodeIndex, catalog: &Catalog) -> f32 {
+        let Some(mut leading) = self.access_predicate(index) else {
             return f32::INFINITY;
         };
         let mut led = self.share(index);
         let (mut filtering, mut filtered) = (None, 1.0);
-        for (index, gate) in self.context(index).skip(1) {
+        for (index, access_predicate) in self.context(index).skip(1) {
             let share = self.share(index);
-            let is_other = gate.attribute != leading.attribute;
+            let is_other = access_predicate.attribute != leading.attribute;
             if share < led {
                 (filtering, filtered) = if is_other { (Some(leading), led) } else { (filtering, filtered) };
-                (leading, led) = (gate, share);
+                (leading, led) = (access_predicate, share);
             } else if is_other && share < filtered {
-                (filtering, filtered) = (Some(gate), share);
+                (filtering, filtered) = (Some(access_predicate), share);
             }
         }
-        let is_known = |gate: &Gate| {
-            let leads = std::ptr::eq(gate, leading);
-            let filters = filtering.map_or(leads, |filtering| std::ptr::eq(gate, filtering));
-            gate.is_exact
-                && (leads && gate.is_met_where_it_leads() || filters && Filter::is_exact_for(gate, &library.schema))
+        let is_known = |access_predicate: &AccessPredicate| {
+            let leads = std::ptr::eq(access_predicate, leading);
+            let filters = filtering.map_or(leads, |filtering| std::ptr::eq(access_predicate, filtering));
+            access_predicate.is_exact
+                && (leads && access_predicate.is_met_where_it_leads()
+                    || filters && Filter::is_exact_for(access_predicate, &catalog.schema))
         };
-        let (entries, passed) = match self.missing(index, library, is_known) {
+        let (entries, passed) = match self.missing(index, catalog, is_known) {
             Missing::Nothing => (1.0, MARK),
             Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, MARK),
             Missing::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
@@ -306,24 +318,28 @@ fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex>
 }
 
 /// Narrows the intervals that siblings under an `And` demand of the same attribute to what they have in common.
-fn narrow_siblings(gates: &mut [Option<Gate>], siblings: impl Iterator<Item = NodeIndex>) {
+fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: impl Iterator<Item = NodeIndex>) {
     let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
-        .filter_map(|index| match &gates[index as usize] {
-            Some(Gate { attribute, demand: Demand::Interval(..), is_lax: false, .. }) => Some((*attribute, index)),
+        .filter_map(|index| match &access_predicates[index as usize] {
+            Some(AccessPredicate { attribute, values: ValueSet::Interval(..), is_lax: false, .. }) => {
+                Some((*attribute, index))
+            }
             _ => None,
         })
         .collect();
     intervals.sort_unstable();
     for group in intervals.chunk_by(|(a, _), (b, _)| a == b) {
         let (&(_, first), others) = group.split_first().expect("a group has one");
-        let (Some(mut common), false) = (gates[first as usize].clone(), others.is_empty()) else { continue };
+        let (Some(mut common), false) = (access_predicates[first as usize].clone(), others.is_empty()) else {
+            continue;
+        };
         for &(_, index) in others {
-            if let Some(gate) = &gates[index as usize] {
-                common.narrow(gate);
+            if let Some(access_predicate) = &access_predicates[index as usize] {
+                common.narrow(access_predicate);
             }
         }
         for &(_, index) in group {
-            gates[index as usize] = Some(common.clone());
+            access_predicates[index as usize] = Some(common.clone());
         }
     }
 }

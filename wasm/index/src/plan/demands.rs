@@ -1,7 +1,7 @@
 //! What an event must meet for one literal to make an expression true, and how many events are expected to.
 
 use crate::compile::normal::NodeIndex;
-use crate::plan::access_predicate::Gate;
+use crate::plan::access_predicate::AccessPredicate;
 use crate::plan::analysis::Analysis;
 
 /// All that is demanded by the context of a literal, what the fewest events meet first. Whoever places an expression asks
@@ -18,7 +18,7 @@ pub(crate) struct Demands<'a> {
 pub(crate) struct Demanded<'a> {
     /// The literal that demands it.
     pub literal: NodeIndex,
-    pub gate: &'a Gate,
+    pub access_predicate: &'a AccessPredicate,
     /// The share of events that are expected to meet it.
     pub share: f32,
 }
@@ -33,7 +33,8 @@ impl<'a> Demands<'a> {
     pub fn again(literal: NodeIndex, analysis: &'a Analysis, mut sorted: Vec<Demanded<'a>>) -> Self {
         sorted.clear();
         sorted.reserve_exact(analysis.most_demands());
-        let demanded = |(literal, gate)| Demanded { literal, gate, share: analysis.share(literal) };
+        let demanded =
+            |(literal, access_predicate)| Demanded { literal, access_predicate, share: analysis.share(literal) };
         sorted.extend(analysis.context(literal).map(demanded));
         sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
         Demands { analysis, literal, sorted }
@@ -44,9 +45,9 @@ impl<'a> Demands<'a> {
         self.sorted
     }
 
-    /// The gate of the literal itself.
-    pub fn own(&self) -> Option<&'a Gate> {
-        self.analysis.gate(self.literal)
+    /// The access_predicate of the literal itself.
+    pub fn own(&self) -> Option<&'a AccessPredicate> {
+        self.analysis.access_predicate(self.literal)
     }
 
     /// What the fewest events meet first.

@@ -12,7 +12,7 @@
 //! program and the rest.
 
 use crate::catalog::subscriptions::Subscription;
-use crate::catalog::Library;
+use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::compile::order::{Estimate, Order};
 use crate::compile::store::{self, Programs};
@@ -93,20 +93,20 @@ pub(crate) mod reason {
 
 impl Reasons {
     /// Takes in the expression of the `subscription` in `slot`.
-    pub fn insert(&mut self, slot: Slot, subscription: &Subscription, library: &Library) {
+    pub fn insert(&mut self, slot: Slot, subscription: &Subscription, catalog: &Catalog) {
         let i = slot as usize;
         let slots = self.places.len().max(i + 1);
         self.places.resize(slots, Place::default());
         self.lengths.resize(slots, 0);
         self.held.resize(slots.div_ceil(BITS as usize), 0);
         self.held[i / BITS as usize] |= 1 << (slot % BITS);
-        let expression = library.expression(subscription);
+        let expression = catalog.expression(subscription);
         if let Normalised::Tree(normal) = normalise(&expression.steps) {
             let tests = lay_out(&normal);
             let (form, words) = match booleans(&tests, &expression.predicates) {
                 Some(words) => (Form::Booleans, words),
                 None => {
-                    let positions: Vec<u32> = program::positions(library.code(subscription)).collect();
+                    let positions: Vec<u32> = program::positions(catalog.code(subscription)).collect();
                     (Form::General, tests.iter().flat_map(|test| test.two_words(&positions)).collect())
                 }
             };
@@ -232,8 +232,8 @@ pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
 }
 
 /// The number of the reason that the predicate of an `operation` is, among `attributes` attributes.
-pub(crate) fn number(operation: &[u32], library: &Library, attributes: usize) -> usize {
-    let (attribute, shared) = program::asked(operation, &library.predicates);
+pub(crate) fn number(operation: &[u32], catalog: &Catalog, attributes: usize) -> usize {
+    let (attribute, shared) = program::asked(operation, &catalog.predicates);
     match shared {
         Some(predicate::Test::GeoWithinRadius { .. }) => attributes + reason::GEO,
         _ => attribute as usize,

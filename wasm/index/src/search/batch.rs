@@ -225,7 +225,7 @@ impl Batch {
     }
 
     fn slice(&mut self, index: &Index, progress: &mut Progress) {
-        match self.sliced.step(progress.slot, index.subscriptions(), index.library()) {
+        match self.sliced.step(progress.slot, index.subscriptions(), index.catalog()) {
             Some(slot) => progress.slot = slot,
             None => progress.phase = Phase::Open,
         }
@@ -320,7 +320,7 @@ mod tests {
     use crate::index::Insertion;
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
-    /// Gated, ungated and dense expressions, with ids out of order.
+    /// Indexed, unindexed and dense expressions, with ids out of order.
     fn index() -> Index {
         let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
         let booleans = (0..10).map(|number| attribute(&format!("b{number}"), Type::Boolean));

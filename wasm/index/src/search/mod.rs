@@ -11,9 +11,9 @@
 //!    where the way to them and the filter are all that their expressions demand.
 //! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
 //!    expressions share are remembered.
-//! 4. **Dense.** The expressions over booleans alone that no gate holds back are decided by their windows; those that
+//! 4. **Dense.** The expressions over booleans alone that no access_predicate holds back are decided by their windows; those that
 //!    are not become candidates.
-//! 5. **Ungated.** The code of the others that no gate holds back runs.
+//! 5. **Unindexed.** The code of the others that no access_predicate holds back runs.
 //! 6. **Collect**, and **sort** where ids do not ascend with slots.
 //! 7. **Gather**, **explain**, **count** and **group**, where the reasons of what does not match are asked for.
 //!
@@ -47,11 +47,11 @@ use spill::Spill;
 
 use crate::boolean::bit_sliced::Sliced;
 use crate::boolean::windows::{Bits, PART};
-use crate::catalog::subscriptions::Home;
+use crate::catalog::subscriptions::Placement;
 use crate::compile::program;
 use crate::error::{Error, Kind};
 use crate::eval::run::{self, Asked, Outcome};
-use crate::event::digest::{self, Probe, Table};
+use crate::event::digest::{self, Table, ValueDigest};
 use crate::event::formats::prepared;
 use crate::event::{decode, key, Event, Format, Value};
 use crate::index::Index;
@@ -67,7 +67,7 @@ const STEP: u32 = 1024;
 /// About how many words of its program a test takes.
 const WORDS: u32 = 2;
 
-/// So many ungated programs are read ahead: about as many as a step runs.
+/// So many unindexed programs are read ahead: about as many as a step runs.
 const AHEAD: usize = STEP as usize / 8;
 
 /// A step that has come upon no more than so many entries goes on with the next phase: a search that meets few expressions
@@ -83,7 +83,7 @@ const EVENT: usize = 16 * 1024;
 pub struct Search {
     event: Spill<Event>,
     /// What filters and most tests of programs ask.
-    probes: Vec<Probe>,
+    digests: Vec<ValueDigest>,
     /// The nodes to visit, in the order in which they were found.
     nodes: Vec<NodeId>,
     /// For each node the place in `nodes` where it was last put.
@@ -117,9 +117,9 @@ struct Progress {
     /// Of `candidates`: how many there are, and how many are done with.
     candidates: u32,
     candidate: u32,
-    /// How many parts of the dense expressions, and how many ungated expressions, are done with.
+    /// How many parts of the dense expressions, and how many unindexed expressions, are done with.
     dense: u32,
-    ungated: u32,
+    unindexed: u32,
     /// The position in the code of the present expression.
     position: u32,
     /// Where in `ids` the answer starts.
@@ -159,7 +159,7 @@ enum Phase {
     Scan,
     Verify,
     Dense,
-    Ungated,
+    Unindexed,
     Collect,
     Sort,
     Gather,
@@ -172,8 +172,8 @@ enum Phase {
 impl Phase {
     /// Whether one step can do both: the next one writes over nothing that this one read, and would read again.
     fn leads_on_to(self, next: Phase) -> bool {
-        use Phase::{Collect, Scan, Ungated, Verify, Walk};
-        matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Ungated) | (Ungated, Collect))
+        use Phase::{Collect, Scan, Unindexed, Verify, Walk};
+        matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Collect))
     }
 }
 
@@ -244,7 +244,7 @@ impl<'a> Found<'a> {
         &self.packed[HEADER + self.ids..]
     }
 
-    /// How many entries and ungated expressions were come upon.
+    /// How many entries and unindexed expressions were come upon.
     pub fn visited(self) -> u64 {
         self.packed[0]
     }
@@ -346,8 +346,8 @@ impl Search {
         form: Form,
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
-        digest::read(&self.event, index.schema(), &mut self.probes);
-        self.seen.note(&self.probes);
+        digest::read(&self.event, index.schema(), &mut self.digests);
+        self.seen.note(&self.digests);
         self.memo.begin();
         self.matches.begin();
         if index.dense().len() > 0 {
@@ -365,7 +365,7 @@ impl Search {
                 self.select(index, ids, &mut progress)?;
                 progress.phase = Phase::Verify;
                 progress.dense = index.dense().parts() as u32;
-                progress.ungated = index.tree().ungated().len() as u32;
+                progress.unindexed = index.tree().unindexed().len() as u32;
             }
         }
         self.checkpoint.commit(progress);
@@ -391,7 +391,7 @@ impl Search {
         for slot in ids.filter_map(|id| subscriptions.find(id)) {
             progress.visited += 1;
             let subscription = subscriptions.get(slot);
-            if let Home::Dense(position) = subscription.home() {
+            if let Placement::Dense(position) = subscription.placement() {
                 if let Some(holds) = index.dense().holds(position, &self.bits) {
                     progress.evaluated += 1;
                     if holds {
@@ -449,7 +449,7 @@ impl Search {
                     Dense::Open => self.decide_dense(index, &mut progress),
                     Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
                 },
-                Phase::Ungated => self.evaluate_ungated(index, &mut progress),
+                Phase::Unindexed => self.evaluate_unindexed(index, &mut progress),
                 Phase::Collect => self.collect(index, &mut progress),
                 Phase::Sort => self.sort(&mut progress),
                 Phase::Gather => self.gather(index, &mut progress),
@@ -481,7 +481,7 @@ impl Search {
             }
         }
         if progress.node == progress.nodes {
-            self.touch_entries(index, progress);
+            self.prefetch_entries(index, progress);
             progress.node = 0;
             progress.phase = Phase::Scan;
         }
@@ -491,12 +491,12 @@ impl Search {
     /// another list.
     #[inline(never)]
     fn scan(&mut self, index: &Index, progress: &mut Progress) {
-        let Search { nodes, probes, proven, candidates, .. } = self;
+        let Search { nodes, digests, proven, candidates, .. } = self;
         let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
         let proven = if index.schema().len() < digest::FEW {
-            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(probes), slots, programs, progress)
+            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(digests), slots, programs, progress)
         } else {
-            pass_lists(index.tree(), nodes, &probes[..], slots, programs, progress)
+            pass_lists(index.tree(), nodes, &digests[..], slots, programs, progress)
         };
         self.mark(proven, index, progress);
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
@@ -531,16 +531,16 @@ impl Search {
     }
 
     /// Reads a word of each of the first lines of memory that the leaf lists of the nodes found take, for the reason given at
-    /// [`touch`]. Where a list is longer, the processor reads on by itself.
+    /// [`prefetch`]. Where a list is longer, the processor reads on by itself.
     #[inline(never)]
-    fn touch_entries(&self, index: &Index, progress: &Progress) {
-        let touch = |&node: &NodeId| {
+    fn prefetch_entries(&self, index: &Index, progress: &Progress) {
+        let prefetch = |&node: &NodeId| {
             let entries = index.tree().node(node).entries();
             let lines = [0, 4, 8, 12, 16, 20, 24, 28].map(|place| entries.get(place).map_or(0, |entry| entry.subject));
             lines.into_iter().fold(0, |sum, subject| sum ^ subject)
         };
         let found = &self.nodes[..progress.nodes.min(STEP) as usize];
-        black_box(found.iter().map(touch).fold(0, |sum, subject| sum ^ subject));
+        black_box(found.iter().map(prefetch).fold(0, |sum, subject| sum ^ subject));
     }
 
     /// Adds the nodes that the event leads to under the next of the `branches` whose attribute it defines, and tells how
@@ -549,7 +549,7 @@ impl Search {
     fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
         let ahead = &branches[progress.level as usize..];
         let ahead = &ahead[..ahead.len().min(STEP as usize)];
-        let is_defined = |branch: &Branch| self.probes[digest::place(branch.attribute)].is_defined();
+        let is_defined = |branch: &Branch| self.digests[digest::place(branch.attribute)].is_defined();
         let Some(passed) = ahead.iter().position(is_defined) else {
             progress.level += ahead.len() as u32;
             return ahead.len() as u32;
@@ -610,10 +610,10 @@ impl Search {
     /// Evaluates candidates, then goes on to whatever comes next.
     fn verify(&mut self, index: &Index, progress: &mut Progress) {
         if progress.candidate == 0 && progress.position == 0 {
-            touch(&self.candidates[..progress.candidates as usize], index);
+            prefetch(&self.candidates[..progress.candidates as usize], index);
         }
-        let Search { event, probes, candidates, memo, matches, .. } = self;
-        let asked = Asked { event, probes: first_chunk(probes), library: index.library() };
+        let Search { event, digests, candidates, memo, matches, .. } = self;
+        let asked = Asked { event, digests: first_chunk(digests), catalog: index.catalog() };
         let candidates = &candidates[progress.candidate as usize..progress.candidates as usize];
         progress.candidate += run_all(candidates, asked, memo, matches, progress);
         if progress.candidate < progress.candidates {
@@ -626,23 +626,23 @@ impl Search {
         } else if (progress.dense as usize) < index.dense().parts() {
             Phase::Dense
         } else {
-            Phase::Ungated
+            Phase::Unindexed
         };
     }
 
-    fn evaluate_ungated(&mut self, index: &Index, progress: &mut Progress) {
-        let ungated = index.tree().ungated();
-        let Search { event, probes, memo, matches, .. } = self;
-        let asked = Asked { event, probes: first_chunk(probes), library: index.library() };
-        let rest = &ungated[progress.ungated as usize..];
+    fn evaluate_unindexed(&mut self, index: &Index, progress: &mut Progress) {
+        let unindexed = index.tree().unindexed();
+        let Search { event, digests, memo, matches, .. } = self;
+        let asked = Asked { event, digests: first_chunk(digests), catalog: index.catalog() };
+        let rest = &unindexed[progress.unindexed as usize..];
         let part = &rest[..rest.len().min(AHEAD)];
         if progress.position == 0 {
-            touch(part, index);
+            prefetch(part, index);
         }
         let run = run_all(part, asked, memo, matches, progress);
-        progress.ungated += run;
+        progress.unindexed += run;
         progress.visited += u64::from(run);
-        if progress.ungated as usize == ungated.len() {
+        if progress.unindexed as usize == unindexed.len() {
             progress.phase = Phase::Collect;
         }
     }
@@ -767,7 +767,7 @@ impl Searches for Search {
         }
         let extent = extent.rounded();
         let Extent { attributes, nodes, slots, .. } = extent;
-        grow(&mut self.probes, (attributes + 1).max(program::PROBES))?;
+        grow(&mut self.digests, (attributes + 1).max(program::DIGESTS))?;
         self.seen.reserve(attributes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
@@ -813,12 +813,12 @@ fn push_found(
 /// Reads a word of each of the first lines of memory that `programs` take. They lie anywhere in memory, and reads that do
 /// not wait for one another are fetched many at a time; the runs that follow, full of branches, would wait for each.
 #[inline(never)]
-fn touch(programs: &[ProgramId], index: &Index) {
+fn prefetch(programs: &[ProgramId], index: &Index) {
     // Four at a time, so that the loop costs little beside what it does.
     let (fours, rest) = programs.as_chunks::<4>();
-    let store = &index.library().programs;
-    let touched = fours.iter().fold(0, |sum, four| sum ^ store.touch(four));
-    black_box(rest.iter().fold(touched, |sum, &program| sum ^ store.touch(&[program])));
+    let store = &index.catalog().programs;
+    let prefetched = fours.iter().fold(0, |sum, four| sum ^ store.prefetch(four));
+    black_box(rest.iter().fold(prefetched, |sum, &program| sum ^ store.prefetch(&[program])));
 }
 
 /// The part of a table that there is always room for, as [`Search::reserve`] sees to.
@@ -839,7 +839,7 @@ fn first_chunk_mut<T, const N: usize>(table: &mut [T]) -> &mut [T; N] {
 fn pass_lists(
     tree: &Tree,
     nodes: &[NodeId],
-    probes: &(impl Table + ?Sized),
+    digests: &(impl Table + ?Sized),
     slots: &mut List,
     programs: &mut List,
     progress: &mut Progress,
@@ -850,7 +850,7 @@ fn pass_lists(
         let node = tree.node(nodes[progress.node as usize]);
         let entries = &node.entries()[progress.entry as usize..];
         let taken = fitting(entries, PLACES - 1 - passed.proven - passed.to_run);
-        passed = scan(&entries[..taken], probes, slots, programs, passed);
+        passed = scan(&entries[..taken], digests, slots, programs, passed);
         progress.visited += taken as u64;
         work += taken as u32 + 1;
         if taken == entries.len() {
@@ -884,7 +884,7 @@ fn run_all(
         if budget == 0 {
             break;
         }
-        let program = asked.library.programs.code(id);
+        let program = asked.catalog.programs.code(id);
         let (outcome, words) = run::run(program, progress.position, budget, asked, memo);
         budget = budget.saturating_sub(words);
         match outcome {
@@ -921,7 +921,7 @@ mod tests {
             attribute("s", Type::String),
         ];
         let mut index = Index::new(Schema::new(attributes).unwrap());
-        // Ids out of order, so that matches are sorted; gated, ungated and long expressions; dense ones, some of which
+        // Ids out of order, so that matches are sorted; gated, unindexed and long expressions; dense ones, some of which
         // are too long for windows.
         for i in 0..4000_u64 {
             let text = match i % 7 {
@@ -1009,7 +1009,7 @@ mod tests {
             let lists = [search.nodes.capacity(), search.found_at.capacity(), search.candidates.kept().capacity()];
             let event = search.event.kept();
             let event = [event.values.capacity(), event.bytes.capacity(), event.integers.capacity()];
-            (lists, event, search.ids.capacity(), search.probes.capacity())
+            (lists, event, search.ids.capacity(), search.digests.capacity())
         };
         let before = room(&mut search);
         open(&mut search, &index);

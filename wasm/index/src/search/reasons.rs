@@ -112,12 +112,12 @@ impl Search {
     /// Finds the reasons of what was gathered.
     pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
-        let Search { reasons: Work { missed, jumps, runs, .. }, event, probes, memo, .. } = self;
+        let Search { reasons: Work { missed, jumps, runs, .. }, event, digests, memo, .. } = self;
         memo.allow(STEP);
         let mut explainer = Explainer {
             reasons,
             subscriptions: index.subscriptions(),
-            asked: Asked { event, probes: super::first_chunk(probes), library: index.library() },
+            asked: Asked { event, digests: super::first_chunk(digests), catalog: index.catalog() },
             attributes: index.schema().len(),
             jumps: jumps.all(),
             memo,
@@ -296,7 +296,7 @@ impl Explainer<'_> {
     /// Runs the general program of `slot` from `at` to the number of its reason, or as far as the budget goes.
     fn run_general(&mut self, slot: Slot, place: Place, at: &mut u32) -> Option<usize> {
         let program = self.reasons.program(place);
-        let code = self.asked.library.code(self.subscriptions.get(slot));
+        let code = self.asked.catalog.code(self.subscriptions.get(slot));
         while self.budget > 0 {
             let (position, on, distance) = reasons::test_at(program, *at);
             let operation = &code[position as usize..];
@@ -310,7 +310,7 @@ impl Explainer<'_> {
                 _ if holds != on => *at += 1,
                 0 => {
                     *at = 0;
-                    return Some(reasons::number(operation, self.asked.library, self.attributes));
+                    return Some(reasons::number(operation, self.asked.catalog, self.attributes));
                 }
                 _ => *at += distance,
             }

@@ -1,7 +1,7 @@
 //! How often events define each attribute, as searches find it: by that, what is inserted later is placed.
 
 use crate::error::Error;
-use crate::event::digest::{self, Probe};
+use crate::event::digest::{self, ValueDigest};
 use crate::support::headroom::grow;
 
 /// So many attributes are counted, the first ones, so that an event of very many takes little longer.
@@ -23,12 +23,12 @@ impl Seen {
         grow(&mut self.defined, attributes.min(COUNTED))
     }
 
-    /// Counts the event with these probes; twice where the search is cut off here and begun again, which does no harm.
-    pub fn note(&mut self, probes: &[Probe]) {
+    /// Counts the event with these digests; twice where the search is cut off here and begun again, which does no harm.
+    pub fn note(&mut self, digests: &[ValueDigest]) {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
-        for (defined, probe) in self.defined.iter_mut().zip(&probes[digest::place(0)..]) {
-            *defined += u32::from(is_room & probe.is_defined());
+        for (defined, digest) in self.defined.iter_mut().zip(&digests[digest::place(0)..]) {
+            *defined += u32::from(is_room & digest.is_defined());
         }
     }
 
@@ -51,19 +51,20 @@ mod tests {
     fn enough_events_tell_what_they_define() {
         let mut seen = Seen::default();
         seen.reserve(2 * COUNTED).unwrap();
-        let probe = |is_defined| Probe::new(0, if is_defined { 7 } else { digest::UNDEFINED });
+        let digest = |is_defined| ValueDigest::new(0, if is_defined { 7 } else { digest::UNDEFINED });
         for round in 0..2 {
             for event in 0..ENOUGH {
                 assert!(seen.take().is_none());
-                let probes: Vec<Probe> = (0..=COUNTED as u32).map(|i| probe(i > 0 && event % i == round)).collect();
-                seen.note(&probes);
+                let digests: Vec<ValueDigest> =
+                    (0..=COUNTED as u32).map(|i| digest(i > 0 && event % i == round)).collect();
+                seen.note(&digests);
             }
             let shares: Vec<f32> = seen.take().unwrap().collect();
             assert_eq!(shares.len(), COUNTED);
             assert_eq!(shares[1..4], [0.5, [86.0, 85.0][round as usize] / 256.0, 0.25]);
         }
         seen.events = u32::MAX;
-        seen.note(&[probe(true), probe(true)]);
+        seen.note(&[digest(true), digest(true)]);
         assert_eq!((seen.events, seen.defined[0]), (u32::MAX, 0));
     }
 }

@@ -5,9 +5,9 @@
 //! the processor goes on as if it were right, as it always is. It is the table of strings and of names, which are looked up
 //! for each event.
 
-/// Numbers by hash: a number above its hash's 32 bits, 0 where there is none.
+/// IdTable by hash: a number above its hash's 32 bits, 0 where there is none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct IdTable {
     /// A power of two of them, or none. Each number is at the place that its hash says or behind it, with no free place in
     /// between.
     places: Vec<u64>,
@@ -19,7 +19,7 @@ const FULL: usize = 5;
 /// The fewest places.
 const FEWEST: usize = 8;
 
-impl Numbers {
+impl IdTable {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn numbers_are_found_as_in_a_plain_list(changes in prop::collection::vec((any::<bool>(), hash()), 0..400)) {
-            let mut numbers = Numbers::default();
+            let mut numbers = IdTable::default();
             let mut plain = BTreeMap::new();
             for (position, (is_insertion, hash)) in changes.into_iter().enumerate() {
                 if is_insertion {

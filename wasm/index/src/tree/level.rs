@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::handles::NodeId;
 use crate::model::schema::AttributeId;
-use crate::plan::access_predicate::Demand;
+use crate::plan::access_predicate::ValueSet;
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
-use crate::tree::value_map::Points;
+use crate::tree::value_map::ValueMap;
 
 /// Where below its level a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub(crate) enum Place {
 pub(crate) struct Level {
     pub owner: NodeId,
     pub attribute: AttributeId,
-    pub points: Points,
+    pub points: ValueMap,
     pub buckets: Buckets,
     pub defined: Option<NodeId>,
 }
 
 impl Level {
     pub fn new(owner: NodeId, attribute: AttributeId) -> Self {
-        Level { owner, attribute, points: Points::default(), buckets: Buckets::default(), defined: None }
+        Level { owner, attribute, points: ValueMap::default(), buckets: Buckets::default(), defined: None }
     }
 
     /// The node under the value `key`.
@@ -41,12 +41,12 @@ impl Level {
         self.points.get(key)
     }
 
-    /// Gives the nodes below that `demand` leads to.
-    pub fn children(&self, demand: &Demand, each: impl FnMut(NodeId)) {
-        match demand {
-            Demand::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
-            Demand::Interval(low, high) => self.buckets.overlapping(*low, *high).for_each(each),
-            Demand::Defined | Demand::Except(_) => self.defined.into_iter().for_each(each),
+    /// Gives the nodes below that `values` leads to.
+    pub fn children(&self, values: &ValueSet, each: impl FnMut(NodeId)) {
+        match values {
+            ValueSet::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
+            ValueSet::Interval(low, high) => self.buckets.overlapping(*low, *high).for_each(each),
+            ValueSet::Defined | ValueSet::Except(_) => self.defined.into_iter().for_each(each),
         }
     }
 

@@ -30,8 +30,8 @@ use node::Position;
 pub(crate) use node::{Branch, Node};
 use plan::Plan;
 
-use crate::catalog::subscriptions::{Home, Subscriptions};
-use crate::catalog::Library;
+use crate::catalog::subscriptions::{Placement, Subscriptions};
+use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
 use crate::handles::LevelId;
@@ -39,10 +39,10 @@ use crate::handles::NodeId;
 use crate::handles::ProgramId;
 use crate::handles::Slot;
 use crate::model::schema::AttributeId;
-use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Analysis, Missing};
 use crate::plan::demands::{self, Demands};
-use crate::plan::filter::{self, Filter, Led};
+use crate::plan::filter::{self, Coverage, Filter};
 use crate::support::chunks::Chunks;
 use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::growth;
@@ -78,8 +78,8 @@ pub(crate) struct Tree {
     free_nodes: usize,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
-    /// The expressions that no gate holds back.
-    ungated: Vec<ProgramId>,
+    /// The expressions that no access_predicate holds back.
+    unindexed: Vec<ProgramId>,
     entries: usize,
 }
 
@@ -103,7 +103,7 @@ impl Default for Tree {
             free_nodes: 0,
             levels: Vec::new(),
             free_levels: Vec::new(),
-            ungated: Vec::new(),
+            unindexed: Vec::new(),
             entries: 0,
         }
     }
@@ -119,8 +119,8 @@ impl Entry {
     #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     fn words(self) -> [u32; 4] {
-        let [probe, low, span] = self.filter.words();
-        [self.subject, probe, low, span]
+        let [digest, low, span] = self.filter.words();
+        [self.subject, digest, low, span]
     }
 
     /// The literal, in its expression's normal form, that it waits for.
@@ -129,16 +129,16 @@ impl Entry {
     }
 
     /// The slot of the subscription.
-    pub fn slot(self, library: &Library) -> Slot {
-        match self.filter.proves() {
+    pub fn slot(self, catalog: &Catalog) -> Slot {
+        match self.filter.is_sufficient() {
             true => self.subject,
-            false => library.slot(self.subject),
+            false => catalog.slot(self.subject),
         }
     }
 
     /// Whether this is an entry of the subscription in `slot`, whose program is `program`.
     fn is_of(self, slot: Slot, program: ProgramId) -> bool {
-        self.subject == if self.filter.proves() { slot } else { program }
+        self.subject == if self.filter.is_sufficient() { slot } else { program }
     }
 }
 
@@ -162,8 +162,8 @@ impl Tree {
     }
 
     /// The expressions that every search looks at.
-    pub fn ungated(&self) -> &[ProgramId] {
-        &self.ungated
+    pub fn unindexed(&self) -> &[ProgramId] {
+        &self.unindexed
     }
 
     /// One more than the greatest node given so far.
@@ -187,16 +187,16 @@ impl Tree {
     }
 
     /// Holds `program` where every search looks at it.
-    pub fn insert_ungated(&mut self, program: ProgramId) -> Home {
-        self.ungated.push(program);
-        Home::Ungated(self.ungated.len() as u32 - 1)
+    pub fn insert_unindexed(&mut self, program: ProgramId) -> Placement {
+        self.unindexed.push(program);
+        Placement::Unindexed(self.unindexed.len() as u32 - 1)
     }
 
     /// Holds `slot` where every search passes it, with a filter that proves it or leaves it in doubt.
-    pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Home {
+    pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Placement {
         let node = &mut self.nodes[LIKELY as usize];
-        node.push(Entry { subject: slot, filter: filter.proving() });
-        Home::Likely(node.entries().len() as u32 - 1)
+        node.push(Entry { subject: slot, filter: filter.as_sufficient() });
+        Placement::Likely(node.entries().len() as u32 - 1)
     }
 
     /// Finds the places of an expression that waits for the literals in `access`, and makes sure of the memory that it takes
@@ -227,18 +227,18 @@ impl Tree {
         slot: Slot,
         mut plan: Plan,
         analysis: &Analysis,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Vec<NodeId> {
-        self.follow(&mut plan, slot, analysis, library, subscriptions);
+        self.follow(&mut plan, slot, analysis, catalog, subscriptions);
         plan.into_long()
     }
 
     /// Takes out the expression at `position` of those that every search looks at, and tells which one is there now.
-    pub fn remove_ungated(&mut self, position: u32) -> Option<ProgramId> {
-        self.ungated.swap_remove(position as usize);
-        trim(&mut self.ungated);
-        self.ungated.get(position as usize).copied()
+    pub fn remove_unindexed(&mut self, position: u32) -> Option<ProgramId> {
+        self.unindexed.swap_remove(position as usize);
+        trim(&mut self.unindexed);
+        self.unindexed.get(position as usize).copied()
     }
 
     /// Takes out the expression at `position` of those that every search passes, and tells which one is there now.
@@ -258,7 +258,7 @@ impl Tree {
         self.free_nodes = 0;
         self.levels = Vec::new();
         self.free_levels = Vec::new();
-        self.ungated = Vec::new();
+        self.unindexed = Vec::new();
     }
 
     /// Takes out every entry of `slot`, whose program is `program` and whose expression was read to `analysis`. Without one
@@ -268,13 +268,13 @@ impl Tree {
         slot: Slot,
         program: ProgramId,
         analysis: Option<&Analysis>,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) {
         match analysis.and_then(|analysis| self.nodes_of(slot, program, analysis).ok()) {
             Some(nodes) => {
                 nodes.iter().for_each(|&node| self.drop_entries(node, slot, program));
-                nodes.iter().for_each(|&node| self.prune(node, library, subscriptions));
+                nodes.iter().for_each(|&node| self.prune(node, catalog, subscriptions));
             }
             None => {
                 let all = 0..self.nodes.len() as NodeId;
@@ -282,7 +282,7 @@ impl Tree {
                 // No other node is empty.
                 for node in all {
                     if self.node(node).is_empty() {
-                        self.prune(node, library, subscriptions);
+                        self.prune(node, catalog, subscriptions);
                     }
                 }
             }
@@ -320,9 +320,11 @@ impl Tree {
             }
             for level in held.branches().iter().map(|branch| self.level(branch.level)) {
                 let mut refused = Ok(());
-                let gates = analysis.gates().filter(|gate| gate.attribute == level.attribute);
-                gates.for_each(|gate| {
-                    level.children(&gate.demand, |child| {
+                let access_predicates = analysis
+                    .access_predicates()
+                    .filter(|access_predicate| access_predicate.attribute == level.attribute);
+                access_predicates.for_each(|access_predicate| {
+                    level.children(&access_predicate.values, |child| {
                         if refused.is_ok() {
                             refused = push(&mut pending, child);
                         }
@@ -334,18 +336,20 @@ impl Tree {
         Ok(holding)
     }
 
-    /// The level of `node` that holds most events back from an entry with these `demands`, and the gate to go there by.
+    /// The level of `node` that holds most events back from an entry with these `demands`, and the access_predicate to go there by.
     /// None where the leaf list is the place: there is no such level, or the entry `waits` for a better one.
-    fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a Gate)> {
+    fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a AccessPredicate)> {
         let held = &self.nodes[node as usize];
         if held.branches().is_empty() {
             return None;
         }
-        let is_new = |gate: &Gate| self.path(node).all(|attribute| attribute != gate.attribute);
-        let mut new = demands.iter().filter(|demanded| is_new(demanded.gate)).peekable();
+        let is_new = |access_predicate: &AccessPredicate| {
+            self.path(node).all(|attribute| attribute != access_predicate.attribute)
+        };
+        let mut new = demands.iter().filter(|demanded| is_new(demanded.access_predicate)).peekable();
         let least = if waits { new.peek()?.share } else { 1.0 };
         new.take_while(|demanded| demanded.share <= least && demanded.share < 1.0)
-            .find_map(|demanded| Some((held.level_of(demanded.gate.attribute)?, demanded.gate)))
+            .find_map(|demanded| Some((held.level_of(demanded.access_predicate.attribute)?, demanded.access_predicate)))
     }
 
     /// The attributes of the levels above `node`, the nearest first.
@@ -363,10 +367,10 @@ impl Tree {
         node: NodeId,
         slot: Slot,
         demands: &Demands,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) {
-        for entry in self.entries_of(node, slot, demands, library, subscriptions) {
+        for entry in self.entries_of(node, slot, demands, catalog, subscriptions) {
             self.nodes[node as usize].push(entry);
             self.entries += 1;
         }
@@ -378,37 +382,40 @@ impl Tree {
         node: NodeId,
         slot: Slot,
         demands: &Demands,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> impl Iterator<Item = Entry> {
-        let Filters { front, own, prove } = self.filters(node, demands, library);
+        let Filters { front, own, prove } = self.filters(node, demands, catalog);
         let (literal, program) = (demands.literal, subscriptions.get(slot).program);
         front.map(Filter::joined).into_iter().chain([own]).map(move |filter| {
             let filter = filter.noting(literal);
             match prove {
-                true => Entry { subject: slot, filter: filter.proving() },
+                true => Entry { subject: slot, filter: filter.as_sufficient() },
                 false => Entry { subject: program, filter },
             }
         })
     }
 
     /// What an expression with these `demands` is filtered by that waits in `node`.
-    fn filters(&self, node: NodeId, demands: &Demands, library: &Library) -> Filters {
-        let schema = &library.schema;
-        let led = |gate: &Gate| match self.path(node).any(|attribute| attribute == gate.attribute) {
-            true if self.is_met_on_the_way(node, gate) => Led::Wholly,
-            true => Led::Partly,
-            false => Led::Nothing,
+    fn filters(&self, node: NodeId, demands: &Demands, catalog: &Catalog) -> Filters {
+        let schema = &catalog.schema;
+        let led = |access_predicate: &AccessPredicate| match self
+            .path(node)
+            .any(|attribute| attribute == access_predicate.attribute)
+        {
+            true if self.is_met_on_the_way(node, access_predicate) => Coverage::Wholly,
+            true => Coverage::Partly,
+            false => Coverage::Nothing,
         };
-        let chosen = filter::choose(demands, led, library);
-        let filtered = chosen.filter(|chosen| Filter::is_exact_for(chosen.gate, schema));
-        let is_known = |gate: &Gate| {
-            let is_filtered = filtered.is_some_and(|filtered| filtered.gate.implies(gate));
-            gate.is_exact && (is_filtered || self.is_met_on_the_way(node, gate))
+        let chosen = filter::choose(demands, led, catalog);
+        let filtered = chosen.filter(|chosen| Filter::is_exact_for(chosen.access_predicate, schema));
+        let is_known = |access_predicate: &AccessPredicate| {
+            let is_filtered = filtered.is_some_and(|filtered| filtered.access_predicate.implies(access_predicate));
+            access_predicate.is_exact && (is_filtered || self.is_met_on_the_way(node, access_predicate))
         };
-        let proof = || filtered.map(|filtered| Filter::proof(filtered.gate, schema));
+        let proof = || filtered.map(|filtered| Filter::proof(filtered.access_predicate, schema));
         let passed = || filtered.map_or(1.0, |filtered| filtered.share);
-        match demands.analysis.missing(demands.literal, library, is_known) {
+        match demands.analysis.missing(demands.literal, catalog, is_known) {
             Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
             Missing::One(missing) if filter::is_worth_joining(passed()) => {
                 Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }
@@ -417,24 +424,26 @@ impl Tree {
                 Filters { front: proof(), own: likely.filter, prove: true }
             }
             Missing::One(_) | Missing::Either(_) | Missing::More => {
-                let is_useless = |gate: &Gate| matches!(gate.demand, Demand::Except(_)) && led(gate) != Led::Nothing;
-                let useful = chosen.filter(|chosen| !is_useless(chosen.gate));
-                let own = useful.map_or(Filter::NONE, |chosen| Filter::of(chosen.gate, schema));
+                let is_useless = |access_predicate: &AccessPredicate| {
+                    matches!(access_predicate.values, ValueSet::Except(_)) && led(access_predicate) != Coverage::Nothing
+                };
+                let useful = chosen.filter(|chosen| !is_useless(chosen.access_predicate));
+                let own = useful.map_or(Filter::NONE, |chosen| Filter::of(chosen.access_predicate, schema));
                 Filters { front: None, own, prove: false }
             }
         }
     }
 
-    /// Whether every event that is led to `node` meets `gate`.
-    fn is_met_on_the_way(&self, node: NodeId, gate: &Gate) -> bool {
+    /// Whether every event that is led to `node` meets `access_predicate`.
+    fn is_met_on_the_way(&self, node: NodeId, access_predicate: &AccessPredicate) -> bool {
         let mut below = node;
         while let Position::Under(level, place) = self.position(below) {
             let level = &self.levels[level as usize];
-            let is_met = level.attribute == gate.attribute
-                && match (place, &gate.demand) {
-                    (_, Demand::Defined) => true,
-                    (Place::Point(key), _) => gate.admits(key),
-                    (Place::Bucket, Demand::Interval(low, high)) => {
+            let is_met = level.attribute == access_predicate.attribute
+                && match (place, &access_predicate.values) {
+                    (_, ValueSet::Defined) => true,
+                    (Place::Point(key), _) => access_predicate.admits(key),
+                    (Place::Bucket, ValueSet::Interval(low, high)) => {
                         let bucket = level.buckets.position(below).map(|position| level.buckets.range(position));
                         bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
                     }
@@ -481,6 +490,6 @@ impl Tree {
 
     /// Bytes that one more expression takes at the most in the lists of what every search looks at or passes.
     pub fn growth(&self) -> usize {
-        growth(&self.ungated, 1) + self.node(LIKELY).growth(1)
+        growth(&self.unindexed, 1) + self.node(LIKELY).growth(1)
     }
 }

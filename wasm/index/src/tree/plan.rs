@@ -1,13 +1,13 @@
 //! Where the entries of an expression are to go, and the memory that this takes: found before anything is changed.
 
 use crate::catalog::subscriptions::Subscriptions;
-use crate::catalog::Library;
+use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
 use crate::handles::LevelId;
 use crate::handles::NodeId;
 use crate::handles::Slot;
-use crate::plan::access_predicate::Demand;
+use crate::plan::access_predicate::ValueSet;
 use crate::plan::analysis::Analysis;
 use crate::plan::demands::Demands;
 use crate::support::hash::out_of_memory;
@@ -64,32 +64,40 @@ impl Tree {
         self.plan_pending(demands, plan)
     }
 
-    /// The same, from the nodes on that `demand` leads to below `level`.
+    /// The same, from the nodes on that `values` leads to below `level`.
     pub(super) fn plan_below(
         &self,
         level: LevelId,
-        demand: &Demand,
+        values: &ValueSet,
         demands: &Demands,
         plan: &mut Plan,
     ) -> Result<(), Error> {
-        self.plan_children(level, demand, demands.literal, plan)?;
+        self.plan_children(level, values, demands.literal, plan)?;
         self.plan_pending(demands, plan)
     }
 
     fn plan_pending(&self, demands: &Demands, plan: &mut Plan) -> Result<(), Error> {
         while let Some(node) = plan.pending.pop() {
             match self.choose(node, demands, true) {
-                Some((level, gate)) => self.plan_children(level, &gate.demand, demands.literal, plan)?,
+                Some((level, access_predicate)) => {
+                    self.plan_children(level, &access_predicate.values, demands.literal, plan)?
+                }
                 None => push(&mut plan.places, (Target::Node(node), demands.literal))?,
             }
         }
         Ok(())
     }
 
-    fn plan_children(&self, level: LevelId, demand: &Demand, literal: NodeIndex, plan: &mut Plan) -> Result<(), Error> {
+    fn plan_children(
+        &self,
+        level: LevelId,
+        values: &ValueSet,
+        literal: NodeIndex,
+        plan: &mut Plan,
+    ) -> Result<(), Error> {
         let held = self.level(level);
-        match demand {
-            Demand::Points(keys) => {
+        match values {
+            ValueSet::Points(keys) => {
                 for &key in &**keys {
                     match held.point(key) {
                         Some(child) => push(&mut plan.pending, child)?,
@@ -97,7 +105,7 @@ impl Tree {
                     }
                 }
             }
-            Demand::Interval(low, high) => {
+            ValueSet::Interval(low, high) => {
                 for key in held.buckets.gaps(*low, *high) {
                     push(&mut plan.places, (Target::Bucket(level, key), literal))?;
                 }
@@ -105,7 +113,7 @@ impl Tree {
                     push(&mut plan.pending, child)?;
                 }
             }
-            Demand::Defined | Demand::Except(_) => match held.defined {
+            ValueSet::Defined | ValueSet::Except(_) => match held.defined {
                 Some(child) => push(&mut plan.pending, child)?,
                 None => push(&mut plan.places, (Target::Defined(level), literal))?,
             },
@@ -172,7 +180,7 @@ impl Tree {
         plan: &mut Plan,
         slot: Slot,
         analysis: &Analysis,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) {
         let Plan { places, pending: long } = plan;
@@ -181,7 +189,7 @@ impl Tree {
             let demands = Demands::again(group[0].1, analysis, memory);
             for (target, _) in group {
                 let node = self.reach(*target);
-                self.add_entry(node, slot, &demands, library, subscriptions);
+                self.add_entry(node, slot, &demands, catalog, subscriptions);
                 if self.nodes[node as usize].is_to_be_split() && long.last() != Some(&node) {
                     long.push(node);
                 }

@@ -35,19 +35,19 @@ pub(crate) struct Passed {
     pub to_run: usize,
 }
 
-/// Lists what the event with these probes is not kept from, behind what `passed` before: the slots of the entries that prove
+/// Lists what the event with these digests is not kept from, behind what `passed` before: the slots of the entries that prove
 /// themselves, and the programs of the others.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
 pub(crate) fn scan(
     entries: &[Entry],
-    probes: &(impl Table + ?Sized),
+    digests: &(impl Table + ?Sized),
     slots: &mut List,
     programs: &mut List,
     mut passed: Passed,
 ) -> Passed {
     let Some(last) = entries.last_chunk() else {
-        return one_by_one(entries, probes, slots, programs, passed);
+        return one_by_one(entries, digests, slots, programs, passed);
     };
     let mut list = |[proven, to_run]: [Picked; 2]| {
         passed.proven = write(proven, slots, passed.proven);
@@ -56,11 +56,11 @@ pub(crate) fn scan(
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
     for four in fours {
-        list(vectors::test(four, probes, &mut fronts, !0));
+        list(vectors::test(four, digests, &mut fronts, !0));
     }
     // What is left, none to three, as the end of the last four: a loop over these would end where it cannot be foreseen. The
     // first of the four never counts, so it does not matter what is in front of it.
-    list(vectors::test(last, probes, &mut fronts, 0b1111_0000 >> rest.len()));
+    list(vectors::test(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
     passed
 }
 
@@ -79,7 +79,7 @@ pub(crate) use one_by_one as scan;
 #[inline(always)]
 pub(crate) fn one_by_one(
     entries: &[Entry],
-    probes: &(impl Table + ?Sized),
+    digests: &(impl Table + ?Sized),
     slots: &mut List,
     programs: &mut List,
     mut passed: Passed,
@@ -87,8 +87,8 @@ pub(crate) fn one_by_one(
     let mut front = Front::default();
     for entry in entries {
         debug_assert!(passed.proven.max(passed.to_run) < PLACES, "as many as fit are passed");
-        let tested = entry.filter.test(probes);
-        let (proves, is_joined) = (entry.filter.proves(), entry.is_joined());
+        let tested = entry.filter.test(digests);
+        let (proves, is_joined) = (entry.filter.is_sufficient(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
         let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
         slots[passed.proven % PLACES] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
@@ -150,9 +150,14 @@ mod vectors {
     /// Those of four entries that pass and prove themselves, and those that pass and do not, as far as they are `counted`, a bit
     /// each. `fronts` is about the four entries in front of these, and then about these.
     #[inline(always)]
-    pub fn test(entries: &[Entry; 4], probes: &(impl Table + ?Sized), fronts: &mut Fronts, counted: u8) -> [Picked; 2] {
+    pub fn test(
+        entries: &[Entry; 4],
+        digests: &(impl Table + ?Sized),
+        fronts: &mut Fronts,
+        counted: u8,
+    ) -> [Picked; 2] {
         let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
-        let probed = entries.each_ref().map(|entry| load_words(entry.filter.probe(probes).words()));
+        let probed = entries.each_ref().map(|entry| load_words(entry.filter.digest(digests).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
         // As for a single filter, but that the topmost bit of a lane stands for true, whatever the others are: a mark need
         // only be moved there.
@@ -163,7 +168,7 @@ mod vectors {
         let at_end = v128_or(u32x4_eq(above, none), u32x4_eq(above, span));
         let shares_none = |half, mask| u32x4_eq(v128_and(half, mask), none);
         let beside_mask = v128_or(shares_none(mask_low, low), shares_none(mask_high, span));
-        let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::PROVES));
+        let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
         let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
         let may_pass = v128_or(defined, marked(filter::LAX));
         let blurred_end = v128_and(at_end, marked(filter::BLURRED));

@@ -2,14 +2,14 @@
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
-use crate::catalog::Library;
+use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
 use crate::error::Error;
 use crate::handles::LevelId;
 use crate::handles::NodeId;
 use crate::handles::Slot;
 use crate::model::schema::AttributeId;
-use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::plan::demands::Demands;
 use crate::plan::filter::Filter;
@@ -74,7 +74,7 @@ impl Tree {
     pub fn split_all(
         &mut self,
         long: Vec<NodeId>,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) {
@@ -82,7 +82,7 @@ impl Tree {
         while let Some(node) = splitting.long.pop() {
             if self.nodes[node as usize].is_to_be_split() {
                 // Refused: the list is sound as it is, only long.
-                let _ = self.split(node, &mut splitting, library, subscriptions);
+                let _ = self.split(node, &mut splitting, catalog, subscriptions);
             }
         }
     }
@@ -93,27 +93,27 @@ impl Tree {
         &mut self,
         node: NodeId,
         splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let bytes = list_bytes(self.nodes[node as usize].entries().len(), library.schema.len());
+        let bytes = list_bytes(self.nodes[node as usize].entries().len(), catalog.schema.len());
         ensure(bytes)?;
-        let to_read = self.promising(node, library);
+        let to_read = self.promising(node, catalog);
         if !to_read.contains(&true) {
             self.nodes[node as usize].split_later();
             return Ok(());
         }
-        let entries = self.read(node, &to_read, library, subscriptions)?;
+        let entries = self.read(node, &to_read, catalog, subscriptions)?;
         ensure(bytes)?;
         match self.worthwhile_cut(node, &entries) {
-            Some(cut) => self.cut_bucket(node, cut, &entries, library, subscriptions, splitting.room),
-            None => self.partition(node, &to_read, &entries, splitting, library, subscriptions),
+            Some(cut) => self.cut_bucket(node, cut, &entries, catalog, subscriptions, splitting.room),
+            None => self.partition(node, &to_read, &entries, splitting, catalog, subscriptions),
         }
     }
 
     /// For each expression in the leaf list of `node` whether to read it: those that are filtered by an attribute which may be
     /// worth a level. All others stay where they are, as what they demand most is not worth one yet.
-    fn promising(&self, node: NodeId, library: &Library) -> Vec<bool> {
+    fn promising(&self, node: NodeId, catalog: &Catalog) -> Vec<bool> {
         let entries = self.nodes[node as usize].entries();
         // A bucket may always be cut, and where is told by all of its entries.
         if let Position::Under(_, Place::Bucket) = self.position(node) {
@@ -121,18 +121,18 @@ impl Tree {
         }
         // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
         // these count as if they were of one.
-        let hidden = if Filter::has_room_for(&library.schema) { 0.0 } else { 1.0 };
+        let hidden = if Filter::has_room_for(&catalog.schema) { 0.0 } else { 1.0 };
         let mut unfiltered = 0.0;
-        let mut scores = vec![0.0; library.schema.len()];
+        let mut scores = vec![0.0; catalog.schema.len()];
         for entry in entries {
             match entry.filter.attribute() {
                 // What one value of the attribute holds back: of few values that is less than all.
-                Some(attribute) => scores[attribute as usize] += 1.0 - library.statistics.points(attribute, 1),
+                Some(attribute) => scores[attribute as usize] += 1.0 - catalog.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
         }
         let is_promising = |entry: &Entry| match entry.filter.attribute() {
-            Some(attribute) => scores[attribute as usize] > level_cost(attribute, &library.statistics),
+            Some(attribute) => scores[attribute as usize] > level_cost(attribute, &catalog.statistics),
             None => unfiltered > LOOKUP_COST,
         };
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
@@ -146,10 +146,10 @@ impl Tree {
         to_read: &[bool],
         entries: &[Read],
         splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let attributes = self.worthwhile(node, entries, library);
+        let attributes = self.worthwhile(node, entries, catalog);
         let branches = self.nodes[node as usize].branches().len() + attributes.len();
         let list = self.nodes[node as usize].entries().len();
         let bytes = list_bytes(list, 0) + self.levels_growth(attributes.len()) + 4 * branches * size_of::<Branch>();
@@ -164,7 +164,7 @@ impl Tree {
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
         let mut plan = Plan::default();
         for ((held, _), entry) in read.into_iter().zip(entries) {
-            match self.move_down(node, entry, &mut plan, library, subscriptions, splitting.room) {
+            match self.move_down(node, entry, &mut plan, catalog, subscriptions, splitting.room) {
                 Ok(true) => plan.long().for_each(|node| {
                     // Refused: it is split when the next entry comes.
                     let _ = push(&mut splitting.long, node);
@@ -186,7 +186,7 @@ impl Tree {
         node: NodeId,
         entry: &Read,
         plan: &mut Plan,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<bool, Error> {
@@ -195,19 +195,19 @@ impl Tree {
         let analysis = match &entry.analysis {
             Some(analysis) => analysis,
             None => {
-                read_again = again(entry, library, subscriptions)?;
+                read_again = again(entry, catalog, subscriptions)?;
                 &read_again
             }
         };
         ensure(DEMANDS)?;
         let demands = Demands::of(entry.literal, analysis);
-        let Some((level, gate)) = self.choose(node, &demands, false) else {
+        let Some((level, access_predicate)) = self.choose(node, &demands, false) else {
             return Ok(false);
         };
-        self.plan_below(level, &gate.demand, &demands, plan)?;
+        self.plan_below(level, &access_predicate.values, &demands, plan)?;
         room(self.capacity_after(plan))?;
         ensure(self.bytes(plan)? + DEMANDS)?;
-        self.follow(plan, entry.slot, analysis, library, subscriptions);
+        self.follow(plan, entry.slot, analysis, catalog, subscriptions);
         Ok(true)
     }
 
@@ -216,7 +216,7 @@ impl Tree {
         &self,
         node: NodeId,
         to_read: &[bool],
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<Vec<Read>, Error> {
         let each = of_each(self.nodes[node as usize].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
@@ -224,8 +224,8 @@ impl Tree {
         // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
         // fetched many at a time. Then where the programs end.
         let mut held: Vec<(Slot, NodeIndex)> = Vec::with_capacity(to_read.len());
-        held.extend(entries.map(|entry| (entry.slot(library), entry.literal())));
-        let ends = held.iter().map(|(slot, _)| library.written_last(subscriptions.get(*slot)));
+        held.extend(entries.map(|entry| (entry.slot(catalog), entry.literal())));
+        let ends = held.iter().map(|(slot, _)| catalog.written_last(subscriptions.get(*slot)));
         std::hint::black_box(ends.fold(0, |sum, word| sum ^ word));
         let mut read = Vec::with_capacity(held.len());
         let mut kept = 0;
@@ -235,13 +235,15 @@ impl Tree {
         };
         for (slot, literal) in held {
             let subscription = subscriptions.get(slot);
-            let bytes = library.analysis_bytes(subscription);
+            let bytes = catalog.analysis_bytes(subscription);
             ensure(bytes)?;
-            let analysis = Analysis::of_entry(literal, subscription, library);
+            let analysis = Analysis::of_entry(literal, subscription, catalog);
             let demands = Demands::of(literal, &analysis);
-            let is_new = |gate: &Gate| self.path(node).all(|attribute| attribute != gate.attribute);
-            let best = demands.iter().find(|demanded| is_new(demanded.gate));
-            let best = best.map(|demanded| (demanded.gate.attribute, demanded.share));
+            let is_new = |access_predicate: &AccessPredicate| {
+                self.path(node).all(|attribute| attribute != access_predicate.attribute)
+            };
+            let best = demands.iter().find(|demanded| is_new(demanded.access_predicate));
+            let best = best.map(|demanded| (demanded.access_predicate.attribute, demanded.share));
             let interval = above.map(|attribute| interval(&demands, attribute));
             drop(demands);
             kept += bytes;
@@ -252,14 +254,14 @@ impl Tree {
     }
 
     /// The attributes with a positive score: those whose level would spare an event more than it costs.
-    fn worthwhile(&self, node: NodeId, entries: &[Read], library: &Library) -> Vec<AttributeId> {
-        let mut scores = vec![0.0; library.schema.len()];
+    fn worthwhile(&self, node: NodeId, entries: &[Read], catalog: &Catalog) -> Vec<AttributeId> {
+        let mut scores = vec![0.0; catalog.schema.len()];
         for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
             scores[attribute as usize] += 1.0 - share;
         }
         let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
         let attributes = 0..scores.len() as AttributeId;
-        let is_worth_it = |a: &AttributeId| scores[*a as usize] > level_cost(*a, &library.statistics);
+        let is_worth_it = |a: &AttributeId| scores[*a as usize] > level_cost(*a, &catalog.statistics);
         attributes.filter(is_worth_it).filter(is_new).collect()
     }
 
@@ -292,7 +294,7 @@ impl Tree {
         node: NodeId,
         cut: Cut,
         entries: &[Read],
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -304,10 +306,10 @@ impl Tree {
         // What a bucket proves of its entries depends on its bounds, so all are made anew.
         let (mut left, mut right) = (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(2 * entries.len()));
         for entry in entries {
-            let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket demand an interval") };
+            let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket values an interval") };
             let sides = [(from < cut.at, node, &mut left), (to >= cut.at, new, &mut right)];
             let sides = sides.into_iter().filter(|(is_there, ..)| *is_there);
-            if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), library, subscriptions) {
+            if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), catalog, subscriptions) {
                 self.levels[cut.level as usize].buckets.join(cut.position, node);
                 self.free(new);
                 return Err(error);
@@ -323,21 +325,21 @@ impl Tree {
         &self,
         entry: &Read,
         lists: impl Iterator<Item = (NodeId, &'l mut Vec<Entry>)>,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
         let read_again;
         let analysis = match &entry.analysis {
             Some(analysis) => analysis,
             None => {
-                read_again = again(entry, library, subscriptions)?;
+                read_again = again(entry, catalog, subscriptions)?;
                 &read_again
             }
         };
         ensure(DEMANDS)?;
         let demands = Demands::of(entry.literal, analysis);
         for (node, list) in lists {
-            list.extend(self.entries_of(node, entry.slot, &demands, library, subscriptions));
+            list.extend(self.entries_of(node, entry.slot, &demands, catalog, subscriptions));
         }
         Ok(())
     }
@@ -369,7 +371,7 @@ impl Tree {
     }
 
     /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where that takes less memory.
-    pub(super) fn prune(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
+    pub(super) fn prune(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
         let mut node = node;
         loop {
             let Position::Under(level, place) = self.position(node) else {
@@ -377,7 +379,7 @@ impl Tree {
             };
             if !self.nodes[node as usize].is_empty() {
                 if place == Place::Bucket {
-                    self.merge_bucket(node, library, subscriptions);
+                    self.merge_bucket(node, catalog, subscriptions);
                 }
                 return;
             }
@@ -417,7 +419,7 @@ impl Tree {
 
     /// Makes one of a bucket and its neighbour where both are short, where most of what is in them is in both, or where the
     /// neighbour has nothing. An expression was taken out of the list of `node`.
-    fn merge_bucket(&mut self, node: NodeId, library: &Library, subscriptions: &Subscriptions) {
+    fn merge_bucket(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
         let Position::Under(level, _) = self.position(node) else {
             return;
         };
@@ -441,15 +443,15 @@ impl Tree {
             return;
         }
         let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
-        if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, library) {
+        if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
             // Refused: the buckets are sound as they are.
-            let _ = self.join_buckets(level, first, merged, library, subscriptions);
+            let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
         }
     }
 
     /// Whether so many expressions are in more than one of these nodes that their buckets had better be one. So they are where
     /// intervals became wider after a cut.
-    fn is_cut_in_vain(&self, nodes: &[NodeId], library: &Library) -> bool {
+    fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
             || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
         let length = lists().count();
@@ -457,7 +459,7 @@ impl Tree {
         if distinct.try_reserve_exact(length).is_err() {
             return false;
         }
-        distinct.extend(lists().map(|entry| (entry.slot(library), entry.literal())));
+        distinct.extend(lists().map(|entry| (entry.slot(catalog), entry.literal())));
         distinct.sort_unstable();
         distinct.dedup();
         length as f32 > COPIES_IN_VAIN * distinct.len() as f32
@@ -470,10 +472,10 @@ impl Tree {
         level: LevelId,
         first: usize,
         merged: &[NodeId],
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let mut entries = self.read_all(merged, library, subscriptions)?;
+        let mut entries = self.read_all(merged, catalog, subscriptions)?;
         // Those of both are made one.
         entries.sort_unstable_by_key(|entry| (entry.slot, entry.literal));
         entries.dedup_by_key(|entry| (entry.slot, entry.literal));
@@ -483,7 +485,7 @@ impl Tree {
         // What a bucket proves of its entries depends on its bounds, so all are made anew.
         let mut list = Vec::with_capacity(2 * entries.len());
         for entry in &entries {
-            if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), library, subscriptions) {
+            if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), catalog, subscriptions) {
                 self.levels[level as usize].buckets.part(first, joined);
                 return Err(error);
             }
@@ -500,22 +502,22 @@ impl Tree {
     }
 
     /// The entries of several nodes. Errors: out of memory.
-    fn read_all(&self, nodes: &[NodeId], library: &Library, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
+    fn read_all(&self, nodes: &[NodeId], catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
         let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
             let list = self.nodes[node as usize].entries().len();
             all.try_reserve_exact(list).map_err(out_of_memory)?;
             ensure(list_bytes(list, 0))?;
-            all.extend(self.read(node, &vec![true; list], library, subscriptions)?);
+            all.extend(self.read(node, &vec![true; list], catalog, subscriptions)?);
         }
         Ok(all)
     }
 }
 
 /// The analysis of what was too large to be kept. Errors: out of memory.
-fn again(entry: &Read, library: &Library, subscriptions: &Subscriptions) -> Result<Analysis, Error> {
+fn again(entry: &Read, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Analysis, Error> {
     ensure(entry.bytes)?;
-    Ok(Analysis::of_entry(entry.literal, subscriptions.get(entry.slot), library))
+    Ok(Analysis::of_entry(entry.literal, subscriptions.get(entry.slot), catalog))
 }
 
 /// What a value level for `attribute` is expected to cost an event that comes upon it, in entries passed.
@@ -531,13 +533,13 @@ fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
 /// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all
 /// of them.
 fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
-    let demands = demands.iter().filter(|demanded| demanded.gate.attribute == attribute);
-    let intervals = demands.filter_map(|demanded| match demanded.gate.demand {
-        Demand::Interval(low, high) => Some((low, high)),
+    let demands = demands.iter().filter(|demanded| demanded.access_predicate.attribute == attribute);
+    let intervals = demands.filter_map(|demanded| match demanded.access_predicate.values {
+        ValueSet::Interval(low, high) => Some((low, high)),
         _ => None,
     });
     let narrowest = intervals.reduce(|(low, high), (other_low, other_high)| (low.max(other_low), high.min(other_high)));
-    let Some(interval) = narrowest else { unreachable!("entries of a bucket demand an interval") };
+    let Some(interval) = narrowest else { unreachable!("entries of a bucket values an interval") };
     interval
 }
 

@@ -1,19 +1,19 @@
 //! Checks that the tree is whole; for tests.
 
-use crate::catalog::subscriptions::{Home, Subscriptions};
-use crate::catalog::Library;
+use crate::catalog::subscriptions::{Placement, Subscriptions};
+use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
 use crate::handles::LevelId;
 use crate::handles::NodeId;
 use crate::handles::Slot;
-use crate::plan::access_predicate::{Demand, Gate};
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::tree::level::Place;
 use crate::tree::{Branch, Position, Tree, ROOT};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
-    pub fn validate(&self, library: &Library, subscriptions: &Subscriptions) -> Result<(), String> {
+    pub fn validate(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut reached = 0;
         let mut entries = 0;
         let mut pending = vec![ROOT];
@@ -28,7 +28,7 @@ impl Tree {
                 {
                     return Err(format!("entry {place} of node {node} is joined to none of its subscription"));
                 }
-                self.validate_entry(node, entry.slot(library), entry.literal(), library, subscriptions)?;
+                self.validate_entry(node, entry.slot(catalog), entry.literal(), catalog, subscriptions)?;
             }
             for &Branch { attribute, level } in held.branches() {
                 let hung = self.level(level);
@@ -49,7 +49,7 @@ impl Tree {
         if reached != self.nodes() || entries != self.entries {
             return Err(format!("{reached} of {} nodes, {entries} of {} entries reached", self.nodes(), self.entries));
         }
-        self.validate_homes(library, subscriptions)
+        self.validate_homes(catalog, subscriptions)
     }
 
     fn validate_entry(
@@ -57,29 +57,29 @@ impl Tree {
         node: NodeId,
         slot: Slot,
         literal: NodeIndex,
-        library: &Library,
+        catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), String> {
         let subscription = subscriptions.get(slot);
-        let analysis = Analysis::of(subscription, library);
-        if analysis.gate(literal).is_none() {
-            return Err(format!("slot {slot} waits in node {node} for what has no gate"));
+        let analysis = Analysis::of(subscription, catalog);
+        if analysis.access_predicate(literal).is_none() {
+            return Err(format!("slot {slot} waits in node {node} for what has no access_predicate"));
         }
         let Position::Under(level, place) = self.position(node) else {
             return Ok(());
         };
         let level = self.level(level);
-        let fits = |gate: &Gate| match (place, &gate.demand) {
-            _ if gate.attribute != level.attribute => false,
-            (Place::Point(key), _) => gate.admits(key),
-            (Place::Defined, demand) => matches!(demand, Demand::Defined | Demand::Except(_)),
-            (Place::Bucket, Demand::Interval(low, high)) => level.buckets.position(node).is_some_and(|position| {
+        let fits = |access_predicate: &AccessPredicate| match (place, &access_predicate.values) {
+            _ if access_predicate.attribute != level.attribute => false,
+            (Place::Point(key), _) => access_predicate.admits(key),
+            (Place::Defined, values) => matches!(values, ValueSet::Defined | ValueSet::Except(_)),
+            (Place::Bucket, ValueSet::Interval(low, high)) => level.buckets.position(node).is_some_and(|position| {
                 let (least, greatest) = level.buckets.range(position);
                 *low <= greatest && least <= *high
             }),
             (Place::Bucket, _) => false,
         };
-        if analysis.context(literal).any(|(_, gate)| fits(gate)) {
+        if analysis.context(literal).any(|(_, access_predicate)| fits(access_predicate)) {
             Ok(())
         } else {
             Err(format!("slot {slot} demands nothing that leads to node {node} at {place:?}"))
@@ -95,36 +95,36 @@ impl Tree {
         }
     }
 
-    fn validate_homes(&self, library: &Library, subscriptions: &Subscriptions) -> Result<(), String> {
-        let (mut ungated, mut likely) = (0, 0);
+    fn validate_homes(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
+        let (mut unindexed, mut likely) = (0, 0);
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
-            match subscription.home() {
-                Home::Nowhere | Home::Dense(_) => {}
-                Home::Ungated(position) => {
-                    ungated += 1;
-                    if self.ungated.get(position as usize) != Some(&subscription.program) {
-                        return Err(format!("slot {slot} is not at {position} of the ungated list"));
+            match subscription.placement() {
+                Placement::Nowhere | Placement::Dense(_) => {}
+                Placement::Unindexed(position) => {
+                    unindexed += 1;
+                    if self.unindexed.get(position as usize) != Some(&subscription.program) {
+                        return Err(format!("slot {slot} is not at {position} of the unindexed list"));
                     }
                 }
-                Home::Likely(position) => {
+                Placement::Likely(position) => {
                     likely += 1;
                     let entry = self.likely().get(position as usize);
                     if !entry.is_some_and(|entry| entry.is_of(slot, subscription.program)) {
                         return Err(format!("slot {slot} is not at {position} of the list that every search passes"));
                     }
                 }
-                Home::Gated => {
-                    let analysis = Analysis::of(subscription, library);
+                Placement::Indexed => {
+                    let analysis = Analysis::of(subscription, catalog);
                     let nodes = self.nodes_of(slot, subscription.program, &analysis).map_err(|error| error.message)?;
                     let lists = nodes.iter().map(|&node| self.node(node).entries());
                     entries += lists.flatten().filter(|entry| entry.is_of(slot, subscription.program)).count();
                 }
             }
         }
-        if (ungated, likely) != (self.ungated.len(), self.likely().len()) || entries != self.entries {
+        if (unindexed, likely) != (self.unindexed.len(), self.likely().len()) || entries != self.entries {
             return Err(format!(
-                "{ungated} ungated, {likely} likely and {entries} entries are found from subscriptions"
+                "{unindexed} unindexed, {likely} likely and {entries} entries are found from subscriptions"
             ));
         }
         Ok(())

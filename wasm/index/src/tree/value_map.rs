@@ -20,7 +20,7 @@ const NOTHING: NodeId = super::ROOT;
 
 /// Nodes by their keys.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Points {
+pub(crate) struct ValueMap {
     /// Those whose keys fit 32 bits: nearly all.
     narrow: Table,
     wide: Option<Box<Wide>>,
@@ -48,7 +48,7 @@ struct Line {
     nodes: [NodeId; PLACES],
 }
 
-impl Points {
+impl ValueMap {
     pub fn is_empty(&self) -> bool {
         self.narrow.len == 0 && self.wide().is_none_or(|wide| wide.nodes.is_empty())
     }
@@ -138,7 +138,7 @@ impl Points {
 impl Table {
     /// The line of `key`; of a table without lines none.
     #[inline(always)]
-    fn home(&self, key: i32) -> usize {
+    fn placement(&self, key: i32) -> usize {
         let hash = Words::default().add(key as u64).finish() >> 32;
         ((hash * self.lines.len() as u64) >> 32) as usize
     }
@@ -154,7 +154,7 @@ impl Table {
 
     #[inline(always)]
     fn get(&self, key: i32) -> Option<NodeId> {
-        let mut at = self.home(key);
+        let mut at = self.placement(key);
         loop {
             let line = self.lines.get(at)?;
             let node = line.find(key);
@@ -175,7 +175,7 @@ impl Table {
     }
 
     fn put(&mut self, key: i32, node: NodeId) {
-        let mut at = self.home(key);
+        let mut at = self.placement(key);
         while self.lines[at].is_full() {
             at = self.next(at);
         }
@@ -188,7 +188,7 @@ impl Table {
     }
 
     fn remove(&mut self, key: i32) {
-        let mut hole = self.home(key);
+        let mut hole = self.placement(key);
         let place = loop {
             match self.lines.get(hole).map(|line| (line.place(key), line.is_full())) {
                 Some((Some(place), _)) => break place,
@@ -226,7 +226,7 @@ impl Table {
     /// Whether the way of `key`, which is in the line `at`, led past the line `hole`.
     fn passed(&self, key: i32, at: usize, hole: usize) -> bool {
         let before = |line: usize| (at + self.lines.len() - line) % self.lines.len();
-        before(hole) <= before(self.home(key))
+        before(hole) <= before(self.placement(key))
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that are the same in every run.
+    /// IdTable that are the same in every run.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {
@@ -290,7 +290,7 @@ mod tests {
     fn points_are_what_a_plain_map_is() {
         for (seed, span, most) in [(1, 40, 30), (2, 3_000, 1_000), (3, 1_000_000_000_000, 500)] {
             let mut number = numbers(seed);
-            let (mut points, mut plain) = (Points::default(), BTreeMap::new());
+            let (mut points, mut plain) = (ValueMap::default(), BTreeMap::new());
             for step in 0..20_000 {
                 let key = number(span) as i64 * 97 - span as i64;
                 // Waves, in which the table fills and empties.

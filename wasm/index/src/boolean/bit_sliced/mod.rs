@@ -12,8 +12,8 @@ mod lanes;
 use bits::{transpose, Bits, EVENTS};
 use lanes::Lanes;
 
-use crate::catalog::subscriptions::{Home, Subscriptions};
-use crate::catalog::Library;
+use crate::catalog::subscriptions::{Placement, Subscriptions};
+use crate::catalog::Catalog;
 use crate::compile::booleans::{self, Boolean, Tests, ACCEPT, FIRST, LITERALS, PACKED_LITERALS, PLACES, REJECT};
 use crate::error::Error;
 use crate::event::Value;
@@ -85,7 +85,7 @@ impl Sliced {
 
     /// Evaluates dense expressions from `slot` on, and answers the slot to go on from, or none at the end.
     #[inline(never)]
-    pub fn step(&mut self, slot: Slot, subscriptions: &Subscriptions, library: &Library) -> Option<Slot> {
+    pub fn step(&mut self, slot: Slot, subscriptions: &Subscriptions, catalog: &Catalog) -> Option<Slot> {
         if self.is_cut_off {
             self.waiting.fill(Lanes::NONE);
         }
@@ -96,8 +96,8 @@ impl Sliced {
         let end = subscriptions.capacity();
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
-            if let Some(Home::Dense(_)) = subscriptions.home(slot as Slot) {
-                let code = library.code(subscriptions.get(slot as Slot));
+            if let Some(Placement::Dense(_)) = subscriptions.placement(slot as Slot) {
+                let code = catalog.code(subscriptions.get(slot as Slot));
                 let packed = |word, _| booleans::packed(word);
                 tests += match (booleans::tests(code), self.columns.len()) {
                     (Tests::Packed(words), _) => self.evaluate::<2, PACKED_LITERALS>(words, packed, &mut row),

@@ -178,7 +178,9 @@ impl Block {
     #[inline(never)]
     pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
         // So that the lines are read at the same time, and not one after the other.
-        black_box(pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).touch() ^ self.wide(other).touch()));
+        black_box(
+            pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).prefetch() ^ self.wide(other).prefetch()),
+        );
         let mut decided = Decided { holds: 0, open: 0 };
         for pair in pairs(lanes) {
             for lane in pair {

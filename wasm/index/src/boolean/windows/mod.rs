@@ -1,4 +1,4 @@
-//! The dense expressions: those over booleans alone that no gate holds back, so that every search looks at all of them.
+//! The dense expressions: those over booleans alone that no access_predicate holds back, so that every search looks at all of them.
 //!
 //! Most are decided by few of their leaves. The most decisive are put in a word of 16 bits, their *window*, and two
 //! additions evaluate them, for eight expressions at a time. Where what is left out could change the result, a window

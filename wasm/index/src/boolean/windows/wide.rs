@@ -65,7 +65,7 @@ impl Wide {
 
     /// Reads something of each of its lines of memory.
     #[inline(always)]
-    pub fn touch(&self) -> u64 {
+    pub fn prefetch(&self) -> u64 {
         let Wide { leaves, additions: [lower, upper], .. } = self;
         let masks = leaves.selections[0].masks[0] ^ leaves.selections[2].masks[0];
         lower[0].set ^ upper[1].set ^ u64::from(masks) ^ leaves.flips
