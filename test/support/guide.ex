@@ -17,7 +17,10 @@ defmodule BeTree.Test.Guide do
   @spec run(Path.t()) :: non_neg_integer
   def run(path) do
     page = File.read!(path)
-    blocks = for [{at, _}, mark, {from, length}] <- Regex.scan(@block, page, return: :index), do: {at, mark, from, length}
+
+    blocks =
+      for [{at, _}, mark, {from, length}] <- Regex.scan(@block, page, return: :index), do: {at, mark, from, length}
+
     run = for {at, {_, 0}, from, length} <- blocks, do: {line(page, at) + 1, binary_part(page, from, length)}
 
     Enum.reduce(run, {[], Code.env_for_eval(file: path)}, fn {line, block}, state ->
