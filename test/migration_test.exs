@@ -21,4 +21,12 @@ defmodule BeTree.MigrationTest do
       assert :erl_betree.betree_search(betree, [event]) == {:ok, if(answer == "match", do: [1], else: [])}
     end
   end
+
+  test "the negation of an undefined attribute or another one is that of the other one" do
+    assert File.read!("docs/migration.md") =~ "be-tree matches `not (a or b)` when `a` is undefined, for every `b`"
+    tree = BeTree.new!(a: {:boolean, optional: true}, b: :boolean)
+    BeTree.insert!(tree, 1, "not (a or b)")
+    assert BeTree.search!(tree, %{b: false}) == [1]
+    assert BeTree.search!(tree, %{b: true}) == []
+  end
 end

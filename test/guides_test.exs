@@ -1,0 +1,68 @@
+defmodule BeTree.GuidesTest do
+  # The guides name servers and attach handlers, as an application does.
+  use ExUnit.Case
+
+  alias BeTree.Test.Guide
+
+  # A guide attaches to telemetry, which need not be there.
+  setup_all do
+    before = Code.get_compiler_option(:no_warn_undefined)
+    Code.put_compiler_option(:no_warn_undefined, [:telemetry])
+    on_exit(fn -> Code.put_compiler_option(:no_warn_undefined, before) end)
+  end
+
+  for page <- ["README.md" | Path.wildcard("docs/guides/*.md")] do
+    test "#{page} does what it says" do
+      assert Guide.run(unquote(page)) > 0
+    end
+  end
+
+  @tag :tmp_dir
+  test "a guide that is wrong fails, and says where", %{tmp_dir: folder} do
+    for {block, line} <- [
+          {"iex> 1 + 1\n3", 5},
+          {"iex> :ok\n:ok\niex> raise \"no\"", 7},
+          {"iex> raise \"no\"\n** (RuntimeError) yes", 5},
+          {"iex> MapSet.new([1])\n#MapSet<[2]>", 5},
+          {"x = 1\n:ok = x + 1", 5}
+        ] do
+      path = Path.join(folder, "guide.md")
+      File.write!(path, "# A guide\n\nText.\n```elixir\n#{block}\n```\n")
+      error = assert_raise ExUnit.AssertionError, fn -> Guide.run(path) end
+      assert error.message =~ "#{path}:#{line}: "
+    end
+  end
+
+  @tag :tmp_dir
+  test "a block sees what those before it bound; one that is not to be run is not", %{tmp_dir: folder} do
+    path = Path.join(folder, "guide.md")
+
+    File.write!(path, """
+    ```elixir
+    alias String, as: S
+    text = "a"
+    ```
+
+    <!-- not run -->
+    ```elixir
+    raise "not run"
+    ```
+
+    ```elixir
+    iex> double = fn text ->
+    ...>   S.duplicate(text, 2)
+    ...> end
+    iex> double.(text)
+    "aa"
+    ```
+    """)
+
+    assert Guide.run(path) == 2
+  end
+
+  test "every guide is listed in the README" do
+    listed = Regex.scan(~r"\(docs/guides/(\w+)\.md\)", File.read!("README.md"), capture: :all_but_first)
+    written = for page <- Path.wildcard("docs/guides/*.md"), do: [Path.basename(page, ".md")]
+    assert Enum.sort(listed) == Enum.sort(written)
+  end
+end
