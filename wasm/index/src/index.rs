@@ -1,6 +1,7 @@
 //! The index: subscriptions in, subscriptions out.
 
 use crate::boolean::windows::Dense;
+use crate::catalog::sizes::Sizes;
 use crate::catalog::subscriptions::{Length, Placement, Subscription, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
 use crate::catalog::{analysis_bytes, Catalog};
@@ -81,9 +82,9 @@ pub struct Index {
     reasons: Option<Reasons>,
     predicates: usize,
     code_bytes: usize,
-    /// Memory for the deletion of any subscription, and how much the largest takes.
+    /// Memory for the deletion of any subscription, and how much each takes.
     reserve: Reserve,
-    deletion: usize,
+    deletions: Sizes,
 }
 
 impl Index {
@@ -189,7 +190,7 @@ impl Index {
         let (postfix, bytes) = self.read(insertion)?;
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
-        self.reserve.hold(self.deletion.max(deletion))?;
+        self.reserve.hold(self.deletions.most().max(deletion))?;
         let extent = self.extent_with(insertion.id, predicates(&postfix).count());
         searches.make_room(&extent)?;
         // Both may have been taken from what was found free.
@@ -203,9 +204,9 @@ impl Index {
                 return Err(error);
             }
         };
-        self.deletion = self.deletion.max(deletion);
         self.predicates += expression.predicates.len();
         drop(expression);
+        self.deletions.add(self.catalog.analysis_bytes(self.subscriptions.get(slot)));
         self.complete(slot);
         // Last, as it may be refused memory and leave undone what it is refused for.
         self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
@@ -317,6 +318,7 @@ impl Index {
         let subscription = self.subscriptions.get(slot);
         let words = self.catalog.words(subscription);
         let bytes = self.catalog.analysis_bytes(subscription);
+        self.deletions.remove(bytes);
         let is_short = ensure(2 * bytes).is_err();
         if is_short {
             self.reserve.release();
@@ -346,14 +348,14 @@ impl Index {
         } else {
             // Refused, it is held again by the next change that finds as much. What this one gave back is enough for the next
             // deletion, as it ended with as much free as it began with.
-            let _ = self.reserve.hold(self.deletion);
+            let _ = self.reserve.hold_about(self.deletions.most());
         }
         Ok(())
     }
 
     /// Gives back what is left of tables once the last subscription is deleted. Allocates nothing.
     fn clear(&mut self) {
-        let Index { catalog, strings, vocabulary, tree, dense, reasons, deletion, reserve, .. } = self;
+        let Index { catalog, strings, vocabulary, tree, dense, reasons, deletions, reserve, .. } = self;
         catalog.programs.clear();
         strings.clear();
         vocabulary.clear();
@@ -362,7 +364,7 @@ impl Index {
         if let Some(reasons) = reasons {
             *reasons = Reasons::default();
         }
-        *deletion = 0;
+        *deletions = Sizes::default();
         reserve.release();
     }
 

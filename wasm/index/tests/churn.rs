@@ -157,8 +157,8 @@ fn replaced_by_ever_longer_ones_they_take_what_these_take() {
 
 #[test]
 fn replaced_by_ever_shorter_ones_they_take_what_these_take() {
-    // What the others took for the largest deletion, and for the numbers of strings, is not given back before the index is empty.
-    for (kind, of) in kinds().filter(|(kind, _)| [0, 3, 4].contains(kind)) {
+    // Of kinds 2 and 6 nearly all strings go; their numbers, 40 bytes each, are not given back before the index is empty.
+    for (kind, of) in kinds().filter(|(kind, _)| ![2, 6].contains(kind)) {
         ratio(&format!("kind {kind}"), || {
             let mut churned = Churned::new((0..COUNT).map(|id| of(id, 41, id)));
             for length in [21, 6, 3] {

@@ -1,6 +1,7 @@
 //! What is known of the expressions besides where they hang: what the tree reads when it places them.
 
 pub(crate) mod ids;
+pub(crate) mod sizes;
 pub(crate) mod statistics;
 pub(crate) mod subscriptions;
 pub(crate) mod vocabulary;

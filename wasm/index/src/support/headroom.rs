@@ -56,6 +56,15 @@ impl Reserve {
         Ok(())
     }
 
+    /// Holds at least so many bytes, and not many more than twice as many. Errors: those of [`Reserve::hold`].
+    pub fn hold_about(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.bytes() > 2 * bytes + PIECE / 8 {
+            // Of the block that is freed there is always one of so many bytes.
+            self.release();
+        }
+        self.hold(bytes)
+    }
+
     /// Lets go of all of it.
     pub fn release(&mut self) {
         self.0 = Vec::new();

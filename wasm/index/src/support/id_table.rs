@@ -5,7 +5,9 @@
 //! the processor goes on as if it were right, as it always is. It is the table of strings and of names, which are looked up
 //! for each event.
 
-/// IdTable by hash: a number above its hash's 32 bits, 0 where there is none.
+use crate::support::headroom::ensure;
+
+/// Numbers by hash: a number above its hash's 32 bits, 0 where there is none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdTable {
     /// A power of two of them, or none. Each number is at the place that its hash says or behind it, with no free place in
@@ -43,12 +45,16 @@ impl IdTable {
     /// Adds `number`, which is not there and is not the greatest `u32`.
     pub fn insert(&mut self, hash: u64, number: u32) {
         if 8 * (self.len + 1) > FULL * self.places.len() {
-            let enlarged = vec![0; (2 * self.places.len()).max(FEWEST)];
-            let places = std::mem::replace(&mut self.places, enlarged);
-            places.into_iter().filter(|&place| place != 0).for_each(|place| self.put(place));
+            self.resize((2 * self.places.len()).max(FEWEST));
         }
         self.put(u64::from(number + 1) << 32 | u64::from(hash as u32));
         self.len += 1;
+    }
+
+    /// Gives the table so many places, a power of two that has room for all numbers.
+    fn resize(&mut self, places: usize) {
+        let before = std::mem::replace(&mut self.places, vec![0; places]);
+        before.into_iter().filter(|&place| place != 0).for_each(|place| self.put(place));
     }
 
     fn put(&mut self, place: u64) {
@@ -83,6 +89,11 @@ impl IdTable {
         }
         self.places[free] = 0;
         self.len -= 1;
+        // Less than an eighth of it is taken: it gets a quarter of the places. Refused, it stays.
+        let fewer = self.places.len() / 4;
+        if 8 * self.len < self.places.len() && fewer >= FEWEST && ensure(size_of::<u64>() * fewer).is_ok() {
+            self.resize(fewer);
+        }
     }
 
     /// Bytes that adding `more` numbers may take to enlarge the table.

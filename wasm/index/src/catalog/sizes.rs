@@ -1,0 +1,63 @@
+//! How many subscriptions take how much memory to delete, so that the most that any takes is known.
+
+/// Classes of sizes: four to an octave.
+const CLASSES: usize = 4 * u32::BITS as usize;
+
+/// Counts by class.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes([u32; CLASSES]);
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Sizes([0; CLASSES])
+    }
+}
+
+impl Sizes {
+    pub fn add(&mut self, bytes: usize) {
+        self.0[class(bytes)] += 1;
+    }
+
+    /// Takes out a size that was added.
+    pub fn remove(&mut self, bytes: usize) {
+        self.0[class(bytes)] -= 1;
+    }
+
+    /// At least as much as the largest size, and less than a quarter more.
+    pub fn most(&self) -> usize {
+        self.0.iter().rposition(|count| *count > 0).map_or(0, largest)
+    }
+}
+
+/// The class of a size: the place of its highest bit, and the two bits behind it.
+fn class(bytes: usize) -> usize {
+    let bytes = bytes.max(4);
+    let place = bytes.ilog2() as usize;
+    (4 * place + (bytes >> (place - 2) & 3)).min(CLASSES - 1)
+}
+
+/// The largest size of a class.
+fn largest(class: usize) -> usize {
+    let (place, quarter) = (class / 4, class % 4);
+    ((5 + quarter) << (place - 2)) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_is_at_least_the_largest_size_and_hardly_more() {
+        let mut sizes = Sizes::default();
+        assert_eq!(sizes.most(), 0);
+        let all: Vec<usize> = (4..400).chain((1..20).map(|n| n * 777_777)).collect();
+        for (count, &bytes) in all.iter().enumerate() {
+            sizes.add(bytes);
+            let most = sizes.most();
+            let largest = all[..=count].iter().max().unwrap();
+            assert!((*largest..=largest + largest / 4).contains(&most), "{largest} {most}");
+        }
+        all.iter().for_each(|&bytes| sizes.remove(bytes));
+        assert_eq!(sizes.most(), 0);
+    }
+}
