@@ -1,0 +1,33 @@
+defmodule BeTree.DesignMapTest do
+  # The map in docs/design.md: each file that it names exists, and has what it names there.
+  use ExUnit.Case, async: true
+
+  @text File.read!("docs/design.md")
+
+  defp files(name) do
+    for folder <- ["", "wasm/index/src/"], path = folder <> name, File.exists?(path), do: path
+  end
+
+  test "every file that is named exists" do
+    names = Regex.scan(~r/`((?:[\w.]+\/)*[\w.]+\.(?:rs|ex|exs))`/, @text, capture: :all_but_first)
+    names = names |> List.flatten() |> Enum.uniq()
+    assert length(names) > 30
+    # A bare name is of the folder of the one before it.
+    missing = for name <- names, String.contains?(name, "/"), files(name) == [], do: name
+    assert missing == []
+  end
+
+  test "every function that is named beside a file is there" do
+    beside = ~r/`((?:[\w.]+\/)+[\w.]+\.(?:rs|ex))`(?:: | \()`(\w+)`/
+    named = Regex.scan(beside, @text, capture: :all_but_first)
+    assert length(named) > 10
+
+    missing =
+      for [file, name] <- named,
+          not Enum.any?(files(file), &(File.read!(&1) =~ ~r/\b(fn|def|defp|struct|enum|pub|type) (crate )?#{name}\b/)) do
+        {file, name}
+      end
+
+    assert missing == []
+  end
+end
