@@ -14,11 +14,38 @@ use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::room::Extent;
 use crate::search::matches::SlotSet;
-use crate::search::{Phase, Progress, Search, HEADER, STEP};
+use crate::search::{self, Phase, Search, HEADER, STEP};
 use crate::support::headroom::grow;
 
 /// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
 const TRAILER: usize = 2;
+
+/// How far the search for reasons has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The search is to find the reasons of what does not match.
+    pub are_wanted: bool,
+    /// The event lacks a required attribute, which is then every reason.
+    does_not_fit: bool,
+    /// The reasons of all that does not match are wanted, and not only of what was asked for.
+    among_all: bool,
+    /// How many expressions did not match.
+    missed: u32,
+    /// With how many of these the search has begun.
+    begun: u32,
+    /// How far a general program was run.
+    general_at: u32,
+    /// How many reasons are counted.
+    counted: u32,
+    /// How many ids are in their groups.
+    grouped: u32,
+    /// Which of the two lists of counts counts.
+    odd_counts: bool,
+    /// Which of the two lists of running programs counts.
+    odd_runs: bool,
+    /// How many words of the answer stand behind the ids that match.
+    pub behind: u32,
+}
 
 /// What such a search works with.
 #[derive(Clone, Debug, Default)]
@@ -75,28 +102,31 @@ impl Search {
             }
             Err(error) if error.kind == Kind::MissingAttribute => {
                 self.matches.begin();
-                Progress { phase: Phase::Gather, does_not_fit: true, ..Progress::default() }
+                {
+                    let reasons = Progress { does_not_fit: true, ..Progress::default() };
+                    search::Progress { phase: Phase::Gather, reasons, ..search::Progress::default() }
+                }
             }
             Err(error) => return Err(error),
         };
-        progress.with_reasons = true;
-        progress.among_all = among_all;
-        self.reasons.counts[progress.counts()].fill(0);
-        self.reasons.runs[progress.runs()] = Runs::default();
+        progress.reasons.are_wanted = true;
+        progress.reasons.among_all = among_all;
+        self.reasons.counts[progress.reasons.counts()].fill(0);
+        self.reasons.runs[progress.reasons.runs()] = Runs::default();
         self.checkpoint.commit(progress);
         Ok(())
     }
 
     /// Lists what did not match.
-    pub(super) fn gather(&mut self, index: &Index, progress: &mut Progress) {
+    pub(super) fn gather(&mut self, index: &Index, progress: &mut search::Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { asked, missed, .. }, matches, .. } = self;
         let end = (progress.word + STEP / reasons::BITS).min(reasons.held_words());
         for word in progress.word..end {
-            let among = if progress.among_all { u32::MAX } else { asked.word(word) };
+            let among = if progress.reasons.among_all { u32::MAX } else { asked.word(word) };
             let mut bits = reasons.held(word) & !matches.word(word) & among;
-            let missed = &mut missed[progress.missed as usize..][..bits.count_ones() as usize];
-            progress.missed += missed.len() as u32;
+            let missed = &mut missed[progress.reasons.missed as usize..][..bits.count_ones() as usize];
+            progress.reasons.missed += missed.len() as u32;
             for missed in missed {
                 let slot = word * reasons::BITS + bits.trailing_zeros();
                 *missed = Missed { slot, place: reasons.place(slot), reason: 0 };
@@ -110,7 +140,7 @@ impl Search {
     }
 
     /// Finds the reasons of what was gathered.
-    pub(super) fn explain(&mut self, index: &Index, progress: &mut Progress) {
+    pub(super) fn explain(&mut self, index: &Index, progress: &mut search::Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { missed, jumps, runs, .. }, event, digests, memo, .. } = self;
         memo.allow(STEP);
@@ -121,60 +151,60 @@ impl Search {
             attributes: index.schema().len(),
             jumps: jumps.all(),
             memo,
-            missed: &mut missed[..=progress.missed as usize],
-            runs: runs[progress.runs()],
+            missed: &mut missed[..=progress.reasons.missed as usize],
+            runs: runs[progress.reasons.runs()],
             budget: STEP,
         };
         explainer.run(progress);
         let present = explainer.runs;
-        progress.odd_runs = !progress.odd_runs;
-        runs[progress.runs()] = present;
-        if present.is_done() && progress.begun == progress.missed {
+        progress.reasons.odd_runs = !progress.reasons.odd_runs;
+        runs[progress.reasons.runs()] = present;
+        if present.is_done() && progress.reasons.begun == progress.reasons.missed {
             progress.phase = Phase::Count;
         }
     }
 
     /// Counts the reasons.
-    pub(super) fn count(&mut self, index: &Index, progress: &mut Progress) {
+    pub(super) fn count(&mut self, index: &Index, progress: &mut search::Progress) {
         let counts = other(&mut self.reasons.counts, progress);
-        let end = (progress.counted + STEP).min(progress.missed);
-        for missed in &self.reasons.missed[progress.counted as usize..end as usize] {
+        let end = (progress.reasons.counted + STEP).min(progress.reasons.missed);
+        for missed in &self.reasons.missed[progress.reasons.counted as usize..end as usize] {
             counts[missed.reason as usize] += 1;
         }
-        progress.counted = end;
-        if end == progress.missed {
+        progress.reasons.counted = end;
+        if end == progress.reasons.missed {
             self.lay_out(index, progress);
             progress.phase = Phase::Group;
         }
     }
 
     /// Writes the counts behind where the ids will be, and makes of them where each group starts.
-    fn lay_out(&mut self, index: &Index, progress: &mut Progress) {
+    fn lay_out(&mut self, index: &Index, progress: &mut search::Progress) {
         let numbers = index.schema().len() + reason::COUNT;
-        let counts = &mut self.reasons.counts[progress.counts()];
+        let counts = &mut self.reasons.counts[progress.reasons.counts()];
         let mut start = HEADER as u32 + progress.ids;
-        let (_, behind) = self.ids.split_at_mut((start + progress.missed) as usize);
+        let (_, behind) = self.ids.split_at_mut((start + progress.reasons.missed) as usize);
         for (count, written) in counts[..numbers].iter_mut().zip(&mut *behind) {
             *written = u64::from(*count);
             start += std::mem::replace(count, start);
         }
         behind[numbers] = u64::from(index.subscriptions().is_ascending());
-        behind[numbers + 1] = u64::from(progress.does_not_fit);
-        progress.behind = progress.missed + (numbers + TRAILER) as u32;
+        behind[numbers + 1] = u64::from(progress.reasons.does_not_fit);
+        progress.reasons.behind = progress.reasons.missed + (numbers + TRAILER) as u32;
     }
 
     /// Puts ids into their groups.
-    pub(super) fn group(&mut self, index: &Index, progress: &mut Progress) {
+    pub(super) fn group(&mut self, index: &Index, progress: &mut search::Progress) {
         let subscriptions = index.subscriptions();
         let places = other(&mut self.reasons.counts, progress);
-        let end = (progress.grouped + STEP).min(progress.missed);
-        for missed in &self.reasons.missed[progress.grouped as usize..end as usize] {
+        let end = (progress.reasons.grouped + STEP).min(progress.reasons.missed);
+        for missed in &self.reasons.missed[progress.reasons.grouped as usize..end as usize] {
             let place = &mut places[missed.reason as usize];
             self.ids[*place as usize] = subscriptions.id(missed.slot);
             *place += 1;
         }
-        progress.grouped = end;
-        if end == progress.missed {
+        progress.reasons.grouped = end;
+        if end == progress.reasons.missed {
             progress.phase = Phase::Done;
         }
     }
@@ -223,40 +253,40 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    fn run(&mut self, progress: &mut Progress) {
+    fn run(&mut self, progress: &mut search::Progress) {
         while self.budget > 0 {
             if !self.runs.is_done() {
                 self.run_side_by_side();
                 continue;
             }
-            if progress.begun == progress.missed {
+            if progress.reasons.begun == progress.reasons.missed {
                 return;
             }
-            let Missed { slot, place, .. } = self.missed[progress.begun as usize];
+            let Missed { slot, place, .. } = self.missed[progress.reasons.begun as usize];
             let number = match place.form {
-                _ if progress.does_not_fit => Some(self.attributes + reason::INVALID_EVENT),
+                _ if progress.reasons.does_not_fit => Some(self.attributes + reason::INVALID_EVENT),
                 Form::Booleans => {
                     self.begin(progress);
                     continue;
                 }
                 Form::None => Some(self.attributes + reason::NONE),
-                Form::General => self.run_general(slot, place, &mut progress.general_at),
+                Form::General => self.run_general(slot, place, &mut progress.reasons.general_at),
             };
             let Some(number) = number else { return };
             self.budget = self.budget.saturating_sub(1);
-            self.missed[progress.begun as usize].reason = number as u32;
-            progress.begun += 1;
+            self.missed[progress.reasons.begun as usize].reason = number as u32;
+            progress.reasons.begun += 1;
         }
     }
 
     /// Begins with the next ones whose programs are over booleans, as far as these are in one chunk.
-    fn begin(&mut self, progress: &mut Progress) {
-        let first = progress.begun;
+    fn begin(&mut self, progress: &mut search::Progress) {
+        let first = progress.reasons.begun;
         let (chunk, start) = self.missed[first as usize].place.split();
-        let rest = &self.missed[first as usize..][..(progress.missed - first).min(STEP) as usize];
+        let rest = &self.missed[first as usize..][..(progress.reasons.missed - first).min(STEP) as usize];
         let other = |missed: &Missed| missed.place.form != Form::Booleans || missed.place.split().0 != chunk;
         let end = first + rest.iter().position(other).unwrap_or(rest.len()) as u32;
-        let none = progress.missed;
+        let none = progress.reasons.missed;
         self.missed[none as usize].place = self.missed[first as usize].place;
         let mut runs = Runs { of: [none; RUNS], at: [start; RUNS], chunk, next: first, end, none };
         for (of, at) in runs.of.iter_mut().zip(&mut runs.at).take((end - first) as usize) {
@@ -265,7 +295,7 @@ impl Explainer<'_> {
             runs.next += 1;
         }
         self.runs = runs;
-        progress.begun = end;
+        progress.reasons.begun = end;
     }
 
     /// Takes tests of each program in turn. Where one has decided the next program takes its place. No branch tells whether it
@@ -320,11 +350,11 @@ impl Explainer<'_> {
 }
 
 /// The list of counts that `progress`, once it is committed, makes count; now equal to the one that does.
-fn other<'a>(counts: &'a mut [Vec<u32>; 2], progress: &mut Progress) -> &'a mut Vec<u32> {
+fn other<'a>(counts: &'a mut [Vec<u32>; 2], progress: &mut search::Progress) -> &'a mut Vec<u32> {
     let [even, odd] = counts;
-    let (from, to) = if progress.counts() == 0 { (even, odd) } else { (odd, even) };
+    let (from, to) = if progress.reasons.counts() == 0 { (even, odd) } else { (odd, even) };
     to.copy_from_slice(from);
-    progress.odd_counts = !progress.odd_counts;
+    progress.reasons.odd_counts = !progress.reasons.odd_counts;
     to
 }
 

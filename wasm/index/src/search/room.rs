@@ -1,0 +1,70 @@
+//! The room that a search has in its tables, which it makes between searches.
+
+use super::batch;
+use super::{Search, EVENT};
+use crate::boolean::windows::PART;
+use crate::compile::program;
+use crate::error::Error;
+use crate::index::Index;
+use crate::room::{Extent, Searches};
+use crate::support::headroom::grow;
+use crate::tree::scan::LENGTH;
+
+impl Search {
+    /// Makes room for whatever nearly every search of `index` needs. To be called after the index changed, outside of a search.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
+        self.make_room(&index.extent())
+    }
+
+    /// [`Search::reserve`] for an index that is to keep reasons from now on ([`Index::keep_reasons`]).
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_for_reasons(&mut self, index: &Index) -> Result<(), Error> {
+        self.make_room(&Extent { has_reasons: true, ..index.extent() })
+    }
+
+    /// Makes room for nearly every event. To be called once, for a new index.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
+        self.event.kept().reserve(index.schema(), EVENT)
+    }
+
+    pub(super) fn has_room(&self, extent: &Extent) -> bool {
+        self.nodes.len() > extent.nodes
+            && self.found_at.len() >= extent.nodes
+            && self.ids.len() >= batch::most_words(extent)
+            && self.memo.has_room(extent.predicates)
+            && self.matches.has_room(extent.slots)
+            && (extent.greatest.is_some() || self.sort.has_room(extent.slots))
+    }
+}
+
+impl Searches for Search {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        if self.has_room(extent) && !extent.has_reasons {
+            return Ok(());
+        }
+        let extent = extent.rounded();
+        let Extent { attributes, nodes, slots, .. } = extent;
+        grow(&mut self.digests, (attributes + 1).max(program::DIGESTS))?;
+        self.seen.reserve(attributes)?;
+        grow(self.candidates.kept(), LENGTH + PART)?;
+        grow(&mut self.proven, LENGTH)?;
+        // One more than there are: see `push_found`.
+        grow(&mut self.nodes, nodes + 1)?;
+        grow(&mut self.found_at, nodes)?;
+        grow(&mut self.ids, batch::most_words(&extent))?;
+        self.memo.reserve(extent.predicates)?;
+        self.matches.reserve(slots)?;
+        if extent.greatest.is_none() {
+            self.sort.reserve(slots)?;
+        }
+        if extent.has_reasons {
+            self.reserve_reasons(&extent)?;
+        }
+        Ok(())
+    }
+}

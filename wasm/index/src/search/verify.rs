@@ -1,0 +1,104 @@
+//! The verification: the programs of what passed the scan, and of what every search looks at, are run.
+
+use std::hint::black_box;
+
+use super::matches::SlotSet;
+use super::progress::{Phase, Progress};
+use super::{first_chunk, Search, AHEAD, STEP, WORDS};
+use crate::eval::memo::Memo;
+use crate::eval::run::{self, Asked, Outcome};
+use crate::handles::ProgramId;
+use crate::index::Index;
+
+impl Search {
+    /// Evaluates candidates, then goes on to whatever comes next.
+    pub(super) fn verify(&mut self, index: &Index, progress: &mut Progress) {
+        if progress.candidate == 0 && progress.position == 0 {
+            prefetch(&self.candidates[..progress.candidates as usize], index);
+        }
+        let Search { event, digests, candidates, memo, matches, .. } = self;
+        let asked = Asked { event, digests: first_chunk(digests), catalog: index.catalog() };
+        let candidates = &candidates[progress.candidate as usize..progress.candidates as usize];
+        progress.candidate += run_all(candidates, asked, memo, matches, progress);
+        if progress.candidate < progress.candidates {
+            return;
+        }
+        progress.candidate = 0;
+        progress.candidates = 0;
+        progress.phase = if progress.node < progress.nodes {
+            Phase::Scan
+        } else if (progress.dense as usize) < index.dense().parts() {
+            Phase::Dense
+        } else {
+            Phase::Unindexed
+        };
+    }
+
+    pub(super) fn evaluate_unindexed(&mut self, index: &Index, progress: &mut Progress) {
+        let unindexed = index.tree().unindexed();
+        let Search { event, digests, memo, matches, .. } = self;
+        let asked = Asked { event, digests: first_chunk(digests), catalog: index.catalog() };
+        let rest = &unindexed[progress.unindexed as usize..];
+        let part = &rest[..rest.len().min(AHEAD)];
+        if progress.position == 0 {
+            prefetch(part, index);
+        }
+        let run = run_all(part, asked, memo, matches, progress);
+        progress.unindexed += run;
+        progress.visited += u64::from(run);
+        if progress.unindexed as usize == unindexed.len() {
+            progress.phase = Phase::Collect;
+        }
+    }
+}
+
+/// Reads a word of each of the first lines of memory that `programs` take. They lie anywhere in memory, and reads that do
+/// not wait for one another are fetched many at a time; the runs that follow, full of branches, would wait for each.
+#[inline(never)]
+fn prefetch(programs: &[ProgramId], index: &Index) {
+    // Four at a time, so that the loop costs little beside what it does.
+    let (fours, rest) = programs.as_chunks::<4>();
+    let store = &index.catalog().programs;
+    let prefetched = fours.iter().fold(0, |sum, four| sum ^ store.prefetch(four));
+    black_box(rest.iter().fold(prefetched, |sum, &program| sum ^ store.prefetch(&[program])));
+}
+
+/// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is
+/// noted. Tells how many came to their ends.
+///
+/// All in one call: a call for each would save, restore and check the fuel.
+#[inline(never)]
+fn run_all(
+    programs: &[ProgramId],
+    asked: Asked,
+    memo: &mut Memo,
+    matches: &mut SlotSet,
+    progress: &mut Progress,
+) -> u32 {
+    let mut budget = STEP * WORDS;
+    let mut run = 0;
+    memo.allow(budget);
+    for &id in programs {
+        if budget == 0 {
+            break;
+        }
+        let program = asked.catalog.programs.code(id);
+        let (outcome, words) = run::run(program, progress.position, budget, asked, memo);
+        budget = budget.saturating_sub(words);
+        match outcome {
+            Outcome::Stopped(position) => {
+                progress.position = position;
+                break;
+            }
+            Outcome::Done(holds) => matches.insert_if(holds, program.first()),
+        }
+        progress.position = 0;
+        run += 1;
+    }
+    if memo.is_exhausted() && progress.position == 0 {
+        // The last one did not come to its end, and is run again in the next step.
+        run -= 1;
+    }
+    progress.evaluated += u64::from(run);
+    run
+}
