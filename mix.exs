@@ -3,6 +3,9 @@ defmodule BeTree.MixProject do
 
   @version "0.1.0"
 
+  # As another project's dependency this file is loaded while that project is.
+  @root Mix.Project.get() == nil
+
   def project do
     [
       app: :be_tree,
@@ -23,11 +26,13 @@ defmodule BeTree.MixProject do
 
   def application, do: [extra_applications: [:crypto]]
 
-  defp elixirc_paths(:test), do: ["lib", "test/support"]
+  # The tools (workloads, benchmarks, the demo) are for this project's own development.
+  defp elixirc_paths(:test) when @root, do: ["lib", "tools", "test/support"]
+  defp elixirc_paths(:dev) when @root, do: ["lib", "tools"]
   defp elixirc_paths(_), do: ["lib"]
 
   # What programs in Erlang call is tested in Erlang.
-  defp erlc_paths(:test), do: ["test/erlang"]
+  defp erlc_paths(:test) when @root, do: ["test/erlang"]
   defp erlc_paths(_), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies, and what uses them is left out.

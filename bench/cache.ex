@@ -5,10 +5,13 @@ defmodule BeTree.Bench.Cache do
   # 4 little-endian bytes before it.
 
   alias BeTree.Bench.Json
-  alias BeTree.{Event, Workload}
+  alias BeTree.Event
+  alias BeTree.Fuel.Calibration.{AdTargeting, Dense, Random}
   alias BeTree.Workload.Lines
 
   @root "_build/bench"
+
+  @generators [Dense, AdTargeting, Random, Lines, Event, __MODULE__]
 
   # The folder of the case; its files are generated where they are missing.
   @spec folder(BeTree.Bench.Cases.t()) :: Path.t()
@@ -44,7 +47,7 @@ defmodule BeTree.Bench.Cache do
   defp event(:term, term), do: :erlang.binary_to_term(term)
 
   defp digest(bench) do
-    code = for module <- [bench.workload, Workload.Random, Lines, Event, __MODULE__], do: module.__info__(:md5)
+    code = for module <- [bench.workload | @generators], do: module.__info__(:md5)
 
     {code, bench.parameters, bench.formats}
     |> :erlang.term_to_binary(minor_version: 2)

@@ -8,7 +8,8 @@
 defmodule BeTree.Bench.Live do
   @moduledoc false
 
-  alias BeTree.{Command, Server}
+  alias BeTree.Server
+  alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
   # Changes a second, half of them insertions.
@@ -201,6 +202,6 @@ defmodule BeTree.Bench.Live do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
 if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000]")
 BeTree.Bench.Live.run(Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options)))

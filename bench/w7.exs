@@ -7,7 +7,7 @@ defmodule BeTree.Bench.W7 do
   #
   # With --quick the tree of a million expressions is left out, which takes minutes to build.
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
   alias BeTree.{Event, Fuel}
   alias BeTree.Workload.{W1, W3}

@@ -58,24 +58,8 @@ defmodule BeTree do
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{
-    Answer,
-    Batch,
-    Check,
-    Deadline,
-    Deletion,
-    Domain,
-    Error,
-    Event,
-    Explanation,
-    Fuel,
-    Guest,
-    Index,
-    Search,
-    Stats,
-    Subscription,
-    Target
-  }
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats}
+  alias BeTree.Engine.{Answer, Batch, Check, Deadline, Deletion, Describe, Subscription, Target}
 
   alias BeTree.Server.View
 
@@ -178,7 +162,7 @@ defmodule BeTree do
   defp load(wasm, runtime) when is_binary(wasm), do: Guest.load(wasm, runtime)
 
   defp load(other, _runtime) do
-    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{Describe.value(other)}"
   end
 
   @doc """
@@ -396,7 +380,7 @@ defmodule BeTree do
     {stats?, options} = Keyword.pop(options, :stats, false)
 
     unless is_boolean(stats?) do
-      raise ArgumentError, "the option :stats takes true or false, got: #{BeTree.Describe.value(stats?)}"
+      raise ArgumentError, "the option :stats takes true or false, got: #{Describe.value(stats?)}"
     end
 
     with {:done, ids, stats} <- Search.run(target, event, options) do
@@ -618,7 +602,7 @@ defmodule BeTree do
   defp check_tree(%__MODULE__{}), do: :ok
 
   defp check_tree(other) do
-    raise ArgumentError, "what is changed or published is a BeTree, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
   end
 
   defp bang(:ok), do: :ok

@@ -16,6 +16,7 @@ defmodule BeTree.Cluster do
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
+  alias BeTree.Engine.{Check, Describe, Subscription}
   alias BeTree.Server.View
 
   @timeout 5_000
@@ -47,10 +48,10 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = BeTree.Check.options!(options, [:shard])
+    options = Check.options!(options, [:shard])
 
     unless is_list(shards) and not List.improper?(shards) do
-      raise ArgumentError, "the shards are a list of {name, node}, got: #{BeTree.Describe.value(shards)}"
+      raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
     end
 
     for shard <- shards, do: check(shard)
@@ -60,22 +61,22 @@ defmodule BeTree.Cluster do
   end
 
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
-  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{BeTree.Describe.value(other)}")
+  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
   # The ids of all shards are merged into one list, so each shard answers a list.
   defp check_form(form) when form in [nil, :list], do: :ok
 
   defp check_form(other) do
-    raise ArgumentError, "the option :as of a cluster takes :list, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the option :as of a cluster takes :list, got: #{Describe.value(other)}"
   end
 
   defp check_cluster(%__MODULE__{} = cluster), do: cluster
-  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{BeTree.Describe.value(other)}")
+  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.value(other)}")
 
   defp check_function(shard) when is_function(shard, 1), do: shard
 
   defp check_function(other) do
-    raise ArgumentError, "the option :shard takes a function of an id, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the option :shard takes a function of an id, got: #{Describe.value(other)}"
   end
 
   @doc "The shard that has `id`."
@@ -89,14 +90,14 @@ defmodule BeTree.Cluster do
 
       other ->
         raise ArgumentError,
-              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{BeTree.Describe.value(other)} for #{BeTree.Describe.value(id)}"
+              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
     end
   end
 
   @doc "Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard."
   @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
   def insert(cluster, id, expression, options \\ []) do
-    with :ok <- BeTree.Subscription.check_id(id) do
+    with :ok <- Subscription.check_id(id) do
       ask(shard(cluster, id), Server, :insert, [id, expression, options])
     end
   end
@@ -115,7 +116,7 @@ defmodule BeTree.Cluster do
   def insert_all(cluster, subscriptions) do
     check_cluster(cluster)
 
-    with {:ok, wires} <- BeTree.Subscription.new_all(subscriptions) do
+    with {:ok, wires} <- Subscription.new_all(subscriptions) do
       wires
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
@@ -170,7 +171,7 @@ defmodule BeTree.Cluster do
   @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
   @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
   def delete(cluster, id) do
-    with :ok <- BeTree.Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
+    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
   end
 
   @doc "`delete/2` that raises its errors."
@@ -200,7 +201,7 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = BeTree.Check.options!(options, [:stats | Search.options()])
+    options = Check.options!(options, [:stats | Search.options()])
     options = Keyword.put_new(options, :timeout, @timeout)
     Search.check(Keyword.delete(options, :stats))
     check_form(options[:as])
@@ -269,7 +270,7 @@ defmodule BeTree.Cluster do
     {:ok, View.merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
   end
 
-  defp named(error, {name, node}), do: %{error | message: "#{BeTree.Describe.value(name)} of #{node}: #{error.message}"}
+  defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
 
   defp bang(:ok), do: :ok
   defp bang({:ok, value}), do: value

@@ -20,7 +20,8 @@ defmodule BeTree.Event do
   The encoding costs the calling process one `:erlang.term_to_binary/2`; names and values are checked inside.
   """
 
-  alias BeTree.{Error, Guest, Target}
+  alias BeTree.{Error, Guest}
+  alias BeTree.Engine.{Check, Describe, Target}
 
   @type t ::
           map
@@ -67,7 +68,7 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, prepared} | {:error, Error.t()}
   def prepare(target, event, options \\ []) do
-    {timeout, []} = BeTree.Check.timeout!(options)
+    {timeout, []} = Check.timeout!(options)
 
     with {:ok, format, bytes} <- encode(event),
          {:ok, handle} <- Target.handle(target) do
@@ -112,7 +113,7 @@ defmodule BeTree.Event do
     expected =
       "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple}, {:records, list} or {:prepared, binary}"
 
-    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{BeTree.Describe.value(other)}"}}
+    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{Describe.value(other)}"}}
   end
 
   @doc false

@@ -50,6 +50,7 @@ defmodule BeTree.Files do
   """
 
   alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
+  alias BeTree.Engine.Check
 
   @typedoc "What `BeTree.insert_all/3` takes."
   @type subscription ::
@@ -99,7 +100,7 @@ defmodule BeTree.Files do
   """
   @spec events(Path.t()) :: Enumerable.t()
   def events(path) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     case format!(path) do
       :terms -> path |> Terms.stream() |> Stream.map(&record(&1, path))
@@ -138,22 +139,22 @@ defmodule BeTree.Files do
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do
     check_error(error)
-    BeTree.Check.path!(path)
+    Check.path!(path)
     # More digits would take seconds to print.
-    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: BeTree.Check.expected!("the number of a line, from 1", line)
+    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end
 
   defp check(path, options) do
-    BeTree.Check.path!(path)
-    options = BeTree.Check.options!(options, [:domains, :constants])
-    for {_option, path} when path != nil <- options, do: BeTree.Check.path!(path)
+    Check.path!(path)
+    options = Check.options!(options, [:domains, :constants])
+    for {_option, path} when path != nil <- options, do: Check.path!(path)
     options
   end
 
   defp check_error(%BeTree.Error{}), do: :ok
-  defp check_error(other), do: BeTree.Check.expected!("a BeTree.Error", other)
+  defp check_error(other), do: Check.expected!("a BeTree.Error", other)
 
   # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
   defp format!(path) do

@@ -12,7 +12,8 @@ defmodule BeTree.Guest do
   another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
   """
 
-  alias BeTree.{Answer, Domain, Error, Fuel}
+  alias BeTree.{Domain, Error, Fuel}
+  alias BeTree.Engine.{Answer, Check, Describe}
 
   @enforce_keys [:runtime, :compiled]
   defstruct @enforce_keys
@@ -72,7 +73,7 @@ defmodule BeTree.Guest do
   def load(wasm, runtime \\ BeTree.Runtime.default())
 
   def load(wasm, runtime) when is_binary(wasm) do
-    BeTree.Check.runtime!(runtime)
+    Check.runtime!(runtime)
 
     with {:ok, compiled} <- runtime.load(wasm),
          :ok <- check_imports(runtime.imports(compiled)),
@@ -80,7 +81,7 @@ defmodule BeTree.Guest do
          do: {:ok, %__MODULE__{runtime: runtime, compiled: compiled}}
   end
 
-  def load(other, _runtime), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
+  def load(other, _runtime), do: Check.expected!("the bytes of a WebAssembly module", other)
 
   defp check_imports([]), do: :ok
 
@@ -99,7 +100,7 @@ defmodule BeTree.Guest do
         :ok
 
       {[], [{name, type} | _]} ->
-        bad("its export #{name} is #{BeTree.Describe.value(exports[name])}; expected #{BeTree.Describe.value(type)}")
+        bad("its export #{name} is #{Describe.value(exports[name])}; expected #{Describe.value(type)}")
 
       {missing, _other} ->
         bad("it does not export #{Enum.join(missing, ", ")}")

@@ -35,7 +35,8 @@ defmodule BeTree.Image do
   is the runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  alias BeTree.{Answer, Describe, Domain, Error, Fuel, Guest, Index}
+  alias BeTree.{Domain, Error, Fuel, Guest, Index}
+  alias BeTree.Engine.{Answer, Check, Describe, Target}
   alias BeTree.Image.Layout
 
   @typedoc "An image: a file, or its bytes."
@@ -83,7 +84,7 @@ defmodule BeTree.Image do
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     with {:ok, bytes} <- encode(target, options), do: write_file(path, bytes)
   end
@@ -250,7 +251,7 @@ defmodule BeTree.Image do
 
   # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
   defp encode(target, options) do
-    {timeout, []} = BeTree.Check.timeout!(options)
+    {timeout, []} = Check.timeout!(options)
 
     with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
          {:ok, snapshot} <- snapshot(whole, timeout),
@@ -274,7 +275,7 @@ defmodule BeTree.Image do
 
   # A server publishes all that it has.
   defp whole(name) when is_atom(name) and name not in [nil, true, false], do: BeTree.Server.index(name)
-  defp whole(target), do: {:ok, BeTree.Target.resolve(target)}
+  defp whole(target), do: {:ok, Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%BeTree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
@@ -331,10 +332,10 @@ defmodule BeTree.Image do
 
   defp header({:binary, bytes}) when is_binary(bytes), do: Layout.header(bytes, byte_size(bytes))
 
-  defp header({:binary, other}), do: BeTree.Check.expected!("{:binary, the bytes of an image}", {:binary, other})
+  defp header({:binary, other}), do: Check.expected!("{:binary, the bytes of an image}", {:binary, other})
 
   defp header(path) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     with {:ok, %{type: :regular, size: size}} <- File.stat(path),
          {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
@@ -386,15 +387,15 @@ defmodule BeTree.Image do
 
   defp check(options) do
     options =
-      BeTree.Check.options!(options,
+      Check.options!(options,
         memory: @gibibyte,
         fuel_per_reduction: Fuel.per_reduction(),
         runtime: BeTree.Runtime.default()
       )
 
-    BeTree.Check.memory!(options)
-    BeTree.Check.positive!(options, :fuel_per_reduction)
-    BeTree.Check.runtime!(options[:runtime])
+    Check.memory!(options)
+    Check.positive!(options, :fuel_per_reduction)
+    Check.runtime!(options[:runtime])
     options
   end
 

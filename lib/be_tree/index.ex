@@ -35,7 +35,8 @@ defmodule BeTree.Index do
   from the copy when it is needed.
   """
 
-  alias BeTree.{Answer, Domain, Error, Guest}
+  alias BeTree.{Domain, Error, Guest}
+  alias BeTree.Engine.{Answer, Check, Describe}
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :snapshot, :info]
   defstruct @enforce_keys
@@ -61,7 +62,7 @@ defmodule BeTree.Index do
   # The options with their defaults, or an ArgumentError.
   @spec check([option]) :: [option]
   def check(options) do
-    options = BeTree.Check.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
+    options = Check.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
     check(:replicas, options[:replicas], 1)
     check(:queue, options[:queue], 0)
     options
@@ -71,7 +72,7 @@ defmodule BeTree.Index do
 
   defp check(key, other, least) do
     raise ArgumentError,
-          "the option #{BeTree.Describe.value(key)} takes an integer from #{least} to 65535, got: #{BeTree.Describe.value(other)}"
+          "the option #{Describe.value(key)} takes an integer from #{least} to 65535, got: #{Describe.value(other)}"
   end
 
   @doc false
@@ -110,7 +111,7 @@ defmodule BeTree.Index do
   def to_tree(index, memory)
 
   def to_tree(%__MODULE__{guest: guest, snapshot: snapshot} = index, memory) do
-    BeTree.Check.memory!(memory: memory)
+    Check.memory!(memory: memory)
 
     with {:ok, instance} <- Guest.instantiate(guest, memory, snapshot) do
       {:ok,
@@ -125,7 +126,7 @@ defmodule BeTree.Index do
     end
   end
 
-  def to_tree(other, _memory), do: BeTree.Check.expected!("a BeTree.Index", other)
+  def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
     def inspect(%{info: %{expressions: expressions, memory_bytes: bytes}}, _options) do

@@ -20,7 +20,8 @@ defmodule BeTree.Iterator do
   of the tree by itself.
   """
 
-  alias BeTree.{Check, Error, Event, Search, Stats, Target}
+  alias BeTree.{Error, Event, Search, Stats}
+  alias BeTree.Engine.{Check, Target}
 
   @enforce_keys [:state]
   defstruct @enforce_keys

@@ -57,7 +57,8 @@ defmodule BeTree.Sandbox do
   It needs the built-in runtime, `BeTree.Runtime.Wasmtime`: no other can stop a module that knows nothing of it.
   """
 
-  alias BeTree.{Error, Fuel, Slices}
+  alias BeTree.{Error, Fuel}
+  alias BeTree.Engine.{Check, Describe, Slices}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Sandbox.{Call, Module}
 
@@ -106,7 +107,7 @@ defmodule BeTree.Sandbox do
          do: {:ok, %Module{compiled: compiled}}
   end
 
-  def load(other), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
+  def load(other), do: Check.expected!("the bytes of a WebAssembly module", other)
 
   @doc "`load/1` that answers the module and raises its errors."
   @spec load!(binary) :: Module.t()
@@ -133,15 +134,15 @@ defmodule BeTree.Sandbox do
   def new(module, options \\ [])
 
   def new(%Module{compiled: compiled}, options) do
-    options = BeTree.Check.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
-    BeTree.Check.memory!(options)
-    BeTree.Check.positive!(options, :fuel_per_reduction)
+    options = Check.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
+    Check.memory!(options)
+    Check.positive!(options, :fuel_per_reduction)
 
     with {:ok, instance} <- Wasmtime.instantiate(compiled, memory: options[:memory]),
          do: {:ok, %__MODULE__{instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
   end
 
-  def new(other, _options), do: BeTree.Check.expected!("a BeTree.Sandbox.Module", other)
+  def new(other, _options), do: Check.expected!("a BeTree.Sandbox.Module", other)
 
   @doc "`new/2` that answers the instance and raises its errors."
   @spec new!(Module.t(), [option]) :: t
@@ -188,7 +189,7 @@ defmodule BeTree.Sandbox do
   @spec start(t, String.t(), [integer | float], [call_option]) :: answer
   def start(sandbox, export, arguments, options \\ []) do
     instance = check_sandbox(sandbox)
-    unless is_binary(export), do: BeTree.Check.expected!("the name of an export, a string", export)
+    unless is_binary(export), do: Check.expected!("the name of an export, a string", export)
 
     options = check(options)
     %{fuel: fuel, slice: slice, timeout: timeout} = options
@@ -208,12 +209,12 @@ defmodule BeTree.Sandbox do
   """
   @spec resume(Call.t()) :: answer
   def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
-  def resume(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
+  def resume(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
   @doc "Gives a call up; its instance is free for the next."
   @spec cancel(Call.t()) :: :ok
   def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
-  def cancel(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
+  def cancel(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
   defp answer({:yield, slices}), do: {:yield, %Call{slices: slices}}
   defp answer({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
@@ -223,7 +224,7 @@ defmodule BeTree.Sandbox do
 
   defp check(options) do
     options
-    |> BeTree.Check.options!(Map.keys(@defaults))
+    |> Check.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
   end
 
@@ -240,7 +241,7 @@ defmodule BeTree.Sandbox do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     check_amount(:length, length)
-    {timeout, []} = BeTree.Check.timeout!(options)
+    {timeout, []} = Check.timeout!(options)
     Wasmtime.read(instance, address, length, timeout)
   end
 
@@ -249,19 +250,19 @@ defmodule BeTree.Sandbox do
   def write(sandbox, address, bytes, options \\ []) do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
-    unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{BeTree.Describe.value(bytes)}")
-    {timeout, []} = BeTree.Check.timeout!(options)
+    unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{Describe.value(bytes)}")
+    {timeout, []} = Check.timeout!(options)
     Wasmtime.write(instance, address, bytes, timeout)
   end
 
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance
-  defp check_sandbox(other), do: BeTree.Check.expected!("a BeTree.Sandbox", other)
+  defp check_sandbox(other), do: Check.expected!("a BeTree.Sandbox", other)
 
   # All that the runtime can take; what lies outside of the memory it refuses itself.
   defp check_amount(_name, amount) when amount in 0..0xFFFF_FFFF_FFFF_FFFF, do: :ok
 
   defp check_amount(name, other) do
-    raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{Describe.value(other)}"
   end
 
   defp bang({:ok, value}), do: value

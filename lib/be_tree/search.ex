@@ -59,7 +59,8 @@ defmodule BeTree.Search do
 
   require BeTree.Telemetry
 
-  alias BeTree.{Answer, Error, Event, Fuel, Heap, Slices, Stats, Subscription, Target, Telemetry}
+  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
+  alias BeTree.Engine.{Answer, Check, Describe, Heap, Slices, Subscription, Target}
   alias BeTree.Server.View
 
   # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
@@ -166,7 +167,7 @@ defmodule BeTree.Search do
     slices |> Slices.resume() |> answer(search) |> Telemetry.observe(search)
   end
 
-  def resume(other), do: BeTree.Check.expected!("a BeTree.Search", other)
+  def resume(other), do: Check.expected!("a BeTree.Search", other)
 
   @doc """
   Gives a search up; its tree is free for the next call.
@@ -181,7 +182,7 @@ defmodule BeTree.Search do
   """
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{slices: slices}), do: Slices.cancel(slices)
-  def cancel(other), do: BeTree.Check.expected!("a BeTree.Search", other)
+  def cancel(other), do: Check.expected!("a BeTree.Search", other)
 
   @doc """
   Runs a search to its end, slice by slice. Takes and answers what `start/3` does, but for the yields.
@@ -299,25 +300,25 @@ defmodule BeTree.Search do
 
   def check(options) do
     options
-    |> BeTree.Check.options!(Map.keys(@defaults))
+    |> Check.options!(Map.keys(@defaults))
     |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
   end
 
   defp check(:ids, ids) when length(ids) >= 0, do: ids
 
   defp check(:ids, other),
-    do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{BeTree.Describe.value(other)}")
+    do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{Describe.value(other)}")
 
   defp check(:as, form) when form in [:list, :binary, :bitmap], do: form
 
   defp check(:as, other),
-    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{BeTree.Describe.value(other)}")
+    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{Describe.value(other)}")
 
   defp check(key, value), do: Slices.check!(key, value)
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do
-      "#BeTree.Search<#{BeTree.Slices.count(slices)}, #{slices.fuel} fuel>"
+      "#BeTree.Search<#{Slices.count(slices)}, #{slices.fuel} fuel>"
     end
   end
 end

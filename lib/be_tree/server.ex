@@ -67,7 +67,8 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  alias BeTree.{Check, Describe, Domain, Error, Fuel, Guest, Image, Index, Subscription}
+  alias BeTree.{Domain, Error, Fuel, Guest, Image, Index}
+  alias BeTree.Engine.{Check, Describe, Subscription}
   alias BeTree.Server.{Follower, Keeper, Table, View, Writer}
 
   # More restarts than can happen in a second.
@@ -230,7 +231,7 @@ defmodule BeTree.Server do
     }
 
     raise ArgumentError,
-          "the option #{BeTree.Describe.value(key)} takes #{expected[key]}, got: #{BeTree.Describe.value(other)}"
+          "the option #{Describe.value(key)} takes #{expected[key]}, got: #{Describe.value(other)}"
   end
 
   @doc """
@@ -425,12 +426,11 @@ defmodule BeTree.Server do
       {:error,
        %Error{
          kind: :not_found,
-         message: "no BeTree.Server called #{BeTree.Describe.value(name)} runs; it may be starting again"
+         message: "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again"
        }}
 
     :exit, {_reason, _call} ->
-      message =
-        "the server #{BeTree.Describe.value(name)} ended before it answered: whether the change was made is not known"
+      message = "the server #{Describe.value(name)} ended before it answered: whether the change was made is not known"
 
       {:error, %Error{kind: :not_found, message: message}}
   end

@@ -5,7 +5,8 @@ defmodule BeTree.Attacks.BignumTest do
 
   import Bitwise
 
-  alias BeTree.{Answer, Describe, Domain, Error, Event, Explanation}
+  alias BeTree.{Domain, Error, Event, Explanation}
+  alias BeTree.Engine.{Answer, Describe}
   alias BeTree.Test.Attack
 
   @moduletag timeout: 60_000

@@ -4,7 +4,8 @@ defmodule BeTree.Attacks.ModuleBytesTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Guest, Image, Native}
+  alias BeTree.{Guest, Image}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag runtime: BeTree.Runtime.Wasmtime

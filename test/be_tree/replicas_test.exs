@@ -4,7 +4,8 @@ defmodule BeTree.ReplicasTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Native, Search}
+  alias BeTree.Search
+  alias BeTree.Engine.Native
   alias BeTree.Workload.W3
 
   @parameters Map.merge(W3.defaults(), %{expressions: 20_000, events: 30})

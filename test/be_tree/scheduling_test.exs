@@ -5,7 +5,8 @@ defmodule BeTree.SchedulingTest do
   import BeTree.Test.Reductions
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Fuel, Native, Search}
+  alias BeTree.{Error, Fuel, Search}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Language, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 

@@ -4,7 +4,8 @@ defmodule BeTree.ServerTest do
 
   import BeTree.Test.{Eventually, Quiet}
 
-  alias BeTree.{Error, Index, Native, Search, Server}
+  alias BeTree.{Error, Index, Search, Server}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Language, Naive, Random}
 
   doctest Server

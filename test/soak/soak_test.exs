@@ -6,7 +6,8 @@ defmodule BeTree.SoakTest do
 
   import BeTree.Test.{Eventually, Quiet}
 
-  alias BeTree.{Error, Native, Server}
+  alias BeTree.{Error, Server}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Naive, Random}
 
   @moduletag timeout: :infinity

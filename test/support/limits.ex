@@ -8,7 +8,8 @@ defmodule BeTree.Test.Limits do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Native, Sandbox, Search, Server, WasmModule}
+  alias BeTree.{Error, Sandbox, Search, Server, WasmModule}
+  alias BeTree.Engine.Native
 
   @doc "Calls `function` of this module in a node of its own that may have so many descriptors, or as many as this one has."
   def in_node(function, arguments, descriptors \\ nil) do

@@ -5,6 +5,7 @@ defmodule BeTree.Files.Domains do
   # values, where it is not.
 
   alias BeTree.Domain
+  alias BeTree.Engine.Describe
   alias BeTree.Files.{Error, Reader, Terms}
 
   @term_types %{
@@ -57,7 +58,7 @@ defmodule BeTree.Files.Domains do
            {:ok, domain} <- declare(name, @term_types[type], optional, bounds) do
         domain
       else
-        {:error, reason} -> fail.("in #{BeTree.Describe.value(domain)}: #{reason}")
+        {:error, reason} -> fail.("in #{Describe.value(domain)}: #{reason}")
       end
     end
   end

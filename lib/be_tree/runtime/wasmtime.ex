@@ -18,7 +18,8 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Deadline, Error, Heap, Native, Runtime}
+  alias BeTree.{Error, Runtime}
+  alias BeTree.Engine.{Deadline, Describe, Heap, Native}
 
   # The fuel that a change never needs more of, as the host has it for one that lost its process.
   @longest_change 500_000_000
@@ -271,7 +272,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp status({:done, [], output, fuel}), do: {:done, 0, output, fuel}
 
   defp status({:done, results, _output, _fuel}) do
-    error(:bad_module, "a status is one integer, but the export answered #{BeTree.Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export answered #{Describe.value(results)}")
   end
 
   defp status(answer), do: answer

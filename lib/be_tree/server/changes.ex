@@ -4,7 +4,8 @@ defmodule BeTree.Server.Changes do
   # takes less than the way to a dirty one and back, and should the process be killed in it, the tree that it leaves half
   # changed is lost anyway. Many at once, and all where a runtime can suspend only searches, run on a dirty scheduler.
 
-  alias BeTree.{Answer, Deletion, Error, Guest, Index, Subscription}
+  alias BeTree.{Error, Guest, Index}
+  alias BeTree.Engine.{Answer, Deletion, Subscription}
   alias BeTree.Server.Table
 
   # Bytes of subscriptions that are inserted in slices: some milliseconds.

@@ -4,7 +4,8 @@ defmodule BeTree.Server.Delta do
   # The former are published as an index of their own, of a small tree that follows the changes; the latter are held back
   # from what the base finds.
 
-  alias BeTree.{Error, Index, Subscription}
+  alias BeTree.{Error, Index}
+  alias BeTree.Engine.Subscription
   alias BeTree.Server.{Changes, Deleted, Table}
 
   # Changes after which the next base is to be built, at least and at most: the index of 10,000 W3 expressions takes 5 ms

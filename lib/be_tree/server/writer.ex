@@ -11,6 +11,7 @@ defmodule BeTree.Server.Writer do
   use GenServer
 
   alias BeTree.{Error, Guest, Index}
+  alias BeTree.Engine.Describe
   alias BeTree.Server.{Builder, Changes, Delta, Stray, Table, View}
 
   @none %{inserted: [], deleted: []}
@@ -171,7 +172,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, reason}, %{builder: {pid, from}} = state) do
-    error = %Error{kind: :trap, message: "building the next base ended with #{BeTree.Describe.reason(reason)}"}
+    error = %Error{kind: :trap, message: "building the next base ended with #{Describe.reason(reason)}"}
     {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
   end
 

@@ -16,10 +16,11 @@ defmodule Mix.Tasks.BeTree.Image do
 
   use Mix.Task
 
-  alias BeTree.{Command, Image}
+  alias BeTree.Image
+  alias Mix.BeTree.Command
   alias BeTree.Files.Match
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
   @requirements ["app.start"]
 

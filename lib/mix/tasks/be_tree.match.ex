@@ -31,7 +31,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
   use Mix.Task
 
-  alias BeTree.Command
+  alias Mix.BeTree.Command
   alias BeTree.Files.{Match, Results}
 
   @requirements ["app.start"]

@@ -6,7 +6,8 @@ defmodule BeTree.Server.SwapTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Guest, Native, Server}
+  alias BeTree.{Error, Guest, Server}
+  alias BeTree.Engine.Native
   alias BeTree.Test.WasmGuest
   alias BeTree.Workload.W3
 
