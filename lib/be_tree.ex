@@ -58,23 +58,27 @@ defmodule BeTree do
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats}
-  alias BeTree.Engine.{Answer, Batch, Check, Deadline, Deletion, Describe, Subscription, Target}
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Tree}
 
+  alias BeTree.Engine.{
+    Answer,
+    Bang,
+    Batch,
+    Check,
+    Deadline,
+    Deletion,
+    Describe,
+    Instance,
+    Options,
+    Subscription,
+    Target
+  }
+
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
-  defstruct @enforce_keys
-
-  @typedoc "A handle; its fields are private."
-  @type t :: %__MODULE__{
-          runtime: module,
-          instance: BeTree.Runtime.instance(),
-          fuel_per_reduction: pos_integer,
-          guest: Guest.t(),
-          domains: [Domain.t()],
-          memory: pos_integer
-        }
+  @typedoc "A tree, see `BeTree.Tree`."
+  @type t :: Tree.t()
 
   @typedoc "What can be searched: a tree, a published index, or a `BeTree.Server` by its name."
   @type target :: t | Index.t() | BeTree.Server.name()
@@ -95,7 +99,28 @@ defmodule BeTree do
           | {:runtime, module}
           | {:guest, binary | Guest.t()}
 
-  @gibibyte 0x4000_0000
+  @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
+
+  @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed " <>
+                    "whatever its timeout; only a change that takes far longer than any should, as a broken guest's may, is " <>
+                    "cut off"
+  @insert_options [constants: [type: :any, doc: "the constants of the expression, such as `[flight_id: 10]`"]] ++
+                    Common.timeout(@insert_timeout)
+
+  @publish_options Common.take([:replicas, :queue]) ++
+                     Common.timeout("milliseconds that the call may wait for the tree, or `:infinity`")
+
+  @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
+
+  @stream_options [
+                    max_concurrency: [
+                      type: :positive,
+                      default_doc: "the number of online schedulers, or 1 for a tree",
+                      doc:
+                        "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
+                          "runs one search at a time"
+                    ]
+                  ] ++ Common.take([:slice, :timeout, :ids, :as])
 
   @doc """
   An empty tree over `domains`, declared as `BeTree.Domain` says.
@@ -104,10 +129,7 @@ defmodule BeTree do
 
   ## Options
 
-    * `:memory` - how many bytes the tree may take, 1 GiB by default. What does not fit is refused as `:out_of_memory`;
-    * `:fuel_per_reduction` - see `BeTree.Fuel`;
-    * `:guest` - another index module: its bytes, or a `BeTree.Guest` that is loaded already;
-    * `:runtime` - the `BeTree.Runtime` that runs it.
+  #{Options.docs(@new_options)}
 
   Errors by kind: `:type` and `:out_of_bounds` for the domains, `:out_of_memory`, and `:bad_module` for the guest.
 
@@ -121,23 +143,13 @@ defmodule BeTree do
   """
   @spec new([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: {:ok, t} | {:error, Error.t()}
   def new(domains, options \\ []) do
-    options =
-      Check.options!(options, [
-        :guest,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      ])
-
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
-    Check.runtime!(options[:runtime])
+    options = Options.validate!(options, @new_options)
 
     with {:ok, domains} <- Domain.parse(domains),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
-         {:ok, instance} <- Guest.begin(guest, domains, options[:memory]) do
+         {:ok, instance} <- Instance.begin(guest, domains, options[:memory]) do
       {:ok,
-       %__MODULE__{
+       %Tree{
          runtime: guest.runtime,
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
@@ -155,15 +167,11 @@ defmodule BeTree do
       true
   """
   @spec new!([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: t
-  def new!(domains, options \\ []), do: bang(new(domains, options))
+  def new!(domains, options \\ []), do: Bang.unwrap!(new(domains, options))
 
-  defp load(nil, runtime), do: Guest.built_in(runtime)
+  defp load(nil, runtime), do: Instance.built_in(runtime)
   defp load(%Guest{} = guest, _runtime), do: {:ok, guest}
   defp load(wasm, runtime) when is_binary(wasm), do: Guest.load(wasm, runtime)
-
-  defp load(other, _runtime) do
-    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{Describe.value(other)}"
-  end
 
   @doc """
   Inserts one subscription: `expression` under `id`.
@@ -172,10 +180,7 @@ defmodule BeTree do
 
   ## Options
 
-    * `:constants` - what the expression needs to know, such as `[flight_id: 10]` for frequency caps;
-    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default). A change that has
-      begun is made whole whatever its timeout: only one that takes far longer than changes do, as a broken guest's may, is
-      cut off.
+  #{Options.docs(@insert_options)}
 
   Errors by kind: `:syntax` with the column, `:unknown_attribute`, `:type` for a predicate that does not fit its
   attribute, `:out_of_bounds` for its constants, `:missing_attribute` for a constant that is not given, `:duplicate_id`,
@@ -191,10 +196,10 @@ defmodule BeTree do
   @spec insert(t, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(tree, id, expression, options \\ []) do
     check_tree(tree)
-    {timeout, options} = Check.timeout!(options, [:constants])
+    options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case insert_encoded(tree, Subscription.encode([subscription]), timeout) do
+    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])) do
+      case insert_encoded(tree, Subscription.encode([subscription]), options[:timeout]) do
         :ok -> :ok
         {:error, error} -> {:error, %{error | text: expression, position: nil}}
       end
@@ -209,7 +214,7 @@ defmodule BeTree do
       :ok
   """
   @spec insert!(t, id, String.t(), constants: constants, timeout: timeout) :: :ok
-  def insert!(tree, id, expression, options \\ []), do: bang(insert(tree, id, expression, options))
+  def insert!(tree, id, expression, options \\ []), do: Bang.unwrap!(insert(tree, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, and answers how many.
@@ -236,7 +241,7 @@ defmodule BeTree do
   @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(tree, subscriptions, options \\ []) do
     check_tree(tree)
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
       case insert_encoded(tree, batch.input, timeout) do
@@ -254,7 +259,7 @@ defmodule BeTree do
       1000
   """
   @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
-  def insert_all!(tree, subscriptions, options \\ []), do: bang(insert_all(tree, subscriptions, options))
+  def insert_all!(tree, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(tree, subscriptions, options))
 
   @doc """
   Deletes the subscription `id`; its id is free again.
@@ -276,7 +281,7 @@ defmodule BeTree do
   @spec delete(t, id, timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(tree, id, options \\ []) do
     check_tree(tree)
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with :ok <- Subscription.check_id(id), do: Deletion.delete(tree, id, timeout: timeout)
   end
@@ -290,7 +295,7 @@ defmodule BeTree do
       :ok
   """
   @spec delete!(t, id, timeout: timeout) :: :ok
-  def delete!(tree, id, options \\ []), do: bang(delete(tree, id, options))
+  def delete!(tree, id, options \\ []), do: Bang.unwrap!(delete(tree, id, options))
 
   @doc """
   Publishes what the tree holds now, as an immutable `BeTree.Index` that many processes search at once.
@@ -300,11 +305,7 @@ defmodule BeTree do
 
   ## Options
 
-    * `:replicas` - how many searches may run at once, up to 65,535; by default twice as many as there are schedulers
-      online. They are made when they are needed, and each may take as much memory as the tree (`new/2`);
-    * `:queue` - how many callers may wait for a replica, up to 65,535; 10,000 by default. The next one is refused as
-      `:overloaded`;
-    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default).
+  #{Options.docs(@publish_options)}
 
   Errors by kind: `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that has
   state beside its memory (`docs/abi.md`).
@@ -321,8 +322,8 @@ defmodule BeTree do
   @spec publish(t, [Index.option() | {:timeout, timeout}]) :: {:ok, Index.t()} | {:error, Error.t()}
   def publish(tree, options \\ []) do
     check_tree(tree)
-    {timeout, options} = Check.timeout!(options, [:replicas, :queue])
-    limits = [memory: tree.memory] ++ Index.check(options)
+    {timeout, limits} = options |> Options.validate!(@publish_options) |> Keyword.pop!(:timeout)
+    limits = [memory: tree.memory] ++ limits
 
     with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, timeout),
          do: Index.new(tree.guest, tree.domains, snapshot, tree.fuel_per_reduction, limits)
@@ -336,7 +337,7 @@ defmodule BeTree do
       []
   """
   @spec publish!(t, [Index.option() | {:timeout, timeout}]) :: Index.t()
-  def publish!(tree, options \\ []), do: bang(publish(tree, options))
+  def publish!(tree, options \\ []), do: Bang.unwrap!(publish(tree, options))
 
   @doc """
   The ids of the subscriptions that `event` makes true, ascending.
@@ -347,8 +348,7 @@ defmodule BeTree do
 
   ## Options
 
-    * `:fuel`, `:slice`, `:timeout`, `:ids`, `:as` - those of `BeTree.Search`;
-    * `:stats` - with `true` the answer is `{:ok, ids, stats}`, the latter a `BeTree.Stats`.
+  #{Options.docs(@search_options)}
 
   Errors by kind: `:missing_attribute` where the event lacks a required attribute, `:type` and `:out_of_bounds` for its
   values, `:syntax` for JSON with the column, `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap`, `:overloaded`.
@@ -376,12 +376,7 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
-    options = Check.options!(options, [:stats | Search.options()])
-    {stats?, options} = Keyword.pop(options, :stats, false)
-
-    unless is_boolean(stats?) do
-      raise ArgumentError, "the option :stats takes true or false, got: #{Describe.value(stats?)}"
-    end
+    {stats?, options} = options |> Options.validate!(@search_options) |> Keyword.pop!(:stats)
 
     with {:done, ids, stats} <- Search.run(target, event, options) do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
@@ -398,7 +393,7 @@ defmodule BeTree do
   """
   @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) ::
           Search.found() | {Search.found(), Stats.t()}
-  def search!(target, event, options \\ []), do: bang(search(target, event, options))
+  def search!(target, event, options \\ []), do: Bang.unwrap!(search(target, event, options))
 
   @doc """
   One list of ids for each of `events`, in order.
@@ -438,7 +433,7 @@ defmodule BeTree do
       [[], []]
   """
   @spec search_many!(target, Enumerable.t(), [Search.option()]) :: [Search.found()]
-  def search_many!(target, events, options \\ []), do: bang(search_many(target, events, options))
+  def search_many!(target, events, options \\ []), do: Bang.unwrap!(search_many(target, events, options))
 
   @doc """
   A stream of answers to `events`, one for each, in order: `{:ok, ids}`, or `{:error, error}` for an event that fails.
@@ -448,10 +443,9 @@ defmodule BeTree do
 
   ## Options
 
-    * `:max_concurrency` - how many processes search at the same time. For a published index as many as there are
-      schedulers online by default, and 1 for a tree, as that runs one search at a time; with 1 the consumer searches
-      itself;
-    * `:slice`, `:ids`, `:as`, `:timeout` - those of `BeTree.Search`; the timeout is that of each part of up to 256 events.
+  #{Options.docs(@stream_options)}
+
+  The timeout is that of each part of up to 256 events.
 
   An error that is no event's own, such as `:out_of_memory`, is the answer to each event that it left unanswered.
 
@@ -474,14 +468,12 @@ defmodule BeTree do
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     # A server is asked for its index again for each chunk.
-    concurrency = concurrency(Target.resolve(target))
-    options = Check.options!(options, [:slice, :timeout, :ids, :as, max_concurrency: concurrency])
-    Check.positive!(options, :max_concurrency)
-    {concurrency, options} = Keyword.pop!(options, :max_concurrency)
+    most = concurrency(Target.resolve(target))
+    {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
     Batch.stream(target, events, Search.check(options), concurrency)
   end
 
-  defp concurrency(%__MODULE__{}), do: 1
+  defp concurrency(%Tree{}), do: 1
   defp concurrency(_index_or_server), do: System.schedulers_online()
 
   @doc """
@@ -504,7 +496,7 @@ defmodule BeTree do
   """
   @spec explain(target, Event.t(), id, timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options \\ []) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
     deadline = Deadline.new(timeout)
 
     with :ok <- Subscription.check_id(id),
@@ -530,7 +522,7 @@ defmodule BeTree do
   end
 
   defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
-    Guest.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
+    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """
@@ -542,7 +534,7 @@ defmodule BeTree do
       "match\\n└─ age >= 21: true (age is 30)"
   """
   @spec explain!(target, Event.t(), id, timeout: timeout) :: Explanation.t()
-  def explain!(target, event, id, options \\ []), do: bang(explain(target, event, id, options))
+  def explain!(target, event, id, options \\ []), do: Bang.unwrap!(explain(target, event, id, options))
 
   @doc """
   Counts and sizes: `:expressions`, their `:predicates` (each as often as they have it), and of what the index made of
@@ -561,7 +553,7 @@ defmodule BeTree do
   """
   @spec info(target, timeout: timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(target, options \\ []) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     case Target.resolve(target) do
       {:error, error} ->
@@ -574,8 +566,7 @@ defmodule BeTree do
         {:ok, View.info(view)}
 
       tree ->
-        with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil, timeout: timeout),
-             do: Answer.info(answer)
+        Instance.info(tree.runtime, tree.instance, timeout)
     end
   end
 
@@ -586,10 +577,11 @@ defmodule BeTree do
       0
   """
   @spec info!(target, timeout: timeout) :: %{atom => non_neg_integer}
-  def info!(target, options \\ []), do: bang(info(target, options))
+  def info!(target, options \\ []), do: Bang.unwrap!(info(target, options))
 
   defp insert_encoded(%{runtime: runtime, instance: instance}, input, timeout) do
-    with {:ok, answer} <- Guest.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
+    with {:ok, answer} <-
+           Instance.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
          do: Answer.nothing(answer)
   end
 
@@ -599,33 +591,9 @@ defmodule BeTree do
     signed
   end
 
-  defp check_tree(%__MODULE__{}), do: :ok
+  defp check_tree(%Tree{}), do: :ok
 
   defp check_tree(other) do
     raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
-  end
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:ok, ids, stats}), do: {ids, stats}
-  defp bang({:error, error}), do: raise(error)
-
-  defimpl Inspect do
-    def inspect(%{runtime: runtime, instance: instance} = tree, _options) do
-      info = runtime.info(instance)
-      "#BeTree<#{held(tree, info)}, #{:erlang.float_to_binary(info.memory / 1_000_000, decimals: 1)} MB>"
-    end
-
-    # Who prints a tree does not wait until others are done with it.
-    defp held(_tree, %{state: state}) when state != :free, do: state
-
-    defp held(tree, _info) do
-      case BeTree.info(tree, timeout: 0) do
-        {:error, %Error{kind: :timeout}} -> :running
-        {:ok, %{expressions: 1}} -> "1 expression"
-        {:ok, %{expressions: expressions}} -> "#{expressions} expressions"
-        {:error, error} -> error.kind
-      end
-    end
   end
 end

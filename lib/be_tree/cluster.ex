@@ -16,15 +16,20 @@ defmodule BeTree.Cluster do
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
-  alias BeTree.Engine.{Check, Describe, Subscription}
+  alias BeTree.Engine.{Bang, Describe, Limits, Options, Subscription}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
   @timeout 5_000
 
   # Milliseconds that a change of a shard on another node may take. A list of a million is inserted in half a minute.
   @change_timeout 300_000
-  # The most that a process can wait.
-  @longest 0xFFFF_FFFF
+
+  @search_options Keyword.update!(
+                    Common.take([:fuel, :slice, :timeout, :ids, :as, :stats]),
+                    :timeout,
+                    &Keyword.put(&1, :default, @timeout)
+                  )
 
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
@@ -48,7 +53,7 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = Check.options!(options, [:shard])
+    options = Options.known!(options, [:shard])
 
     unless is_list(shards) and not List.improper?(shards) do
       raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
@@ -104,7 +109,7 @@ defmodule BeTree.Cluster do
 
   @doc "`insert/4` that raises its errors."
   @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
-  def insert!(cluster, id, expression, options \\ []), do: bang(insert(cluster, id, expression, options))
+  def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
   @doc """
   Inserts many subscriptions, each into its shard, and answers how many.
@@ -166,7 +171,7 @@ defmodule BeTree.Cluster do
 
   @doc "`insert_all/2` that answers the count and raises its errors."
   @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
-  def insert_all!(cluster, subscriptions), do: bang(insert_all(cluster, subscriptions))
+  def insert_all!(cluster, subscriptions), do: Bang.unwrap!(insert_all(cluster, subscriptions))
 
   @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
   @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
@@ -176,7 +181,7 @@ defmodule BeTree.Cluster do
 
   @doc "`delete/2` that raises its errors."
   @spec delete!(t, BeTree.id()) :: :ok
-  def delete!(cluster, id), do: bang(delete(cluster, id))
+  def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
 
   @doc """
   The ids of the subscriptions that `event` makes true, of all shards, ascending.
@@ -201,9 +206,7 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = Check.options!(options, [:stats | Search.options()])
-    options = Keyword.put_new(options, :timeout, @timeout)
-    Search.check(Keyword.delete(options, :stats))
+    options = options |> Options.validate!(@search_options)
     check_form(options[:as])
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
@@ -220,13 +223,13 @@ defmodule BeTree.Cluster do
 
   @doc "`search/3` that answers the ids, or `{ids, stats}`, and raises its errors."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
-  def search!(cluster, event, options \\ []), do: bang(search(cluster, event, options))
+  def search!(cluster, event, options \\ []), do: Bang.unwrap!(search(cluster, event, options))
 
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + 2 * timeout
 
   defp left(:infinity), do: :infinity
-  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(@longest)
+  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(Limits.max_timeout())
 
   defp receive_answer(request, deadline) do
     :erpc.receive_response(request, left(deadline))
@@ -271,9 +274,4 @@ defmodule BeTree.Cluster do
   end
 
   defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:ok, ids, stats}), do: {ids, stats}
-  defp bang({:error, error}), do: raise(error)
 end

@@ -32,7 +32,7 @@ defmodule BeTree.Domain do
   """
 
   alias BeTree.Error
-  alias BeTree.Engine.{Answer, Describe}
+  alias BeTree.Engine.{Answer, Describe, Limits}
 
   @enforce_keys [:name, :type]
   defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
@@ -73,8 +73,8 @@ defmodule BeTree.Domain do
     frequency_caps: []
   }
 
-  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
-  @counts 1..0xFFFF_FFFF
+  @integers Limits.integers()
+  @counts Limits.counts()
 
   @doc """
   The declarations that `domains` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.

@@ -20,8 +20,8 @@ defmodule BeTree.Event do
   The encoding costs the calling process one `:erlang.term_to_binary/2`; names and values are checked inside.
   """
 
-  alias BeTree.{Error, Guest}
-  alias BeTree.Engine.{Check, Describe, Target}
+  alias BeTree.Error
+  alias BeTree.Engine.{Bang, Check, Describe, Instance, Target}
 
   @type t ::
           map
@@ -68,14 +68,14 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, prepared} | {:error, Error.t()}
   def prepare(target, event, options \\ []) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with {:ok, format, bytes} <- encode(event),
          {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 
-      case Guest.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
+      case Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
         {:ok, prepared} -> {:ok, {:prepared, prepared}}
         {:error, error} -> {:error, %{error | text: text(event)}}
       end
@@ -91,12 +91,7 @@ defmodule BeTree.Event do
       [1]
   """
   @spec prepare!(BeTree.target(), t, timeout: timeout) :: prepared
-  def prepare!(target, event, options \\ []) do
-    case prepare(target, event, options) do
-      {:ok, prepared} -> prepared
-      {:error, error} -> raise error
-    end
-  end
+  def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
   # The format and the bytes that docs/abi.md asks for.

@@ -50,7 +50,9 @@ defmodule BeTree.Files do
   """
 
   alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
-  alias BeTree.Engine.Check
+  alias BeTree.Engine.{Check, Limits, Options}
+
+  require Limits
 
   @typedoc "What `BeTree.insert_all/3` takes."
   @type subscription ::
@@ -141,14 +143,14 @@ defmodule BeTree.Files do
     check_error(error)
     Check.path!(path)
     # More digits would take seconds to print.
-    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: Check.expected!("the number of a line, from 1", line)
+    unless Limits.is_u64(line) and line > 0, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end
 
   defp check(path, options) do
     Check.path!(path)
-    options = Check.options!(options, [:domains, :constants])
+    options = Options.known!(options, [:domains, :constants])
     for {_option, path} when path != nil <- options, do: Check.path!(path)
     options
   end

@@ -35,9 +35,11 @@ defmodule BeTree.Image do
   is the runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  alias BeTree.{Domain, Error, Fuel, Guest, Index}
-  alias BeTree.Engine.{Answer, Check, Describe, Target}
+  alias BeTree.{Domain, Error, Guest, Index, Tree}
+  alias BeTree.Engine.{Answer, Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
+  alias BeTree.Server.Request
 
   @typedoc "An image: a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
@@ -66,7 +68,8 @@ defmodule BeTree.Image do
   @type option :: {:memory, pos_integer} | {:runtime, module}
   @type tree_option :: option | {:fuel_per_reduction, pos_integer}
 
-  @gibibyte 0x4000_0000
+  @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
+  @read_options @tree_options ++ Common.take([:replicas, :queue])
   # More than any instance takes: what is written is there already.
   @any_memory 0x100_0000_0000
 
@@ -91,7 +94,7 @@ defmodule BeTree.Image do
 
   @doc "`write/3` that raises its errors."
   @spec write!(BeTree.target(), Path.t(), timeout: timeout) :: :ok
-  def write!(target, path, options \\ []), do: bang(write(target, path, options))
+  def write!(target, path, options \\ []), do: Bang.unwrap!(write(target, path, options))
 
   @doc """
   `write/3` to a binary.
@@ -107,17 +110,16 @@ defmodule BeTree.Image do
 
   @doc "`to_binary/2` that answers the binary and raises its errors."
   @spec to_binary!(BeTree.target(), timeout: timeout) :: binary
-  def to_binary!(target, options \\ []), do: bang(to_binary(target, options))
+  def to_binary!(target, options \\ []), do: Bang.unwrap!(to_binary(target, options))
 
   @doc """
   The index in an image, as `BeTree.publish/2` would answer it.
 
   ## Options
 
-    * `:memory` - how many bytes each replica may take, 1 GiB by default. An image of more is refused, before it is read,
-      as `:out_of_memory`;
-    * `:replicas`, `:queue` - those of `BeTree.publish/2`;
-    * `:fuel_per_reduction`, `:runtime` - those of `BeTree.new/2`.
+  #{Options.docs(@read_options)}
+
+  An image of more memory is refused, before it is read, as `:out_of_memory`.
 
   Errors by kind: `:file`; `:bad_module` where the image is damaged, cut off, of another version or no image at all, with
   what was expected and what came; `:out_of_memory`; `:trap` and `:out_of_fuel` for what its module does when it is started.
@@ -132,9 +134,8 @@ defmodule BeTree.Image do
   """
   @spec read(source, [tree_option | Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
   def read(source, options \\ []) do
-    {options, limits} = Keyword.split(options, [:memory, :runtime, :fuel_per_reduction])
-    options = check(options)
-    limits = [memory: options[:memory]] ++ Index.check(limits)
+    options = Options.validate!(options, @read_options)
+    limits = Keyword.take(options, [:memory, :replicas, :queue])
 
     with {:ok, image} <- load(source, options) do
       Index.new(image.guest, image.domains, image.snapshot, options[:fuel_per_reduction], limits)
@@ -148,7 +149,7 @@ defmodule BeTree.Image do
       true
   """
   @spec read!(source, [tree_option | Index.option()]) :: Index.t()
-  def read!(source, options \\ []), do: bang(read(source, options))
+  def read!(source, options \\ []), do: Bang.unwrap!(read(source, options))
 
   @doc """
   A tree that begins as the index in an image, to be changed like any other.
@@ -166,12 +167,12 @@ defmodule BeTree.Image do
   """
   @spec read_tree(source, [tree_option]) :: {:ok, BeTree.t()} | {:error, Error.t()}
   def read_tree(source, options \\ []) do
-    options = check(options)
+    options = Options.validate!(options, @tree_options)
 
     with {:ok, image} <- load(source, options),
-         {:ok, instance} <- Guest.instantiate(image.guest, options[:memory], image.snapshot) do
+         {:ok, instance} <- Instance.instantiate(image.guest, options[:memory], image.snapshot) do
       {:ok,
-       %BeTree{
+       %Tree{
          runtime: image.guest.runtime,
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
@@ -184,7 +185,7 @@ defmodule BeTree.Image do
 
   @doc "`read_tree/2` that answers the tree and raises its errors."
   @spec read_tree!(source, [tree_option]) :: BeTree.t()
-  def read_tree!(source, options \\ []), do: bang(read_tree(source, options))
+  def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
   Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`, and answers the
@@ -199,12 +200,12 @@ defmodule BeTree.Image do
   """
   @spec verify(source, [option]) :: :ok | {:error, Error.t()}
   def verify(source, options \\ []) do
-    with {:ok, _image} <- load(source, check(options)), do: :ok
+    with {:ok, _image} <- load(source, Options.validate!(options, @tree_options)), do: :ok
   end
 
   @doc "`verify/2` that raises its errors."
   @spec verify!(source, [option]) :: :ok
-  def verify!(source, options \\ []), do: bang(verify(source, options))
+  def verify!(source, options \\ []), do: Bang.unwrap!(verify(source, options))
 
   @doc """
   What an image tells of itself in its first kilobytes, which is all that is read. Only `verify/2` tells whether it is true.
@@ -245,26 +246,26 @@ defmodule BeTree.Image do
       0
   """
   @spec info!(source) :: info
-  def info!(source), do: bang(info(source))
+  def info!(source), do: Bang.unwrap!(info(source))
 
   ## Writing
 
   # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
   defp encode(target, options) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
          {:ok, snapshot} <- snapshot(whole, timeout),
-         {:ok, instance} <- Guest.instantiate(guest, @any_memory, snapshot),
-         :ok <- Guest.forget(guest, instance),
+         {:ok, instance} <- Instance.instantiate(guest, @any_memory, snapshot),
+         :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
          memory = runtime.snapshot_length(snapshot),
          {:ok, bytes} <- runtime.snapshot_read(snapshot, 0, memory),
-         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
          {:ok, _info} <- Answer.info(counts) do
       Layout.encode(%Layout{
-        abi: Guest.abi(),
-        guest: Guest.wasm(guest),
+        abi: Instance.abi(),
+        guest: Instance.wasm(guest),
         memory: memory,
         segments: Layout.segments(bytes),
         schema: Domain.encode(domains),
@@ -274,11 +275,11 @@ defmodule BeTree.Image do
   end
 
   # A server publishes all that it has.
-  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: BeTree.Server.index(name)
+  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: Request.call(name, :index)
   defp whole(target), do: {:ok, Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
-  defp snapshot(%BeTree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
+  defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
   # Beside the file that it will be, under a name that no other writer has.
   defp write_file(path, bytes) do
@@ -309,14 +310,14 @@ defmodule BeTree.Image do
     runtime = options[:runtime]
 
     with {:ok, bytes} <- bytes(source, options[:memory]),
-         {:ok, layout} <- Layout.decode(bytes, Guest.abi()),
+         {:ok, layout} <- Layout.decode(bytes, Instance.abi()),
          :ok <- check_memory(layout.memory, options[:memory]),
          {:ok, domains} <- domains(layout.schema),
          {:ok, _counts} <- counts(layout.counts),
          {:ok, guest} <- Guest.load(layout.guest, runtime),
          {:ok, snapshot} <- runtime.snapshot_of(layout.memory, layout.segments),
-         {:ok, instance} <- Guest.instantiate(guest, options[:memory], snapshot),
-         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, instance} <- Instance.instantiate(guest, options[:memory], snapshot),
+         {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
          :ok <- check_counts(counts, layout.counts),
          do: {:ok, %{guest: guest, domains: domains, snapshot: snapshot}}
   end
@@ -385,27 +386,9 @@ defmodule BeTree.Image do
 
   defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
-  defp check(options) do
-    options =
-      Check.options!(options,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      )
-
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
-    Check.runtime!(options[:runtime])
-    options
-  end
-
   defp unreadable(what, path, reason), do: file_error("cannot #{what} #{path}: #{:file.format_error(reason)}")
 
   defp file_error(message), do: {:error, %Error{kind: :file, message: message}}
 
   defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
 end

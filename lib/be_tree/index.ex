@@ -35,8 +35,8 @@ defmodule BeTree.Index do
   from the copy when it is needed.
   """
 
-  alias BeTree.{Domain, Error, Guest}
-  alias BeTree.Engine.{Answer, Check, Describe}
+  alias BeTree.{Domain, Error, Guest, Tree}
+  alias BeTree.Engine.{Check, Describe, Instance}
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :snapshot, :info]
   defstruct @enforce_keys
@@ -55,34 +55,13 @@ defmodule BeTree.Index do
   @typedoc "See `BeTree.publish/2`."
   @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
 
-  # So many waiting callers take a few megabytes, and at 100 microseconds a search wait half a second on two schedulers.
-  @queue 10_000
-
   @doc false
-  # The options with their defaults, or an ArgumentError.
-  @spec check([option]) :: [option]
-  def check(options) do
-    options = Check.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
-    check(:replicas, options[:replicas], 1)
-    check(:queue, options[:queue], 0)
-    options
-  end
-
-  defp check(_key, count, least) when is_integer(count) and count in least..0xFFFF//1, do: :ok
-
-  defp check(key, other, least) do
-    raise ArgumentError,
-          "the option #{Describe.value(key)} takes an integer from #{least} to 65535, got: #{Describe.value(other)}"
-  end
-
-  @doc false
-  # The index whose memory `snapshot` holds: of a guest, and a list of domains. `limits` are the checked options, and the
+  # The index whose memory `snapshot` holds: of a guest, and a list of domains. `limits` are the checked options `:replicas` and `:queue`, and the
   # `:memory` that each replica may take. One replica is made here, and tells the counts.
   @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
   def new(%Guest{runtime: runtime} = guest, domains, snapshot, fuel_per_reduction, limits) do
-    with {:ok, instance} <- Guest.replicate(guest, snapshot, limits),
-         {:ok, answer} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
-         {:ok, info} <- Answer.info(answer) do
+    with {:ok, instance} <- Instance.replicate(guest, snapshot, limits),
+         {:ok, info} <- Instance.info(runtime, instance) do
       {:ok,
        %__MODULE__{
          runtime: runtime,
@@ -111,11 +90,11 @@ defmodule BeTree.Index do
   def to_tree(index, memory)
 
   def to_tree(%__MODULE__{guest: guest, snapshot: snapshot} = index, memory) do
-    Check.memory!(memory: memory)
+    Check.memory!(memory)
 
-    with {:ok, instance} <- Guest.instantiate(guest, memory, snapshot) do
+    with {:ok, instance} <- Instance.instantiate(guest, memory, snapshot) do
       {:ok,
-       %BeTree{
+       %Tree{
          runtime: guest.runtime,
          instance: instance,
          fuel_per_reduction: index.fuel_per_reduction,
@@ -129,9 +108,10 @@ defmodule BeTree.Index do
   def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
-    def inspect(%{info: %{expressions: expressions, memory_bytes: bytes}}, _options) do
-      count = if expressions == 1, do: "1 expression", else: "#{expressions} expressions"
-      "#BeTree.Index<#{count}, #{:erlang.float_to_binary(bytes / 1_000_000, decimals: 1)} MB>"
+    alias BeTree.Engine.Describe
+
+    def inspect(%{info: info}, _options) do
+      "#BeTree.Index<#{Describe.expressions(info.expressions)}, #{Describe.megabytes(info.memory_bytes)}>"
     end
   end
 end

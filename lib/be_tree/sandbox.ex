@@ -58,9 +58,12 @@ defmodule BeTree.Sandbox do
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Engine.{Check, Describe, Slices}
+  alias BeTree.Engine.{Bang, Check, Describe, Limits, Options, Slices}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Sandbox.{Call, Module}
+
+  require Limits
 
   @enforce_keys [:instance, :fuel_per_reduction]
   defstruct @enforce_keys
@@ -85,7 +88,15 @@ defmodule BeTree.Sandbox do
   @typedoc "Where a call stands: at a slice's end, at its own, or gone for good."
   @type answer :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
 
-  @mebibyte 0x10_0000
+  @new_options [
+                 memory: [
+                   type: {:bytes, 1, Limits.max_u64()},
+                   default: 64 * 0x10_0000,
+                   default_doc: "64 MiB",
+                   doc: "the bytes that memories and tables of the instance may take"
+                 ]
+               ] ++ Common.take([:fuel_per_reduction])
+  @call_options Common.take([:fuel, :slice, :timeout])
   @defaults Slices.defaults()
 
   @doc """
@@ -111,7 +122,7 @@ defmodule BeTree.Sandbox do
 
   @doc "`load/1` that answers the module and raises its errors."
   @spec load!(binary) :: Module.t()
-  def load!(wasm), do: bang(load(wasm))
+  def load!(wasm), do: Bang.unwrap!(load(wasm))
 
   defp check_imports([]), do: :ok
 
@@ -124,8 +135,7 @@ defmodule BeTree.Sandbox do
   Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for some 10 microseconds where the
   module has little data and no long start function.
 
-    * `:memory` - how many bytes its memories and tables may take, 64 MiB by default;
-    * `:fuel_per_reduction` - see `BeTree.Fuel`.
+  #{Options.docs(@new_options)}
 
   Errors by kind: `:out_of_memory` for a module that starts with more, and for its start function `:trap` and
   `:out_of_fuel`, beyond about 0.2 seconds. An option that is unknown or wrong raises an `ArgumentError`.
@@ -134,9 +144,7 @@ defmodule BeTree.Sandbox do
   def new(module, options \\ [])
 
   def new(%Module{compiled: compiled}, options) do
-    options = Check.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
+    options = Options.validate!(options, @new_options)
 
     with {:ok, instance} <- Wasmtime.instantiate(compiled, memory: options[:memory]),
          do: {:ok, %__MODULE__{instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
@@ -146,7 +154,7 @@ defmodule BeTree.Sandbox do
 
   @doc "`new/2` that answers the instance and raises its errors."
   @spec new!(Module.t(), [option]) :: t
-  def new!(module, options \\ []), do: bang(new(module, options))
+  def new!(module, options \\ []), do: Bang.unwrap!(new(module, options))
 
   @doc """
   Calls an export with numbers and answers its results, of any number, when the call is done.
@@ -155,11 +163,7 @@ defmodule BeTree.Sandbox do
   each `fuel_per_reduction` fuel, so that the scheduler preempts it as it would for Erlang code of the same length. A
   call costs about a microsecond beside what it runs.
 
-    * `:fuel` - the whole budget, an amount or `:infinity` (the default);
-    * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity` never
-      yields: a long call then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default); it ends the wait for a turn, and is looked at between
-      slices.
+  #{Options.docs(@call_options)}
 
   Integers are given signed or unsigned, floats as floats or integers.
 
@@ -176,10 +180,8 @@ defmodule BeTree.Sandbox do
   @doc "`call/4` that answers the results alone and raises its errors."
   @spec call!(t, String.t(), [integer | float], [call_option]) :: results
   def call!(sandbox, export, arguments, options \\ []) do
-    case call(sandbox, export, arguments, options) do
-      {:ok, results, _stats} -> results
-      {:error, error} -> raise error
-    end
+    {results, _stats} = Bang.unwrap!(call(sandbox, export, arguments, options))
+    results
   end
 
   defp finish({:yield, call}), do: finish(resume(call))
@@ -221,12 +223,7 @@ defmodule BeTree.Sandbox do
   defp answer({:error, error}), do: {:error, error}
 
   defp check([]), do: @defaults
-
-  defp check(options) do
-    options
-    |> Check.options!(Map.keys(@defaults))
-    |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
-  end
+  defp check(options), do: options |> Options.validate!(@call_options) |> Map.new()
 
   @doc """
   Reads `length` bytes from `address` of the memory that is exported as `memory`. Runs on a dirty scheduler, some
@@ -241,7 +238,7 @@ defmodule BeTree.Sandbox do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     check_amount(:length, length)
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
     Wasmtime.read(instance, address, length, timeout)
   end
 
@@ -251,7 +248,7 @@ defmodule BeTree.Sandbox do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{Describe.value(bytes)}")
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
     Wasmtime.write(instance, address, bytes, timeout)
   end
 
@@ -259,21 +256,17 @@ defmodule BeTree.Sandbox do
   defp check_sandbox(other), do: Check.expected!("a BeTree.Sandbox", other)
 
   # All that the runtime can take; what lies outside of the memory it refuses itself.
-  defp check_amount(_name, amount) when amount in 0..0xFFFF_FFFF_FFFF_FFFF, do: :ok
+  defp check_amount(_name, amount) when Limits.is_u64(amount), do: :ok
 
   defp check_amount(name, other) do
     raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{Describe.value(other)}"
   end
 
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
-
   defimpl Inspect do
     def inspect(%{instance: instance}, _options) do
       %{state: state, memory: memory, limit: limit} = BeTree.Runtime.Wasmtime.info(instance)
-      "#BeTree.Sandbox<#{state}, #{megabytes(memory)} of #{megabytes(limit)} MB>"
-    end
 
-    defp megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1)
+      "#BeTree.Sandbox<#{state}, #{String.trim_trailing(Describe.megabytes(memory), " MB")} of #{Describe.megabytes(limit)}>"
+    end
   end
 end

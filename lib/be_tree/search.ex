@@ -24,15 +24,7 @@ defmodule BeTree.Search do
 
   ## Options
 
-    * `:fuel` - the whole budget, an amount or `:infinity` (the default). Where it runs out, the answer is an error of
-      kind `:out_of_fuel`: the search is gone, the tree unharmed. It is looked at once in each block of instructions, so
-      a search that ends a few units beyond it is let through;
-    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity`
-      never yields: a long search then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
-      slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;
-    * `:ids` - a list of ids: only these subscriptions are looked at;
-    * `:as` - what the answer is: `:list` (the default), `:binary` or `:bitmap`.
+  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as]))}
 
   ## Answers
 
@@ -60,7 +52,8 @@ defmodule BeTree.Search do
   require BeTree.Telemetry
 
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
-  alias BeTree.Engine.{Answer, Check, Describe, Heap, Slices, Subscription, Target}
+  alias BeTree.Engine.{Answer, Check, Heap, Options, Slices, Subscription, Target}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
   # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
@@ -86,6 +79,7 @@ defmodule BeTree.Search do
   @typedoc "Where a search stands: at a slice's end, at its own, or gone for good."
   @type answer :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
+  @options Common.take([:fuel, :slice, :timeout, :ids, :as])
   @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list})
 
   @doc """
@@ -289,32 +283,10 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # The names of the options.
-  @spec options() :: [atom]
-  def options, do: Map.keys(@defaults)
-
-  @doc false
   # All options, with their defaults, or an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
-
-  def check(options) do
-    options
-    |> Check.options!(Map.keys(@defaults))
-    |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
-  end
-
-  defp check(:ids, ids) when length(ids) >= 0, do: ids
-
-  defp check(:ids, other),
-    do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{Describe.value(other)}")
-
-  defp check(:as, form) when form in [:list, :binary, :bitmap], do: form
-
-  defp check(:as, other),
-    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{Describe.value(other)}")
-
-  defp check(key, value), do: Slices.check!(key, value)
+  def check(options), do: Map.merge(@defaults, Map.new(Options.validate!(options, @options)))
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

@@ -67,9 +67,38 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  alias BeTree.{Domain, Error, Fuel, Guest, Image, Index}
-  alias BeTree.Engine.{Check, Describe, Subscription}
-  alias BeTree.Server.{Follower, Keeper, Table, View, Writer}
+  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.Engine.{Bang, Describe, Options, Subscription}
+  alias BeTree.Engine.Options.Common
+  alias BeTree.Server.{Follower, Keeper, Request, Table, Writer}
+
+  @interval 30
+  @interval_of_follower 1_000
+
+  @options [
+             name: [
+               type: {:check, "an atom", &__MODULE__.name?/1},
+               required: true,
+               doc: "an atom. Searches and changes take it; an ETS table has it too"
+             ],
+             domains: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
+             follow: [
+               type: {:check, "{name, node}", &__MODULE__.follow?/1},
+               doc: "another server to follow, `{name, node}`, in place of a schema"
+             ],
+             interval: [
+               type: {:nullable, :timeout},
+               default_doc: "#{@interval}, or #{@interval_of_follower} for a server that follows",
+               doc:
+                 "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
+                   "follows waits so long before it asks for the next version"
+             ],
+             changes: [
+               type: :positive,
+               default: 1_000,
+               doc: "the number of unpublished changes that are published at once"
+             ]
+           ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
 
   # More restarts than can happen in a second.
   @any_number 1_000_000_000
@@ -93,14 +122,7 @@ defmodule BeTree.Server do
 
   ## Options
 
-    * `:name` - an atom, by which it is searched and changed; also the name of an ETS table;
-    * `:domains` - the attributes, as `BeTree.Domain` says;
-    * `:follow` - instead of domains, another server to follow: its name and its node;
-    * `:interval` - after how many milliseconds a change is published, 30 by default; with `:infinity` never for time.
-      For a server that follows, how long it waits before it asks for the next version, 1,000 by default;
-    * `:changes` - after how many changes that are not published they are, 1,000 by default;
-    * `:memory`, `:fuel_per_reduction`, `:guest`, `:runtime` - those of `BeTree.new/2`;
-    * `:replicas`, `:queue` - those of `BeTree.publish/2`.
+  #{Options.docs(@options)}
 
   A short interval costs: each time changes are published, that takes one to five milliseconds of a dirty scheduler, and
   the replicas of the delta are made anew by the searches that follow, a third of a millisecond each.
@@ -150,37 +172,9 @@ defmodule BeTree.Server do
     Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
   end
 
-  @interval 30
-  @interval_of_follower 1_000
-  @changes 1_000
-  @gibibyte 0x4000_0000
-
-  # Erlang's timers take 32 bits of milliseconds.
-  @longest 0xFFFF_FFFF
-
   defp check(options) do
-    options =
-      Check.options!(options, [
-        :name,
-        :domains,
-        :follow,
-        :interval,
-        :guest,
-        :replicas,
-        :queue,
-        changes: @changes,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      ])
-
-    check(:name, options[:name])
-    check(:changes, options[:changes])
-    check(:guest, options[:guest])
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
-    Check.runtime!(options[:runtime])
-    publish = Index.check(Keyword.take(options, [:replicas, :queue]))
+    options = Options.validate!(options, @options)
+    publish = Keyword.take(options, [:replicas, :queue])
     {options[:name], check(options[:domains], options[:follow], publish, options)}
   end
 
@@ -189,7 +183,7 @@ defmodule BeTree.Server do
   end
 
   defp check(domains, nil, publish, options) do
-    interval = check(:interval, options[:interval] || @interval)
+    interval = options[:interval] || @interval
 
     %{
       domains: domains,
@@ -203,9 +197,9 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
-    interval = check(:interval, options[:interval] || @interval_of_follower)
+    interval = options[:interval] || @interval_of_follower
     if interval == :infinity, do: raise(ArgumentError, "the option :interval of a server that follows is finite")
-    %{follow: check(:follow, follow), interval: interval, read: read_options(options, publish)}
+    %{follow: follow, interval: interval, read: read_options(options, publish)}
   end
 
   defp check(_domains, _follow, _publish, _options) do
@@ -214,25 +208,12 @@ defmodule BeTree.Server do
 
   defp read_options(options, publish), do: Keyword.take(options, [:memory, :fuel_per_reduction, :runtime]) ++ publish
 
-  defp check(:name, name) when is_atom(name) and name not in [nil, true, false], do: name
-  defp check(:interval, :infinity), do: :infinity
-  defp check(:interval, milliseconds) when milliseconds in 0..@longest, do: milliseconds
-  defp check(:changes, changes) when is_integer(changes) and changes > 0, do: changes
-  defp check(:guest, guest) when guest == nil or is_binary(guest) or is_struct(guest, Guest), do: guest
-  defp check(:follow, {name, node} = follow) when is_atom(name) and is_atom(node), do: follow
+  @doc false
+  def name?(name), do: is_atom(name) and name not in [nil, true, false]
 
-  defp check(key, other) do
-    expected = %{
-      name: "an atom",
-      interval: "milliseconds from 0 to #{@longest}, or :infinity",
-      changes: "a positive integer",
-      guest: "a binary or a BeTree.Guest",
-      follow: "{name, node}"
-    }
-
-    raise ArgumentError,
-          "the option #{Describe.value(key)} takes #{expected[key]}, got: #{Describe.value(other)}"
-  end
+  @doc false
+  def follow?({name, node}), do: is_atom(name) and is_atom(node)
+  def follow?(other), do: other == nil
 
   @doc """
   Inserts one subscription, as `BeTree.insert/4` does, with its options and errors.
@@ -251,7 +232,7 @@ defmodule BeTree.Server do
   @spec insert(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
   def insert(name, id, expression, options \\ []) do
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case call(name, {:insert, [subscription]}) do
+      case Request.call(name, {:insert, [subscription]}) do
         {:ok, 1} -> :ok
         {:error, error} -> {:error, alone(error, id, expression)}
       end
@@ -268,7 +249,7 @@ defmodule BeTree.Server do
 
   @doc "`insert/4` that raises its errors."
   @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
-  def insert!(name, id, expression, options \\ []), do: bang(insert(name, id, expression, options))
+  def insert!(name, id, expression, options \\ []), do: Bang.unwrap!(insert(name, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
@@ -281,12 +262,12 @@ defmodule BeTree.Server do
   """
   @spec insert_all(name, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(name, subscriptions) do
-    with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: call(name, {:insert, subscriptions})
+    with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, subscriptions})
   end
 
   @doc "`insert_all/2` that answers the count and raises its errors."
   @spec insert_all!(name, Enumerable.t()) :: non_neg_integer
-  def insert_all!(name, subscriptions), do: bang(insert_all(name, subscriptions))
+  def insert_all!(name, subscriptions), do: Bang.unwrap!(insert_all(name, subscriptions))
 
   @doc """
   Deletes the subscription `id`, as `BeTree.delete/3` does; otherwise like `insert/4`.
@@ -298,12 +279,12 @@ defmodule BeTree.Server do
   """
   @spec delete(name, BeTree.id()) :: :ok | {:error, Error.t()}
   def delete(name, id) do
-    with :ok <- Subscription.check_id(id), do: call(name, {:delete, id})
+    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id})
   end
 
   @doc "`delete/2` that raises its errors."
   @spec delete!(name, BeTree.id()) :: :ok
-  def delete!(name, id), do: bang(delete(name, id))
+  def delete!(name, id), do: Bang.unwrap!(delete(name, id))
 
   @doc """
   Publishes all changes that were acknowledged: searches that start after this answers see them.
@@ -319,11 +300,11 @@ defmodule BeTree.Server do
       {[], [1]}
   """
   @spec publish(name) :: :ok | {:error, Error.t()}
-  def publish(name), do: call(name, :publish)
+  def publish(name), do: Request.call(name, :publish)
 
   @doc "`publish/1` that raises its errors."
   @spec publish!(name) :: :ok
-  def publish!(name), do: bang(publish(name))
+  def publish!(name), do: Bang.unwrap!(publish(name))
 
   @doc """
   The whole index as one value, with all changes that were acknowledged, to search or keep as it is now.
@@ -338,7 +319,7 @@ defmodule BeTree.Server do
       [1]
   """
   @spec index(name) :: {:ok, Index.t()} | {:error, Error.t()}
-  def index(name), do: call(name, :index)
+  def index(name), do: Request.call(name, :index)
 
   @doc """
   Puts something else in the place of the present index, while it is in use.
@@ -364,15 +345,15 @@ defmodule BeTree.Server do
       [7]
   """
   @spec swap(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok | {:error, Error.t()}
-  def swap(name, %Index{} = index), do: call(name, {:swap, index})
+  def swap(name, %Index{} = index), do: Request.call(name, {:swap, index})
 
   def swap(name, {:image, image}) do
-    with {:ok, options} <- call(name, :read_options),
+    with {:ok, options} <- Request.call(name, :read_options),
          {:ok, index} <- Image.read(image, options),
          do: swap(name, index)
   end
 
-  def swap(name, %Guest{} = guest), do: call(name, {:swap, guest})
+  def swap(name, %Guest{} = guest), do: Request.call(name, {:swap, guest})
 
   def swap(name, wasm) when is_binary(wasm) do
     with {:ok, guest} <- Guest.load(wasm), do: swap(name, guest)
@@ -385,7 +366,7 @@ defmodule BeTree.Server do
 
   @doc "`swap/2` that raises its errors."
   @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok
-  def swap!(name, to), do: bang(swap(name, to))
+  def swap!(name, to), do: Bang.unwrap!(swap(name, to))
 
   @doc """
   What the server holds:
@@ -407,35 +388,9 @@ defmodule BeTree.Server do
       {1, 1, 0}
   """
   @spec info(name) :: {:ok, map} | {:error, Error.t()}
-  def info(name), do: call(name, :info)
+  def info(name), do: Request.call(name, :info)
 
   @doc "`info/1` that answers the map and raises its errors."
   @spec info!(name) :: map
-  def info!(name), do: bang(info(name))
-
-  defp call(name, request) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: ask(name, request), else: View.missing(name)
-  end
-
-  defp call(name, _request), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
-
-  defp ask(name, request) do
-    with {:raise, message} <- GenServer.call(name, request, :infinity), do: raise(ArgumentError, message)
-  catch
-    :exit, {:noproc, _call} ->
-      {:error,
-       %Error{
-         kind: :not_found,
-         message: "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again"
-       }}
-
-    :exit, {_reason, _call} ->
-      message = "the server #{Describe.value(name)} ended before it answered: whether the change was made is not known"
-
-      {:error, %Error{kind: :not_found, message: message}}
-  end
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
+  def info!(name), do: Bang.unwrap!(info(name))
 end

@@ -5,6 +5,7 @@ defmodule ErlBetree.Domains do
   # attribute's minimum and maximum. So of the bounds only counts are passed on; of the others only the types are checked.
 
   alias BeTree.Domain
+  alias BeTree.Engine.Limits
 
   @types %{
     bool: :boolean,
@@ -19,7 +20,7 @@ defmodule ErlBetree.Domains do
     frequency_caps: :frequency_caps
   }
 
-  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
+  @integers Limits.integers()
   # More distinct values than that no tree holds.
   @most 0xFFFF_FFFF
 

@@ -2,12 +2,10 @@ defmodule ErlBetree.Subscriptions do
   @moduledoc false
   # Subscriptions as Erlang programs make them: checked first, inserted later.
 
-  alias BeTree.Guest
-  alias BeTree.Engine.Subscription
-  alias ErlBetree.{Reference, Tree}
+  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
 
-  @ids 0..0xFFFF_FFFF_FFFF_FFFF
-  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
+  alias BeTree.Engine.{Instance, Subscription}
+  alias ErlBetree.{Reference, Tree}
 
   @type refusal ::
           {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
@@ -20,7 +18,7 @@ defmodule ErlBetree.Subscriptions do
          {:ok, constants} <- encode_constants(constants),
          {:ok, text} <- to_binary(expression),
          input = Subscription.encode([{id, text, constants}]),
-         {:ok, _nothing} <- Guest.call(tree.runtime, tree.instance, "be_tree_check", [byte_size(input)], input) do
+         {:ok, _nothing} <- Instance.call(tree.runtime, tree.instance, "be_tree_check", [byte_size(input)], input) do
       {:ok, Reference.new(:subscription, input)}
     else
       {:error, %BeTree.Error{}} -> {:error, :failed}
@@ -28,7 +26,7 @@ defmodule ErlBetree.Subscriptions do
     end
   end
 
-  defp check_id(id) when id in @ids, do: :ok
+  defp check_id(id) when is_id(id), do: :ok
   defp check_id(_other), do: {:error, :bad_id}
 
   defp encode_constants(constants) when length(constants) >= 0, do: encode_constants(constants, 0, [])
@@ -36,7 +34,7 @@ defmodule ErlBetree.Subscriptions do
 
   defp encode_constants([], _position, encoded), do: {:ok, Enum.reverse(encoded)}
 
-  defp encode_constants([{name, value} | rest], position, encoded) when is_atom(name) and value in @integers do
+  defp encode_constants([{name, value} | rest], position, encoded) when is_atom(name) and is_i64(value) do
     encode_constants(rest, position + 1, [{Atom.to_string(name), value} | encoded])
   end
 
@@ -57,7 +55,7 @@ defmodule ErlBetree.Subscriptions do
   def insert(%Tree{tree: tree} = held, subscription) do
     input = Reference.open(:subscription, subscription)
 
-    case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input) do
+    case Instance.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input) do
       {:ok, _nothing} -> Tree.count_insertion(held)
       {:error, _error} -> :error
     end

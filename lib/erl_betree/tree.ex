@@ -2,8 +2,8 @@ defmodule ErlBetree.Tree do
   @moduledoc false
   # What a reference to a tree holds, the errors of searching it, and what is asked of it beside searches.
 
-  alias BeTree.{Domain, Error, Guest}
-  alias BeTree.Engine.Answer
+  alias BeTree.{Domain, Error}
+  alias BeTree.Engine.{Answer, Instance, Limits}
   alias ErlBetree.{Domains, Reference}
 
   @enforce_keys [:tree, :counters, :place, :reasons]
@@ -45,7 +45,7 @@ defmodule ErlBetree.Tree do
   end
 
   defp keep_reasons(tree) do
-    with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil),
+    with {:ok, answer} <- Instance.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil),
          do: Answer.nothing(answer)
   end
 
@@ -81,7 +81,7 @@ defmodule ErlBetree.Tree do
 
   # A search that stands at its threshold holds one. They are made when they are needed.
   @replicas 1_000
-  @queue 10_000
+  @queue Limits.default_queue()
 
   @doc "What to search in."
   @spec target(t) :: BeTree.t()
@@ -115,7 +115,7 @@ defmodule ErlBetree.Tree do
     with before when before != version + 1 <- :atomics.exchange(counters, @published, version + 1),
          :ok <- :atomics.put(counters, @contended, 0),
          {:ok, snapshot} <- runtime.snapshot(tree.instance, :infinity),
-         {:ok, replicas} <- Guest.replicate(tree.guest, snapshot, limits) do
+         {:ok, replicas} <- Instance.replicate(tree.guest, snapshot, limits) do
       :ok = runtime.place_put(place, version, replicas)
       %{tree | instance: replicas}
     else
@@ -126,7 +126,7 @@ defmodule ErlBetree.Tree do
   @doc "A picture of the tree in Graphviz's language."
   @spec draw(t) :: binary
   def draw(%__MODULE__{tree: tree}) do
-    case Guest.call(tree.runtime, tree.instance, "be_tree_draw", [], nil) do
+    case Instance.call(tree.runtime, tree.instance, "be_tree_draw", [], nil) do
       {:ok, picture} -> picture
       {:error, error} -> fail(error)
     end

@@ -4,7 +4,7 @@ defmodule BeTree.Engine.Answer do
   # it answers is trusted: what does not have the documented shape is an error of kind :bad_module.
 
   alias BeTree.Error
-  alias BeTree.Engine.Describe
+  alias BeTree.Engine.{Describe, Limits}
 
   @kinds [
     :syntax,
@@ -42,7 +42,7 @@ defmodule BeTree.Engine.Answer do
   end
 
   # No guest counts further than 64 bits. A larger integer would take seconds to print.
-  @most 0xFFFF_FFFF_FFFF_FFFF
+  @most Limits.max_u64()
 
   @doc "Whether `value` is an integer from `least` on that a guest may have counted to."
   defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most

@@ -4,9 +4,9 @@ defmodule BeTree.Engine.Check do
   # was expected and what came.
 
   alias BeTree.Error
-  alias BeTree.Engine.{Describe, Slices}
+  alias BeTree.Engine.{Describe, Limits, Options}
 
-  @bytes 0xFFFF_FFFF_FFFF_FFFF
+  @timeout [timeout: [type: :timeout, default: :infinity]]
   # What an instance of a runtime is made with.
   @instantiate {:instantiate, 2}
 
@@ -14,55 +14,31 @@ defmodule BeTree.Engine.Check do
   @spec expected!(String.t(), term) :: no_return
   def expected!(expected, value), do: raise(ArgumentError, "expected #{expected}, got: #{Describe.value(value)}")
 
-  @doc "Returns `options` with the defaults of `allowed`, or raises an `ArgumentError` that names what was expected."
-  @spec options!(term, keyword | [atom]) :: keyword
-  def options!(options, allowed) do
-    unless Keyword.keyword?(options) do
-      raise ArgumentError, "options are a keyword list, got: #{Describe.value(options)}"
-    end
+  @doc "Returns the timeout in `options`, a list of this option alone; raises an `ArgumentError` for anything else."
+  @spec timeout!(term) :: timeout
+  def timeout!([]), do: :infinity
+  def timeout!(options), do: Options.validate!(options, @timeout)[:timeout]
 
-    keys = for option <- allowed, do: if(is_tuple(option), do: elem(option, 0), else: option)
+  @doc "Raises an `ArgumentError` unless `bytes` is an amount of memory."
+  @spec memory!(term) :: pos_integer
+  def memory!(bytes), do: Options.check!(:memory, {:bytes, 1, Limits.max_u64()}, bytes)
 
-    case Enum.find(options, fn {key, _value} -> key not in keys end) do
-      nil ->
-        Keyword.validate!(Enum.uniq_by(options, &elem(&1, 0)), allowed)
-
-      {unknown, _value} ->
-        names = Enum.map_join(keys, ", ", &Describe.value/1)
-        raise ArgumentError, "unknown keys [#{Describe.value(unknown)}]; the options are #{names}"
-    end
-  end
-
-  @doc "Returns the option `:timeout`, `:infinity` where it is left out, and the others, or raises an `ArgumentError`."
-  @spec timeout!(term, [atom]) :: {timeout, keyword}
-  def timeout!(options, others \\ []) do
-    {timeout, options} = options |> options!([{:timeout, :infinity} | others]) |> Keyword.pop!(:timeout)
-    {Slices.check!(:timeout, timeout), options}
-  end
-
-  @doc "Raises an `ArgumentError` unless the option `key` is a positive integer."
-  @spec positive!(keyword, atom) :: :ok
-  def positive!(options, key) do
-    value = options[key]
-    if is_integer(value) and value > 0, do: :ok, else: option!(key, "a positive integer", value)
-  end
-
-  @doc "Raises an `ArgumentError` unless the option `:memory` is a number of bytes."
-  @spec memory!(keyword) :: :ok
-  def memory!(options) do
-    memory = options[:memory]
-    if memory in 1..@bytes, do: :ok, else: option!(:memory, "bytes, an integer from 1 to #{@bytes}", memory)
+  @doc "Returns whether `runtime` is a module that implements `BeTree.Runtime`."
+  @spec runtime?(term) :: boolean
+  def runtime?(runtime) do
+    {function, arity} = @instantiate
+    is_atom(runtime) and Code.ensure_loaded?(runtime) and function_exported?(runtime, function, arity)
   end
 
   @doc "Raises an `ArgumentError` unless `runtime` is a module that implements `BeTree.Runtime`."
-  @spec runtime!(term) :: :ok
+  @spec runtime!(term) :: module
   def runtime!(runtime) do
-    {function, arity} = @instantiate
-
-    if is_atom(runtime) and Code.ensure_loaded?(runtime) and function_exported?(runtime, function, arity),
-      do: :ok,
-      else: option!(:runtime, "a module that implements BeTree.Runtime", runtime)
+    Options.check!(:runtime, {:check, "a module that implements BeTree.Runtime", &runtime?/1}, runtime)
   end
+
+  @doc "Returns whether `list` is a proper list."
+  @spec proper_list?(term) :: boolean
+  def proper_list?(list), do: is_list(list) and not List.improper?(list)
 
   @doc "Raises an `ArgumentError` unless `path` is one: a string, or a list of characters and strings."
   @spec path!(term) :: :ok
@@ -91,9 +67,4 @@ defmodule BeTree.Engine.Check do
   defp enumerable?(list) when is_list(list), do: false
   defp enumerable?(function) when is_function(function), do: is_function(function, 2)
   defp enumerable?(other), do: Enumerable.impl_for(other) != nil
-
-  @spec option!(atom, String.t(), term) :: no_return
-  defp option!(key, expected, value) do
-    raise ArgumentError, "the option #{Describe.value(key)} takes #{expected}, got: #{Describe.value(value)}"
-  end
 end

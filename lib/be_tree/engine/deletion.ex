@@ -3,20 +3,20 @@ defmodule BeTree.Engine.Deletion do
   # Deletes subscriptions of a tree. The memory of an instance never shrinks. So where the guest answers that a deletion left
   # its index empty, and that a new instance would take much less memory, one is made, and the tree goes on with it.
 
-  alias BeTree.{Error, Guest}
-  alias BeTree.Engine.{Answer, Deadline}
+  alias BeTree.Error
+  alias BeTree.Engine.{Answer, Deadline, Instance}
 
   # How many milliseconds a tree that was emptied is waited for where other processes use it.
   @patience 1_000
 
-  @doc "Deletes `id`. Takes the options of `BeTree.Guest.call/6`; their timeout is that of the wait for the tree."
+  @doc "Deletes `id`. Takes the options of `BeTree.Engine.Instance.call/6`; their timeout is that of the wait for the tree."
   @spec delete(BeTree.t(), BeTree.id(), keyword) :: :ok | {:error, Error.t()}
   def delete(tree, id, options) do
     # The i64 that has the same bits: wasm knows no unsigned integers.
     <<signed::signed-64>> = <<id::64>>
     deadline = Deadline.new(Keyword.get(options, :timeout, :infinity))
 
-    case Guest.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options) do
+    case Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options) do
       {:ok, ""} -> :ok
       {:ok, <<1>>} -> begin_anew(tree, min(Deadline.left(deadline), @patience))
       {:ok, other} -> {:error, Answer.bad("a deletion with #{byte_size(other)} bytes")}
@@ -27,8 +27,8 @@ defmodule BeTree.Engine.Deletion do
   # The deletion is done, so an error, such as that the node has no memory for a second instance, is none of its own: the
   # tree stays as it is.
   defp begin_anew(%{runtime: runtime} = tree, timeout) do
-    with true <- Guest.renews?(tree.guest),
-         {:ok, fresh} <- Guest.begin(tree.guest, tree.domains, tree.memory) do
+    with true <- Instance.renews?(tree.guest),
+         {:ok, fresh} <- Instance.begin(tree.guest, tree.domains, tree.memory) do
       runtime.renew(tree.instance, fresh, "be_tree_spent", timeout)
     end
 

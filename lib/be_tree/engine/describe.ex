@@ -34,6 +34,15 @@ defmodule BeTree.Engine.Describe do
   def reason(%BeTree.Error{message: message}), do: message
   def reason(reason), do: value(reason)
 
+  @doc "Returns a number of expressions as `1 expression` or `12000 expressions`."
+  @spec expressions(non_neg_integer) :: String.t()
+  def expressions(1), do: "1 expression"
+  def expressions(count), do: "#{count} expressions"
+
+  @doc "Returns a number of bytes as `3.1 MB`."
+  @spec megabytes(non_neg_integer) :: String.t()
+  def megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1) <> " MB"
+
   # What is left of the budget, or :large.
   defp small(_term, 0), do: :large
 

@@ -5,7 +5,7 @@ defmodule BeTree.Engine.Slices do
   # index, BeTree.Sandbox for any module.
 
   alias BeTree.{Error, Fuel, Runtime}
-  alias BeTree.Engine.{Deadline, Describe, Native}
+  alias BeTree.Engine.{Deadline, Native}
 
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
@@ -35,7 +35,7 @@ defmodule BeTree.Engine.Slices do
   @typedoc "An outcome that has been charged for."
   @type answer :: {:done, results :: term, output :: term, t} | {:yield, t} | {:error, Error.t()}
 
-  @typedoc "What `check!/2` lets through."
+  @typedoc "The options of a call, all of them."
   @type options :: %{
           required(:fuel) => Fuel.budget(),
           required(:slice) => Fuel.budget(),
@@ -48,22 +48,6 @@ defmodule BeTree.Engine.Slices do
   @doc "The options of a call that names none."
   @spec defaults() :: options
   def defaults, do: %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity}
-
-  @doc "The value of an option, or an `ArgumentError`."
-  @spec check!(:fuel | :slice | :timeout, term) :: term
-  def check!(_key, :infinity), do: :infinity
-  def check!(key, fuel) when key in [:fuel, :slice] and is_integer(fuel) and fuel > 0, do: fuel
-  def check!(:timeout, milliseconds) when milliseconds in 0..0xFFFF_FFFF, do: milliseconds
-
-  def check!(key, other) do
-    expected =
-      if key == :timeout,
-        do: "milliseconds from 0 to 4294967295, the most that a process can wait, or :infinity",
-        else: "a positive integer or :infinity"
-
-    raise ArgumentError,
-          "the option #{Describe.value(key)} takes #{expected}, got: #{Describe.value(other)}"
-  end
 
   @doc "A call that is about to begin. Its first slice the owner runs, and passes what came of it to `settle/2`."
   @spec new(module, (Runtime.suspended() -> outcome), pos_integer, options) :: t

@@ -2,11 +2,10 @@ defmodule BeTree.Engine.Subscription do
   @moduledoc false
   # A subscription, an expression under an id, on its way into the sandbox: checked as far as the host can.
 
-  alias BeTree.Error
-  alias BeTree.Engine.{Check, Describe}
+  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
 
-  @ids 0..0xFFFF_FFFF_FFFF_FFFF
-  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
+  alias BeTree.Error
+  alias BeTree.Engine.{Check, Describe, Limits, Options}
 
   @type constants :: [{String.t(), integer}]
   @type wire :: {BeTree.id(), String.t(), constants}
@@ -14,7 +13,7 @@ defmodule BeTree.Engine.Subscription do
   @doc "One subscription as docs/abi.md has it."
   @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options) do
-    constants = Keyword.get(Check.options!(options, [:constants]), :constants, [])
+    constants = Keyword.get(Options.known!(options, [:constants]), :constants, [])
 
     with :ok <- check_id(id),
          :ok <- check_expression(expression),
@@ -56,10 +55,10 @@ defmodule BeTree.Engine.Subscription do
 
   @doc "Whether `id` is an unsigned 64-bit integer."
   @spec check_id(term) :: :ok | {:error, Error.t()}
-  def check_id(id) when id in @ids, do: :ok
+  def check_id(id) when is_id(id), do: :ok
 
   def check_id(id) when is_integer(id) do
-    refuse(:out_of_bounds, "an id is an integer from #{@ids.first} to #{@ids.last}, got: #{Describe.value(id)}")
+    refuse(:out_of_bounds, "an id is an integer from 0 to #{Limits.max_u64()}, got: #{Describe.value(id)}")
   end
 
   def check_id(id), do: refuse(:type, "an id is an integer, got: #{Describe.value(id)}")
@@ -84,7 +83,7 @@ defmodule BeTree.Engine.Subscription do
   end
 
   defp check_constant({name, value}) when is_atom(name), do: check_constant({Atom.to_string(name), value})
-  defp check_constant({name, value}) when is_binary(name) and value in @integers, do: {:ok, {name, value}}
+  defp check_constant({name, value}) when is_binary(name) and is_i64(value), do: {:ok, {name, value}}
 
   defp check_constant({name, value}) when is_binary(name) and is_integer(value) do
     refuse(

@@ -4,7 +4,7 @@ defmodule BeTree.Engine.Target do
   # target stands for: a handle, or a server's view, which is made of two. Handles have the fields runtime, instance and
   # fuel_per_reduction.
 
-  alias BeTree.{Error, Index}
+  alias BeTree.{Error, Index, Tree}
   alias BeTree.Engine.Describe
   alias BeTree.Server.View
 
@@ -12,7 +12,7 @@ defmodule BeTree.Engine.Target do
 
   @doc "The handle or the view to search; an error where there is no such server, an `ArgumentError` for anything else."
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
-  def resolve(%BeTree{} = tree), do: tree
+  def resolve(%Tree{} = tree), do: tree
   def resolve(%Index{} = index), do: index
   def resolve(%View{} = view), do: view
 

@@ -19,13 +19,13 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Runtime}
-  alias BeTree.Engine.{Deadline, Describe, Heap, Native}
+  alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
 
   # The fuel that a change never needs more of, as the host has it for one that lost its process.
   @longest_change 500_000_000
   @longest_change_per_byte 10_000
 
-  @most 0xFFFF_FFFF_FFFF_FFFF
+  @most Limits.max_u64()
 
   # How many milliseconds a caller waits until its module is compiled: seconds, and as many for each one before it.
   @compile_timeout 60_000

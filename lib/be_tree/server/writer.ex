@@ -10,6 +10,8 @@ defmodule BeTree.Server.Writer do
 
   use GenServer
 
+  import BeTree.Engine.Limits, only: [is_id: 1]
+
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Engine.Describe
   alias BeTree.Server.{Builder, Changes, Delta, Stray, Table, View}
@@ -97,7 +99,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  def handle_call({:delete, id}, _from, state) when id in 0..0xFFFF_FFFF_FFFF_FFFF do
+  def handle_call({:delete, id}, _from, state) when is_id(id) do
     case Changes.delete(state.tree, id) do
       :ok -> {:reply, :ok, deleted(state, id), {:continue, :due}}
       {:error, error} -> refuse(error, state)

@@ -7,7 +7,7 @@ defmodule BeTree.Server.SwapTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Guest, Server}
-  alias BeTree.Engine.Native
+  alias BeTree.Engine.{Instance, Native}
   alias BeTree.Test.WasmGuest
   alias BeTree.Workload.W3
 
@@ -114,7 +114,7 @@ defmodule BeTree.Server.SwapTest do
 
   describe "a third-party module takes the BE-Tree's place" do
     test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
-      {:ok, built_in} = Guest.built_in(BeTree.Runtime.default())
+      {:ok, built_in} = Instance.built_in(BeTree.Runtime.default())
       subscriptions = subscriptions(500)
       name = start(domains: domains(), interval: 5)
       Server.insert_all!(name, subscriptions)

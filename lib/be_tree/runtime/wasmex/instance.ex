@@ -14,7 +14,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     @type t :: %__MODULE__{}
 
-    @most 0xFFFF_FFFF_FFFF_FFFF
+    @most BeTree.Engine.Limits.max_u64()
 
     @outputs [:none, :binary, :u64s, :u64_lists, :u64_binaries]
 
