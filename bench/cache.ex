@@ -58,7 +58,7 @@ defmodule BeTree.Bench.Cache do
 
   defp write(bench, folder) do
     %{workload: workload, parameters: parameters} = bench
-    domains = workload.domains(parameters)
+    domains = workload.schema(parameters)
     lines(folder, "domains", Stream.map(domains, &Lines.domain/1))
     lines(folder, "expressions", workload.expressions(parameters))
     maps = workload.events(parameters) |> Enum.map(&{&1, to_map(&1, domains)})

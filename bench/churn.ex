@@ -52,7 +52,7 @@ defmodule BeTree.Bench.Churn do
         {new, {deleting + deletion, inserting + insertion}}
       end)
 
-    rebuilt = BeTree.new!(bench.workload.domains(bench.parameters))
+    rebuilt = BeTree.new!(bench.workload.schema(bench.parameters))
     for subscriptions <- replaced, do: BeTree.insert_all!(rebuilt, subscriptions)
     {rebuilt, deleting / count, inserting / count}
   end

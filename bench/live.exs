@@ -32,7 +32,7 @@ defmodule BeTree.Bench.Live do
     parameters = %{W3.defaults() | expressions: expressions + room, events: @events}
     {there, later} = parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1}) |> Enum.split(expressions)
     events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
-    {:ok, _pid} = Server.start_link(name: Ads, domains: W3.domains(parameters), memory: @memory)
+    {:ok, _pid} = Server.start_link(name: Ads, schema: W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(there, @chunk), do: Server.insert_all!(Ads, part)
     Server.publish!(Ads)
     %{memory: memory} = Server.info!(Ads)
@@ -165,7 +165,7 @@ defmodule BeTree.Bench.Live do
   # What the server finds in the end is what a new tree of the same expressions finds.
   defp check({present, _later}, events, parameters) do
     Server.publish!(Ads)
-    tree = BeTree.new!(W3.domains(parameters), memory: @memory)
+    tree = BeTree.new!(W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(present, @chunk), do: BeTree.insert_all!(tree, part)
     found = for event <- Tuple.to_list(events), do: BeTree.search!(Ads, event)
     true = found == for(event <- Tuple.to_list(events), do: BeTree.search!(tree, event))

@@ -50,7 +50,7 @@ defmodule BeTree.Bench.Publish do
   end
 
   defp tree(parameters) do
-    tree = BeTree.new!(W3.domains(parameters), memory: @memory)
+    tree = BeTree.new!(W3.schema(parameters), memory: @memory)
 
     parameters
     |> W3.expressions()

@@ -124,7 +124,7 @@ defmodule BeTree.Bench.W7 do
   defp title(slice), do: "slices of #{grouped(slice)}"
 
   defp tree(workload, parameters, subscriptions) do
-    tree = BeTree.new!(workload.domains(parameters), memory: @memory)
+    tree = BeTree.new!(workload.schema(parameters), memory: @memory)
     BeTree.insert_all!(tree, subscriptions)
     tree
   end

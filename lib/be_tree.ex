@@ -53,7 +53,7 @@ defmodule BeTree do
   order, as long as the call's `:timeout` says, which is `:infinity` by default. What is searched by many at once is
   published (`publish/2`); whatever searches takes a tree or a published index.
 
-  Input that is wrong (domains, ids, expressions, constants, events) is answered by `{:error, %BeTree.Error{}}`, with a
+  Input that is wrong (schema, ids, expressions, constants, events) is answered by `{:error, %BeTree.Error{}}`, with a
   kind and a message that says how to mend it; a call that failed changed nothing. Options that are unknown or wrong are
   the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
@@ -123,7 +123,7 @@ defmodule BeTree do
                   ] ++ Common.take([:slice, :timeout, :ids, :as])
 
   @doc """
-  An empty tree over `domains`, declared as `BeTree.Domain` says.
+  An empty tree over `schema`, declared as `BeTree.Domain` says.
 
   The first tree compiles the index module, on a thread of the runtime's own; later ones take well under a millisecond.
 
@@ -131,7 +131,7 @@ defmodule BeTree do
 
   #{Options.docs(@new_options)}
 
-  Errors by kind: `:type` and `:out_of_bounds` for the domains, `:out_of_memory`, and `:bad_module` for the guest.
+  Errors by kind: `:type` and `:out_of_bounds` for the schema, `:out_of_memory`, and `:bad_module` for the guest.
 
       iex> {:ok, tree} = BeTree.new([{"age", :integer}, {"tags", {:string_list, optional: true}}])
       iex> BeTree.search(tree, %{"age" => 3})
@@ -142,19 +142,19 @@ defmodule BeTree do
       "min: of `age` is 9, above its max: 0"
   """
   @spec new([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: {:ok, t} | {:error, Error.t()}
-  def new(domains, options \\ []) do
+  def new(schema, options \\ []) do
     options = Options.validate!(options, @new_options)
 
-    with {:ok, domains} <- Domain.parse(domains),
+    with {:ok, schema} <- Domain.parse(schema),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
-         {:ok, instance} <- Instance.begin(guest, domains, options[:memory]) do
+         {:ok, instance} <- Instance.begin(guest, schema, options[:memory]) do
       {:ok,
        %Tree{
          runtime: guest.runtime,
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: guest,
-         domains: domains,
+         schema: schema,
          memory: options[:memory]
        }}
     end
@@ -167,7 +167,7 @@ defmodule BeTree do
       true
   """
   @spec new!([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: t
-  def new!(domains, options \\ []), do: Bang.unwrap!(new(domains, options))
+  def new!(schema, options \\ []), do: Bang.unwrap!(new(schema, options))
 
   defp load(nil, runtime), do: Instance.built_in(runtime)
   defp load(%Guest{} = guest, _runtime), do: {:ok, guest}
@@ -326,7 +326,7 @@ defmodule BeTree do
     limits = [memory: tree.memory] ++ limits
 
     with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, timeout),
-         do: Index.new(tree.guest, tree.domains, snapshot, tree.fuel_per_reduction, limits)
+         do: Index.new(tree.guest, tree.schema, snapshot, tree.fuel_per_reduction, limits)
   end
 
   @doc """

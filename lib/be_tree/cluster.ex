@@ -6,7 +6,7 @@ defmodule BeTree.Cluster do
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
       {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
 
-  Each shard is a `BeTree.Server` by its name and its node; all have the same domains. Which shard has an id is told by a
+  Each shard is a `BeTree.Server` by its name and its node; all have the same schema. Which shard has an id is told by a
   function of the id, which every node that changes the index has to agree upon. A cluster is a plain value: it holds no
   process and no connection.
 
@@ -195,7 +195,7 @@ defmodule BeTree.Cluster do
   Where any shard fails, the answer is an error that names it, of the kind that the shard answered; `:not_found` where
   its node or its server cannot be reached, and `:timeout`.
 
-      iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, domains: [age: :integer])
+      iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
       iex> {:ok, 100} = BeTree.Cluster.insert_all(cluster, for(id <- 1..100, do: {id, "age = \#{id}"}))
       iex> for name <- [East, West], do: BeTree.Server.publish(name)

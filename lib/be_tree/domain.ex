@@ -77,7 +77,7 @@ defmodule BeTree.Domain do
   @counts Limits.counts()
 
   @doc """
-  The declarations that `domains` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
+  The declarations that `schema` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
 
   A declaration that makes no sense is an error of kind `:type`, a bound that its type cannot hold one of kind
   `:out_of_bounds`; both name the attribute.
@@ -91,8 +91,8 @@ defmodule BeTree.Domain do
       {:type, "age"}
   """
   @spec parse([{atom | String.t(), spec} | t]) :: {:ok, [t]} | {:error, Error.t()}
-  def parse(domains) when is_list(domains), do: parse(domains, [])
-  def parse(other), do: refuse(:type, nil, "domains are a list of {name, spec}, got: #{Describe.value(other)}")
+  def parse(schema) when is_list(schema), do: parse(schema, [])
+  def parse(other), do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
 
   defp parse([], parsed), do: {:ok, Enum.reverse(parsed)}
 
@@ -101,7 +101,7 @@ defmodule BeTree.Domain do
   end
 
   defp parse(tail, _parsed),
-    do: refuse(:type, nil, "domains are a proper list, but this one ends in #{Describe.value(tail)}")
+    do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain) do
     bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
@@ -117,7 +117,7 @@ defmodule BeTree.Domain do
   end
 
   defp parse_one({name, type}), do: parse_one({name, {type, []}})
-  defp parse_one(other), do: refuse(:type, nil, "a domain is {name, spec}, got: #{Describe.value(other)}")
+  defp parse_one(other), do: refuse(:type, nil, "an attribute is {name, domain}, got: #{Describe.value(other)}")
 
   defp parse_name(name) when is_atom(name) and name not in [nil, true, false], do: {:ok, Atom.to_string(name)}
 
@@ -238,24 +238,24 @@ defmodule BeTree.Domain do
   @doc false
   # The schema as docs/abi.md has it.
   @spec encode([t]) :: binary
-  def encode(domains) do
-    :erlang.term_to_binary(Enum.map(domains, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
+  def encode(schema) do
+    :erlang.term_to_binary(Enum.map(schema, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
   end
 
   @doc false
   # The declarations in what `encode/1` made, or another program.
   @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
   def decode(schema) do
-    with {:ok, term} <- Answer.term(schema), {:ok, domains} <- declarations(term, []), do: parse(domains)
+    with {:ok, term} <- Answer.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)
   end
 
-  defp declarations([], domains), do: {:ok, Enum.reverse(domains)}
+  defp declarations([], schema), do: {:ok, Enum.reverse(schema)}
 
-  defp declarations([{name, type, optional, bounds} | rest], domains) when is_binary(name) do
-    declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | domains])
+  defp declarations([{name, type, optional, bounds} | rest], schema) when is_binary(name) do
+    declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | schema])
   end
 
-  defp declarations(other, _domains), do: refuse(:type, nil, "this is no schema: #{Describe.value(other)}")
+  defp declarations(other, _schema), do: refuse(:type, nil, "this is no schema: #{Describe.value(other)}")
 
   defp options(nil), do: []
   defp options({min, max}), do: for({key, bound} <- [min: min, max: max], bound != nil, do: {key, bound})

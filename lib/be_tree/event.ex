@@ -5,10 +5,10 @@ defmodule BeTree.Event do
     * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
     * `{:json, binary}`, a JSON object as UTF-8 text: it is parsed inside the sandbox, on the search's fuel;
-    * `{:record, values}`, a list or a tuple of the values in the order of the domains, without names.
+    * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
       In it `1` and `0` also stand for `true` and `false`;
     * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
-      in the order of the domains, record after record. Here nothing stands for anything else: no integer for a float, no
+      in the order of the schema, record after record. Here nothing stands for anything else: no integer for a float, no
       atom for a string, and only `:undefined` for undefined;
     * `{:prepared, binary}`, what `prepare/3` made of one of the others.
 
@@ -33,7 +33,7 @@ defmodule BeTree.Event do
           | {:records, [tuple]}
           | prepared
 
-  @typedoc "An event that is decoded already, for trees with the same domains in the same order."
+  @typedoc "An event that is decoded already, for trees with the same attributes in the same order."
   @type prepared :: {:prepared, binary}
 
   @typedoc false
@@ -51,15 +51,15 @@ defmodule BeTree.Event do
   @doc """
   Decodes `event` once, for searches of several trees or many searches of one.
 
-  What it answers is an event for every tree whose domains are those of `tree` in the same order, whatever their bounds;
+  What it answers is an event for every tree with the attributes of `tree` in the same order, whatever their bounds;
   a tree with others refuses it as `:type`. Its names are resolved and its values checked, so that what is left to a
   search is to copy them. It is a plain binary of a size like the event's as a term.
 
   Takes some microseconds on the calling process's own scheduler; an event of more than #{div(@small, 1024)} KB is decoded on a dirty one.
   Errors by kind: those of `BeTree.search/3` for the event.
 
-      iex> domains = [age: :integer, country: {:string, optional: true}]
-      iex> {adults, canadians} = {BeTree.new!(domains), BeTree.new!(domains)}
+      iex> schema = [age: :integer, country: {:string, optional: true}]
+      iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}
       iex> BeTree.insert!(adults, 1, "age >= 21")
       iex> BeTree.insert!(canadians, 2, "country = 'CA'")
       iex> {:ok, {:prepared, _bytes} = event} = BeTree.Event.prepare(adults, %{age: 30, country: "CA"})

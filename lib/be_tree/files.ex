@@ -2,8 +2,8 @@ defmodule BeTree.Files do
   @moduledoc """
   Reads expressions and events from files, in the two formats that are in public use.
 
-      {:ok, domains, subscriptions} = BeTree.Files.load("betree_exprs", domains: "betree_defs")
-      {:ok, tree} = BeTree.new(domains)
+      {:ok, schema, subscriptions} = BeTree.Files.load("betree_exprs", schema: "betree_defs")
+      {:ok, tree} = BeTree.new(schema)
       {:ok, _count} = BeTree.insert_all(tree, subscriptions)
 
       for {event, _line} <- BeTree.Files.events("betree_events") do
@@ -49,7 +49,7 @@ defmodule BeTree.Files do
   Empty lines are passed over. Files are UTF-8 and are read line by line; atoms in them become strings.
   """
 
-  alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
+  alias BeTree.Files.{Constants, Schema, Error, Reader, Terms}
   alias BeTree.Engine.{Check, Limits, Options}
 
   require Limits
@@ -63,7 +63,7 @@ defmodule BeTree.Files do
 
   ## Options
 
-    * `:domains` - the file of the attributes, in either format; needed where `path` does not begin with them;
+    * `:schema` - the file of the attributes, in either format; needed where `path` does not begin with them;
     * `:constants` - the file of ids and constants.
 
   Everything is read into memory: about the size of the files. Expressions are not parsed here; where
@@ -76,12 +76,12 @@ defmodule BeTree.Files do
       iex> {age.name, age.type, subscriptions}
       {"age", :integer, [{1, "age > 20"}, {2, "age > 30"}]}
   """
-  @spec load(Path.t(), domains: Path.t(), constants: Path.t()) ::
+  @spec load(Path.t(), schema: Path.t(), constants: Path.t()) ::
           {:ok, [BeTree.Domain.t()], [subscription]} | {:error, Error.t()}
   def load(path, options \\ []) do
     options = check(path, options)
-    {domains, texts} = load_expressions(path, options[:domains])
-    {:ok, domains, subscriptions(texts, options[:constants], path)}
+    {schema, texts} = load_expressions(path, options[:schema])
+    {:ok, schema, subscriptions(texts, options[:constants], path)}
   rescue
     error in Error -> {:error, error}
   end
@@ -116,7 +116,7 @@ defmodule BeTree.Files do
   `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
   looked for in the file again; without one, the error is about the attributes.
   """
-  @spec locate(BeTree.Error.t(), Path.t(), domains: Path.t(), constants: Path.t()) :: Error.t()
+  @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
     check_error(error)
     options = check(path, options)
@@ -124,7 +124,7 @@ defmodule BeTree.Files do
 
     cond do
       error.position == nil ->
-        %Error{path: options[:domains] || path, reason: error.message}
+        %Error{path: options[:schema] || path, reason: error.message}
 
       error.kind == :duplicate_id and constants != nil ->
         [{text, number}] = constants |> Reader.lines() |> Enum.slice(error.position, 1)
@@ -150,7 +150,7 @@ defmodule BeTree.Files do
 
   defp check(path, options) do
     Check.path!(path)
-    options = Options.known!(options, [:domains, :constants])
+    options = Options.known!(options, [:schema, :constants])
     for {_option, path} when path != nil <- options, do: Check.path!(path)
     options
   end
@@ -166,36 +166,36 @@ defmodule BeTree.Files do
     end
   end
 
-  defp load_expressions(path, domains_path) do
-    case {format!(path), domains_path} do
-      {:terms, _path} -> load_terms(path, domains_path)
-      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option domains"}
-      {:lines, _path} -> {read_domains(domains_path), for({text, _number} <- Reader.lines(path), do: text)}
+  defp load_expressions(path, schema_path) do
+    case {format!(path), schema_path} do
+      {:terms, _path} -> load_terms(path, schema_path)
+      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option schema"}
+      {:lines, _path} -> {read_schema(schema_path), for({text, _number} <- Reader.lines(path), do: text)}
     end
   end
 
-  defp load_terms(path, domains_path) do
+  defp load_terms(path, schema_path) do
     terms = path |> Terms.stream() |> Enum.to_list()
 
-    case {terms, domains_path} do
+    case {terms, schema_path} do
       {[{first, _, _, _} = located | rest], nil} when is_list(first) ->
-        {Domains.from_term(located, path), expressions(rest, path)}
+        {Schema.from_term(located, path), expressions(rest, path)}
 
       {[{first, text, number, offset} | _rest], _path} when is_list(first) ->
-        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option domains away")
+        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option schema away")
 
       {_terms, nil} ->
-        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option domains"}
+        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"}
 
       {_terms, _path} ->
-        {read_domains(domains_path), expressions(terms, path)}
+        {read_schema(schema_path), expressions(terms, path)}
     end
   end
 
-  defp read_domains(path) do
+  defp read_schema(path) do
     case format!(path) do
-      :terms -> Domains.read_terms(path)
-      :lines -> Domains.read_lines(path)
+      :terms -> Schema.read_terms(path)
+      :lines -> Schema.read_lines(path)
     end
   end
 

@@ -49,7 +49,7 @@ defmodule BeTree.Image do
 
     * `:version` - of the format;
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
-    * `:domains` - the attributes;
+    * `:schema` - the attributes;
     * `:counts` - what `BeTree.info/2` says of the index;
     * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
     * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
@@ -57,7 +57,7 @@ defmodule BeTree.Image do
   @type info :: %{
           version: pos_integer,
           abi: pos_integer,
-          domains: [Domain.t()],
+          schema: [Domain.t()],
           counts: %{atom => non_neg_integer},
           length: pos_integer,
           memory: non_neg_integer,
@@ -138,7 +138,7 @@ defmodule BeTree.Image do
     limits = Keyword.take(options, [:memory, :replicas, :queue])
 
     with {:ok, image} <- load(source, options) do
-      Index.new(image.guest, image.domains, image.snapshot, options[:fuel_per_reduction], limits)
+      Index.new(image.guest, image.schema, image.snapshot, options[:fuel_per_reduction], limits)
     end
   end
 
@@ -177,7 +177,7 @@ defmodule BeTree.Image do
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: image.guest,
-         domains: image.domains,
+         schema: image.schema,
          memory: options[:memory]
        }}
     end
@@ -217,19 +217,19 @@ defmodule BeTree.Image do
       iex> {:ok, info} = BeTree.Image.info({:binary, BeTree.Image.to_binary!(tree)})
       iex> {info.version, info.abi, info.counts.expressions}
       {1, 1, 1}
-      iex> info.domains
+      iex> info.schema
       [%BeTree.Domain{name: "age", type: :integer, optional: true}]
   """
   @spec info(source) :: {:ok, info} | {:error, Error.t()}
   def info(source) do
     with {:ok, header} <- header(source),
-         {:ok, domains} <- domains(header.schema),
+         {:ok, schema} <- schema(header.schema),
          {:ok, counts} <- counts(header.counts) do
       {:ok,
        %{
          version: header.version,
          abi: header.abi,
-         domains: domains,
+         schema: schema,
          counts: counts,
          length: header.length,
          memory: header.memory,
@@ -254,7 +254,7 @@ defmodule BeTree.Image do
   defp encode(target, options) do
     timeout = Check.timeout!(options)
 
-    with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
+    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- whole(target),
          {:ok, snapshot} <- snapshot(whole, timeout),
          {:ok, instance} <- Instance.instantiate(guest, @any_memory, snapshot),
          :ok <- Instance.forget(guest, instance),
@@ -268,7 +268,7 @@ defmodule BeTree.Image do
         guest: Instance.wasm(guest),
         memory: memory,
         segments: Layout.segments(bytes),
-        schema: Domain.encode(domains),
+        schema: Domain.encode(schema),
         counts: counts
       })
     end
@@ -304,7 +304,7 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # The guest, compiled and checked, the domains, and the memory as a snapshot, of which one instance has begun and has
+  # The guest, compiled and checked, the schema, and the memory as a snapshot, of which one instance has begun and has
   # said of itself what the image says.
   defp load(source, options) do
     runtime = options[:runtime]
@@ -312,14 +312,14 @@ defmodule BeTree.Image do
     with {:ok, bytes} <- bytes(source, options[:memory]),
          {:ok, layout} <- Layout.decode(bytes, Instance.abi()),
          :ok <- check_memory(layout.memory, options[:memory]),
-         {:ok, domains} <- domains(layout.schema),
+         {:ok, schema} <- schema(layout.schema),
          {:ok, _counts} <- counts(layout.counts),
          {:ok, guest} <- Guest.load(layout.guest, runtime),
          {:ok, snapshot} <- runtime.snapshot_of(layout.memory, layout.segments),
          {:ok, instance} <- Instance.instantiate(guest, options[:memory], snapshot),
          {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
          :ok <- check_counts(counts, layout.counts),
-         do: {:ok, %{guest: guest, domains: domains, snapshot: snapshot}}
+         do: {:ok, %{guest: guest, schema: schema, snapshot: snapshot}}
   end
 
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
@@ -360,7 +360,7 @@ defmodule BeTree.Image do
     with :eof <- :file.pread(device, 0, length), do: {:ok, ""}
   end
 
-  defp domains(schema) do
+  defp schema(schema) do
     with {:error, error} <- Domain.decode(schema), do: bad("its schema is wrong: #{error.message}")
   end
 

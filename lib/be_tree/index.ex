@@ -38,7 +38,7 @@ defmodule BeTree.Index do
   alias BeTree.{Domain, Error, Guest, Tree}
   alias BeTree.Engine.{Check, Describe, Instance}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :snapshot, :info]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :snapshot, :info]
   defstruct @enforce_keys
 
   @typedoc "A handle; its fields are private."
@@ -47,7 +47,7 @@ defmodule BeTree.Index do
           instance: BeTree.Runtime.instance(),
           fuel_per_reduction: pos_integer,
           guest: Guest.t(),
-          domains: [Domain.t()],
+          schema: [Domain.t()],
           snapshot: BeTree.Runtime.snapshot(),
           info: %{atom => non_neg_integer}
         }
@@ -56,10 +56,10 @@ defmodule BeTree.Index do
   @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
 
   @doc false
-  # The index whose memory `snapshot` holds: of a guest, and a list of domains. `limits` are the checked options `:replicas` and `:queue`, and the
+  # The index whose memory `snapshot` holds: of a guest, and a schema. `limits` are the checked options `:replicas` and `:queue`, and the
   # `:memory` that each replica may take. One replica is made here, and tells the counts.
   @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
-  def new(%Guest{runtime: runtime} = guest, domains, snapshot, fuel_per_reduction, limits) do
+  def new(%Guest{runtime: runtime} = guest, schema, snapshot, fuel_per_reduction, limits) do
     with {:ok, instance} <- Instance.replicate(guest, snapshot, limits),
          {:ok, info} <- Instance.info(runtime, instance) do
       {:ok,
@@ -68,7 +68,7 @@ defmodule BeTree.Index do
          instance: instance,
          fuel_per_reduction: fuel_per_reduction,
          guest: guest,
-         domains: domains,
+         schema: schema,
          snapshot: snapshot,
          info: info
        }}
@@ -99,7 +99,7 @@ defmodule BeTree.Index do
          instance: instance,
          fuel_per_reduction: index.fuel_per_reduction,
          guest: guest,
-         domains: index.domains,
+         schema: index.schema,
          memory: memory
        }}
     end

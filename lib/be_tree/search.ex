@@ -61,7 +61,8 @@ defmodule BeTree.Search do
   @enforce_keys [:slices, :text, :span, :as]
   defstruct @enforce_keys ++ [:parts]
 
-  @opaque t :: %__MODULE__{}
+  @typedoc "A search that yielded. Its fields are private."
+  @type t :: %__MODULE__{}
 
   @typedoc "See the options above."
   @type option ::

@@ -3,7 +3,7 @@ defmodule BeTree.Server do
   A named index that is changed while it is searched, under a supervisor.
 
       children = [
-        {BeTree.Server, name: Ads, domains: [age: :integer, country: {:string, optional: true}]}
+        {BeTree.Server, name: Ads, schema: [age: :integer, country: {:string, optional: true}]}
       ]
 
       {:ok, _pid} = Supervisor.start_link(children, strategy: :one_for_one)
@@ -50,7 +50,7 @@ defmodule BeTree.Server do
 
   ## Following
 
-  A server can follow another one, of any node: with `follow: {name, node}` in place of the domains. It then shows what
+  A server can follow another one, of any node: with `follow: {name, node}` in place of the schema. It then shows what
   that one shows. The base travels as an image (`BeTree.Image`) where there is another, and is checked before it is used;
   the changes since travel as an image of the delta, every `:interval` milliseconds at the most. When the other server or its
   node ends, or the connection, searches here go on with what came last, and it is asked for again every second. Changes
@@ -81,7 +81,7 @@ defmodule BeTree.Server do
                required: true,
                doc: "an atom. Searches and changes take it; an ETS table has it too"
              ],
-             domains: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
+             schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
              follow: [
                type: {:check, "{name, node}", &__MODULE__.follow?/1},
                doc: "another server to follow, `{name, node}`, in place of a schema"
@@ -109,7 +109,7 @@ defmodule BeTree.Server do
   @typedoc "See `start_link/1`."
   @type option ::
           {:name, name}
-          | {:domains, [{atom | String.t(), BeTree.Domain.spec()} | BeTree.Domain.t()]}
+          | {:schema, [{atom | String.t(), BeTree.Domain.spec()} | BeTree.Domain.t()]}
           | {:interval, timeout}
           | {:changes, pos_integer}
           | {:follow, {name, node}}
@@ -130,14 +130,14 @@ defmodule BeTree.Server do
   It answers what `Supervisor.start_link/3` does; `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
   `BeTree.publish/2`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
       iex> BeTree.search(Starting, %{age: 30})
       {:ok, []}
   """
   @spec start_link([option]) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(options) do
     {name, options} = check(options)
-    with {:ok, _parsed} <- Domain.parse(options[:domains] || []), do: start(name, options)
+    with {:ok, _parsed} <- Domain.parse(options[:schema] || []), do: start(name, options)
   end
 
   defp start(name, options) do
@@ -175,18 +175,18 @@ defmodule BeTree.Server do
   defp check(options) do
     options = Options.validate!(options, @options)
     publish = Keyword.take(options, [:replicas, :queue])
-    {options[:name], check(options[:domains], options[:follow], publish, options)}
+    {options[:name], check(options[:schema], options[:follow], publish, options)}
   end
 
   defp check(nil, nil, _publish, _options) do
-    raise ArgumentError, "the option :domains is missing, or :follow"
+    raise ArgumentError, "the option :schema is missing, or :follow"
   end
 
-  defp check(domains, nil, publish, options) do
+  defp check(schema, nil, publish, options) do
     interval = options[:interval] || @interval
 
     %{
-      domains: domains,
+      schema: schema,
       interval: interval,
       changes: options[:changes],
       memory: options[:memory],
@@ -202,8 +202,8 @@ defmodule BeTree.Server do
     %{follow: follow, interval: interval, read: read_options(options, publish)}
   end
 
-  defp check(_domains, _follow, _publish, _options) do
-    raise ArgumentError, "the options :domains and :follow exclude each other"
+  defp check(_schema, _follow, _publish, _options) do
+    raise ArgumentError, "the options :schema and :follow exclude each other"
   end
 
   defp read_options(options, publish), do: Keyword.take(options, [:memory, :fuel_per_reduction, :runtime]) ++ publish
@@ -223,7 +223,7 @@ defmodule BeTree.Server do
 
   Where no server of the name is there, or it ends before it answers, the error is of kind `:not_found`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, schema: [age: :integer])
       iex> :ok = BeTree.Server.insert(Inserting, 1, "age >= 21")
       iex> {:error, error} = BeTree.Server.insert(Inserting, 1, "age >= 30")
       iex> error.kind
@@ -256,7 +256,7 @@ defmodule BeTree.Server do
 
   Other changes wait until it is done: about 10 microseconds a subscription.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
       {:ok, 2}
   """
@@ -272,7 +272,7 @@ defmodule BeTree.Server do
   @doc """
   Deletes the subscription `id`, as `BeTree.delete/3` does; otherwise like `insert/4`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, schema: [age: :integer])
       iex> BeTree.Server.insert!(Deleting, 1, "age >= 21")
       iex> BeTree.Server.delete(Deleting, 1)
       :ok
@@ -292,7 +292,7 @@ defmodule BeTree.Server do
   Errors by kind: `:out_of_memory` where the node has none for what is published; searches then go on as before, and it
   is tried again after the interval.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, domains: [age: :integer], interval: :infinity)
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
       iex> before = BeTree.search!(Publishing, %{age: 30})
       iex> :ok = BeTree.Server.publish(Publishing)
@@ -311,7 +311,7 @@ defmodule BeTree.Server do
 
   Changes wait while it is published: about half a microsecond for each kilobyte of it.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
       iex> {:ok, index} = BeTree.Server.index(Keeping)
       iex> BeTree.Server.delete!(Keeping, 1)
@@ -324,7 +324,7 @@ defmodule BeTree.Server do
   @doc """
   Puts something else in the place of the present index, while it is in use.
 
-    * A `BeTree.Index`: from now on this is what is searched and changed; it may have other domains and another guest.
+    * A `BeTree.Index`: from now on this is what is searched and changed; it may have another schema and another guest.
       The present subscriptions are gone with the present index. It takes milliseconds.
     * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. It is read by the calling process.
     * A `BeTree.Guest`, or the bytes of one: the same subscriptions, in another index module. That index is built by a
@@ -337,7 +337,7 @@ defmodule BeTree.Server do
   module refuses an expression, `:overloaded` where before the building was done another swap came, `index/1` was called, or
   so much was changed that the whole was published, and `:out_of_memory`. After an error everything is as it was.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
       iex> tree = BeTree.new!(age: :integer, plan: :integer)
       iex> BeTree.insert!(tree, 7, "plan = 3")
       iex> :ok = BeTree.Server.swap(Swapping, BeTree.publish!(tree))
@@ -381,7 +381,7 @@ defmodule BeTree.Server do
   Of a server that follows: `:follows`, and whether it is `:connected`; `:expressions`, `:shown`, `:views`, `:bases`,
   `:memory` and `:error`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, domains: [age: :integer], interval: :infinity)
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Informing, 1, "age >= 21")
       iex> {:ok, info} = BeTree.Server.info(Informing)
       iex> {info.expressions, info.version, info.shown}

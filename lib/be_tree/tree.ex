@@ -14,7 +14,7 @@ defmodule BeTree.Tree do
 
   alias BeTree.{Domain, Guest}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :memory]
   defstruct @enforce_keys
 
   @typedoc "A handle. Its fields are private."
@@ -23,7 +23,7 @@ defmodule BeTree.Tree do
           instance: BeTree.Runtime.instance(),
           fuel_per_reduction: pos_integer,
           guest: Guest.t(),
-          domains: [Domain.t()],
+          schema: [Domain.t()],
           memory: pos_integer
         }
 

@@ -9,15 +9,18 @@ defmodule ErlBetree.Reference do
 
   @doc "A reference to a term of this kind."
   @spec new(kind, term) :: reference
-  def new(kind, term), do: :ets.match_spec_compile([{:_, [], [{:const, {__MODULE__, kind, term}}]}])
+  def new(kind, term), do: untyped(:ets.match_spec_compile([{:_, [], [{:const, {__MODULE__, kind, term}}]}]), term)
 
   @doc "The term of this kind behind a reference; of any other it raises a badarg."
   @spec open(kind, reference) :: term
   def open(kind, reference) do
     # No other specification answers this module's name by accident.
-    case :ets.match_spec_run([[]], reference) do
+    case :ets.match_spec_run([[]], untyped(reference, kind)) do
       [{__MODULE__, ^kind, term}] -> term
       _other -> :erlang.error(:badarg)
     end
   end
+
+  # To Dialyzer a compiled match specification is opaque, and no reference. In a list with any term its type is forgotten.
+  defp untyped(reference, any), do: hd([reference, any])
 end

@@ -10,7 +10,7 @@ defmodule ErlBetree.Tree do
   defstruct @enforce_keys
 
   @typedoc """
-  The handle without its domains, which each look at the reference would copy; the counters below; where the replicas are
+  The handle without its schema, which each look at the reference would copy; the counters below; where the replicas are
   that stand in for the tree, if its runtime has such a place; and, where reasons are kept, the name of each.
   """
   @type t :: %__MODULE__{
@@ -34,7 +34,7 @@ defmodule ErlBetree.Tree do
     with {:ok, tree} <- BeTree.new(domains),
          :ok <- if(with_reasons, do: keep_reasons(tree), else: :ok) do
       Reference.new(:tree, %__MODULE__{
-        tree: %{tree | domains: []},
+        tree: %{tree | schema: []},
         counters: :atomics.new(3, []),
         place: if(function_exported?(tree.runtime, :place, 0), do: tree.runtime.place()),
         reasons: if(with_reasons, do: reasons(domains))

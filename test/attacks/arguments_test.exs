@@ -105,9 +105,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
       {Explanation, :to_string, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
-      {Files, :load, fn -> [expressions] end, [:domains, :constants]},
+      {Files, :load, fn -> [expressions] end, [:schema, :constants]},
       {Files, :events, fn -> [expressions] end, nil},
-      {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:domains, :constants]},
+      {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:schema, :constants]},
       {Files, :locate_event, fn -> [%Error{kind: :type, message: "m"}, event, expressions, 1] end, nil},
       {Fuel, :default_slice, fn -> [] end, nil},
       {Fuel, :per_reduction, fn -> [] end, nil},
@@ -136,7 +136,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Sandbox, :write, fn -> [spin(), 0, "text"] end, [:timeout]},
       {Search, :resume, fn -> [yielded()] end, nil},
       {Search, :cancel, fn -> [yielded()] end, nil},
-      {Server, :start_link, fn -> [[name: name(), domains: [a: :integer]]] end, nil},
+      {Server, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants]},
       {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, nil},
       {Server, :delete, fn -> [server, unique()] end, nil},
@@ -161,7 +161,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     File.mkdir_p!(folder)
     on_exit(fn -> File.rm_rf!(folder) end)
     :rand.seed(:exsss, {Attack.seed(), 0, 0})
-    start_supervised!({Server, name: __MODULE__, domains: [a: :integer]})
+    start_supervised!({Server, name: __MODULE__, schema: [a: :integer]})
     {:ok, folder: folder, server: __MODULE__}
   end
 
@@ -206,10 +206,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     servers =
       for option <-
-            [:name, :domains, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+            [:name, :schema, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
               [:replicas, :queue],
           value <- wrong(),
-          options = Keyword.put([name: name(), domains: [a: :integer]], option, value),
+          options = Keyword.put([name: name(), schema: [a: :integer]], option, value),
           failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),
           do: {Server, :start_link, option, BeTree.Engine.Describe.value(value), failure}
 

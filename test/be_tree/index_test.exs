@@ -25,7 +25,7 @@ defmodule BeTree.IndexTest do
 
   describe "an index answers what its tree answers," do
     test "over the whole language, in every way to search" do
-      tree = BeTree.new!(Language.domains())
+      tree = BeTree.new!(Language.schema())
       BeTree.insert_all!(tree, Language.subscriptions())
       index = BeTree.publish!(tree)
       events = for {_expression, event, _holds} <- Language.rows(), do: event
@@ -51,7 +51,7 @@ defmodule BeTree.IndexTest do
     for workload <- [W1, W3] do
       test "over #{inspect(workload)}" do
         parameters = Map.merge(unquote(workload).defaults(), %{expressions: 2_000, events: 100})
-        tree = BeTree.new!(unquote(workload).domains(parameters))
+        tree = BeTree.new!(unquote(workload).schema(parameters))
         texts = parameters |> unquote(workload).expressions() |> Enum.with_index(&{&2 + 1, &1})
         BeTree.insert_all!(tree, texts)
         index = BeTree.publish!(tree)
@@ -79,7 +79,7 @@ defmodule BeTree.IndexTest do
 
     test "however the tree came to hold what it holds, and after every change" do
       :rand.seed(:exsss, 1)
-      domains = Random.domains()
+      domains = Random.schema()
       tree = BeTree.new!(domains)
 
       texts = for id <- 1..300, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()}

@@ -279,7 +279,7 @@ defmodule BeTree.RuntimesTest do
       for workload <- [W1, W3] do
         test "slices change nothing over #{inspect(workload)}", %{runtime: runtime} do
           parameters = Map.merge(unquote(workload).defaults(), %{expressions: 500, events: 20})
-          tree = BeTree.new!(unquote(workload).domains(parameters), runtime: runtime)
+          tree = BeTree.new!(unquote(workload).schema(parameters), runtime: runtime)
           texts = parameters |> unquote(workload).expressions() |> Enum.with_index(&{&2 + 1, &1})
           BeTree.insert_all!(tree, texts)
 
@@ -516,7 +516,7 @@ defmodule BeTree.RuntimesTest do
 
       test "what is changed one by one is published, and another base built of it", %{runtime: runtime} do
         name = :"server_#{System.unique_integer([:positive])}"
-        start_supervised!({Server, name: name, domains: [a: :integer], runtime: runtime, interval: :infinity})
+        start_supervised!({Server, name: name, schema: [a: :integer], runtime: runtime, interval: :infinity})
         Server.insert_all!(name, for(id <- 1..5_000, do: {id, "a = #{rem(id, 10)}"}))
         Server.publish!(name)
         for id <- 1..600, do: Server.delete!(name, id)

@@ -21,7 +21,7 @@ defmodule ErlBetree.OracleTest do
     test "the whole language, part #{part} of 2" do
       for seed <- unquote(part)..40//2 do
         :rand.seed(:exsss, seed)
-        domains = Random.domains()
+        domains = Random.schema()
         # Expressions that erl-be-tree refuses are tested with its types.
         expressions =
           for id <- 1..120, expression = Random.expression(domains), takes?(expression, domains), do: {id, expression}
@@ -38,7 +38,7 @@ defmodule ErlBetree.OracleTest do
   test "dense trees" do
     for attributes <- [64, 128], optional <- [false, true] do
       parameters = %{W1.defaults() | attributes: attributes, expressions: 300, events: 8}
-      domains = for domain <- W1.domains(parameters), do: {domain.name, {:boolean, optional: optional}}
+      domains = for domain <- W1.schema(parameters), do: {domain.name, {:boolean, optional: optional}}
       texts = parameters |> W1.expressions() |> Enum.with_index()
       expressions = for {text, id} <- texts, do: {id, variables(BooleanNaive.parse(text))}
       tree = tree(domains, for({text, id} <- texts, do: {id, text}), %{})
@@ -59,11 +59,11 @@ defmodule ErlBetree.OracleTest do
   defp variables(name), do: {:variable, name}
 
   test "the rows of the whole-language corpus" do
-    domains = for {name, spec} <- Language.domains(), do: {Atom.to_string(name), spec}
+    domains = for {name, spec} <- Language.schema(), do: {Atom.to_string(name), spec}
 
     for {text, event, holds} <- Language.rows() do
       # Where the corpus has something stand for something else.
-      values = Map.new(event, fn {name, value} -> {to_string(name), literal(Language.domains()[name], value)} end)
+      values = Map.new(event, fn {name, value} -> {to_string(name), literal(Language.schema()[name], value)} end)
       {:ok, tree} = :erl_betree.betree_make([declare(domains)])
 
       with {:ok, sub} <- :erl_betree.betree_make_sub(tree, 1, Language.constants(), text) do

@@ -118,7 +118,7 @@ defmodule BeTree.Test.Limits do
       servers =
         for number <- 1..count do
           name = :"limits_#{number}"
-          {:ok, pid} = Server.start_link(name: name, domains: [a: :integer])
+          {:ok, pid} = Server.start_link(name: name, schema: [a: :integer])
           :ok = Server.insert(name, 7, "a > 7")
           :ok = Server.publish(name)
           {:ok, [7]} = BeTree.search(name, %{a: 8})

@@ -40,9 +40,9 @@ defmodule BeTree.WorkloadTest do
         {expressions, events} = take_all(@workload, parameters)
 
         assert {:ok, domains, subscriptions} =
-                 Files.load(files.expressions, files |> Map.take([:domains, :constants]) |> Map.to_list())
+                 Files.load(files.expressions, files |> Map.take([:schema, :constants]) |> Map.to_list())
 
-        assert domains == @workload.domains(parameters)
+        assert domains == @workload.schema(parameters)
         assert for(subscription <- subscriptions, do: elem(subscription, 0)) == Enum.to_list(1..600)
         assert for(subscription <- subscriptions, do: elem(subscription, 1)) == expressions
         assert files.events |> Files.events() |> Enum.map(&elem(&1, 0)) == events
@@ -57,7 +57,7 @@ defmodule BeTree.WorkloadTest do
   describe "W1" do
     test "each tree uses each attribute once, with and, or and not as often as is said" do
       parameters = %{W1.defaults() | expressions: 500}
-      names = for domain <- W1.domains(parameters), do: domain.name
+      names = for domain <- W1.schema(parameters), do: domain.name
       trees = parameters |> W1.expressions() |> Enum.map(&BooleanNaive.parse/1)
 
       for tree <- trees, do: assert(tree |> names() |> Enum.sort() == Enum.sort(names))
@@ -71,7 +71,7 @@ defmodule BeTree.WorkloadTest do
     test "about half of the expressions match, at every number of attributes" do
       for attributes <- [64, 96, 128] do
         parameters = %{W1.defaults() | expressions: 1_500, events: 20, attributes: attributes}
-        names = for domain <- W1.domains(parameters), do: domain.name
+        names = for domain <- W1.schema(parameters), do: domain.name
         assert length(names) == attributes
         expressions = parameters |> W1.expressions() |> Enum.map(&BooleanNaive.parse/1) |> Enum.with_index(&{&2, &1})
 
@@ -96,7 +96,7 @@ defmodule BeTree.WorkloadTest do
   describe "W3" do
     setup do
       parameters = %{W3.defaults() | expressions: 5_000, events: 200}
-      tree = BeTree.new!(W3.domains(parameters))
+      tree = BeTree.new!(W3.schema(parameters))
       texts = Enum.to_list(W3.expressions(parameters))
       assert BeTree.insert_all!(tree, Enum.with_index(texts, &{&2 + 1, &1})) == 5_000
       %{parameters: parameters, tree: tree, texts: texts}
@@ -233,7 +233,7 @@ defmodule BeTree.WorkloadTest do
 
   # A tree over the workload's expressions, and its events.
   defp build(workload, parameters) do
-    tree = BeTree.new!(workload.domains(parameters))
+    tree = BeTree.new!(workload.schema(parameters))
     BeTree.insert_all!(tree, Enum.with_index(workload.expressions(parameters), &{&2 + 1, &1}))
     {tree, Enum.to_list(workload.events(parameters))}
   end

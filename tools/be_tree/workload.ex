@@ -29,11 +29,11 @@ defmodule BeTree.Workload do
           optional(atom) => term
         }
 
-  @typedoc "The files of a workload; `:domains` and `:constants` where its format has them apart."
+  @typedoc "The files of a workload; `:schema` and `:constants` where its format has them apart."
   @type files :: %{
           required(:expressions) => Path.t(),
           required(:events) => Path.t(),
-          optional(:domains) => Path.t(),
+          optional(:schema) => Path.t(),
           optional(:constants) => Path.t()
         }
 
@@ -41,7 +41,7 @@ defmodule BeTree.Workload do
   @callback defaults() :: parameters
 
   @doc "The attributes, as `BeTree.new/2` takes them."
-  @callback domains(parameters) :: [BeTree.Domain.t()]
+  @callback schema(parameters) :: [BeTree.Domain.t()]
 
   @doc "The texts of the expressions, generated as they are asked for. Their ids count from 1."
   @callback expressions(parameters) :: Enumerable.t()
@@ -73,9 +73,9 @@ defmodule BeTree.Workload do
       iex> folder = Path.join(System.tmp_dir!(), "be_tree_workload_doctest")
       iex> parameters = %{BeTree.Workload.W1.defaults() | expressions: 2, events: 1}
       iex> files = BeTree.Workload.write(BeTree.Workload.W1, parameters, folder)
-      iex> {:ok, domains, subscriptions} = BeTree.Files.load(files.expressions)
+      iex> {:ok, schema, subscriptions} = BeTree.Files.load(files.expressions)
       iex> File.rm_rf!(folder)
-      iex> {length(domains), length(subscriptions)}
+      iex> {length(schema), length(subscriptions)}
       {128, 2}
   """
   @spec write(module, parameters, Path.t()) :: files

@@ -4,10 +4,8 @@ defmodule BeTree.Engine.Bang do
 
   alias BeTree.Error
 
-  @doc "Returns the value of `{:ok, value}` and raises the error of `{:error, error}`."
-  @spec unwrap!(:ok) :: :ok
-  @spec unwrap!({:ok, value} | {:error, Error.t()}) :: value when value: term
-  @spec unwrap!({:ok, value, more} | {:error, Error.t()}) :: {value, more} when value: term, more: term
+  @doc "Returns the value of `{:ok, value}`, a pair for `{:ok, value, more}`, and raises the error of `{:error, error}`."
+  @spec unwrap!(:ok | {:ok, term} | {:ok, term, term} | {:error, Error.t()}) :: term
   def unwrap!(:ok), do: :ok
   def unwrap!({:ok, value}), do: value
   def unwrap!({:ok, value, more}), do: {value, more}

@@ -28,7 +28,7 @@ defmodule BeTree.Engine.Deletion do
   # tree stays as it is.
   defp begin_anew(%{runtime: runtime} = tree, timeout) do
     with true <- Instance.renews?(tree.guest),
-         {:ok, fresh} <- Instance.begin(tree.guest, tree.domains, tree.memory) do
+         {:ok, fresh} <- Instance.begin(tree.guest, tree.schema, tree.memory) do
       runtime.renew(tree.instance, fresh, "be_tree_spent", timeout)
     end
 

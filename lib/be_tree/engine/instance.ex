@@ -57,10 +57,10 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  # A fresh instance that holds an empty index over `domains`.
+  # A fresh instance that holds an empty index over `schema`.
   @spec begin(Guest.t(), [Domain.t()], pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
-  def begin(%Guest{runtime: runtime} = guest, domains, memory) do
-    schema = Domain.encode(domains)
+  def begin(%Guest{runtime: runtime} = guest, schema, memory) do
+    schema = Domain.encode(schema)
 
     with {:ok, instance} <- instantiate(guest, memory),
          {:ok, answer} <- call(runtime, instance, "be_tree_schema", [byte_size(schema)], schema),

@@ -64,7 +64,7 @@ defmodule BeTree.Fuel.Calibration do
 
   defp measure(workload, expressions, events) do
     parameters = Map.merge(workload.defaults(), %{expressions: expressions, events: events})
-    tree = BeTree.new!(workload.domains(parameters))
+    tree = BeTree.new!(workload.schema(parameters))
     BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
     events = Enum.to_list(workload.events(parameters))
     fuels = search(tree, events, :infinity)

@@ -31,7 +31,7 @@ defmodule BeTree.Server.View do
 
   # It is copied for each search, so it has only what searching needs.
   defp lean(nil), do: nil
-  defp lean(%Index{} = index), do: %{index | guest: nil, domains: nil, snapshot: nil}
+  defp lean(%Index{} = index), do: %{index | guest: nil, schema: nil, snapshot: nil}
 
   @doc "The view that the server `name` shows now."
   @spec of(atom) :: {:ok, t} | {:error, Error.t()}

@@ -6,7 +6,7 @@ defmodule BeTree.Engine.BatchTest do
 
   defp random_tree(seed, expressions) do
     :rand.seed(:exsss, seed)
-    domains = Random.domains() ++ for number <- 1..8, do: {"dense#{number}", {:boolean, [optional: true]}}
+    domains = Random.schema() ++ for number <- 1..8, do: {"dense#{number}", {:boolean, [optional: true]}}
     tree = BeTree.new!(domains)
     random = for id <- 1..expressions, do: {id, if(rem(id, 2) == 0, do: dense(3), else: Random.expression(domains))}
     BeTree.insert_all!(tree, for({id, it} <- random, do: {id, Random.text(it), constants: Random.constants()}))

@@ -17,8 +17,8 @@ defmodule BeTree.ErlBench.Output do
         done!(:file.close(device), path)
         result
 
-      refused ->
-        done!(refused, path)
+      {:error, reason} ->
+        raise Error.posix(path, reason)
     end
   end
 

@@ -18,13 +18,13 @@ defmodule BeTree.ErlBench.Tree do
 
   @spec load!(Path.t()) :: t
   def load!(path) do
-    {domains, subscriptions} = read!(path)
+    {schema, subscriptions} = read!(path)
     {:ok, betree} = :erl_betree.betree_make([declarations(path)])
     {build, :ok} = :timer.tc(fn -> Enum.each(subscriptions, &insert!(betree, &1, path)) end)
 
     %__MODULE__{
       betree: betree,
-      types: for(domain <- domains, do: domain.type),
+      types: for(domain <- schema, do: domain.type),
       expressions: length(subscriptions),
       build: build
     }
@@ -38,7 +38,7 @@ defmodule BeTree.ErlBench.Tree do
 
   defp read!(path) do
     case Files.load(path) do
-      {:ok, domains, subscriptions} -> {domains, subscriptions}
+      {:ok, schema, subscriptions} -> {schema, subscriptions}
       {:error, error} -> raise error
     end
   end

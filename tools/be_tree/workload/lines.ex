@@ -7,7 +7,7 @@ defmodule BeTree.Workload.Lines do
   @spec files(module, BeTree.Workload.parameters()) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
   def files(workload, parameters) do
     [
-      {:domains, "betree_defs", parameters |> workload.domains() |> Stream.map(&[domain(&1), ?\n])},
+      {:schema, "betree_defs", parameters |> workload.schema() |> Stream.map(&[domain(&1), ?\n])},
       {:expressions, "betree_exprs", parameters |> workload.expressions() |> Stream.map(&[&1, ?\n])},
       {:events, "betree_events", parameters |> workload.events() |> Stream.map(fn {:json, json} -> [json, ?\n] end)}
     ]

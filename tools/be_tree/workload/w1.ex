@@ -29,7 +29,7 @@ defmodule BeTree.Workload.W1 do
   defdelegate defaults(), to: Dense
 
   @impl true
-  defdelegate domains(parameters), to: Dense
+  defdelegate schema(parameters), to: Dense
 
   @impl true
   defdelegate expressions(parameters), to: Dense
@@ -39,7 +39,7 @@ defmodule BeTree.Workload.W1 do
 
   @impl true
   def files(parameters) do
-    domains = parameters |> domains() |> Enum.map_intersperse(",\n ", &"{#{&1.name},bool,disallow_undefined}")
+    domains = parameters |> schema() |> Enum.map_intersperse(",\n ", &"{#{&1.name},bool,disallow_undefined}")
     expressions = parameters |> expressions() |> Stream.map(&["<<\"", &1, "\">>.\n"])
 
     events =

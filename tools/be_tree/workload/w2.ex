@@ -41,7 +41,7 @@ defmodule BeTree.Workload.W2 do
   def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000, sharing: 0.4}
 
   @impl true
-  def domains(_parameters) do
+  def schema(_parameters) do
     for number <- 1..@attributes,
         do: %Domain{name: name(number), type: :integer, optional: true, min: 0, max: @values - 1}
   end

@@ -2,7 +2,7 @@ defmodule BeTree.Workload.W3 do
   @moduledoc """
   Ad targeting: long-tailed attributes of all plain types, few predicates each, few matches.
 
-  There are 122 optional attributes (`domains/1`), booleans, integers, floats, strings and lists of both. Which of them
+  There are 122 optional attributes (`schema/1`), booleans, integers, floats, strings and lists of both. Which of them
   an expression or an event has is drawn by Zipf's law with exponent 1, each at most once: the first has a tenth of all
   predicates, the first twenty more than half.
 
@@ -33,7 +33,7 @@ defmodule BeTree.Workload.W3 do
   defdelegate defaults(), to: AdTargeting
 
   @impl true
-  defdelegate domains(parameters), to: AdTargeting
+  defdelegate schema(parameters), to: AdTargeting
 
   @impl true
   defdelegate expressions(parameters), to: AdTargeting

@@ -42,7 +42,7 @@ defmodule BeTree.Workload.W4 do
   def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000, near_miss: false}
 
   @impl true
-  def domains(_parameters) do
+  def schema(_parameters) do
     [
       %Domain{name: "env", type: :string},
       %Domain{name: "name", type: :string},

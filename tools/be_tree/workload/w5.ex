@@ -37,7 +37,7 @@ defmodule BeTree.Workload.W5 do
   end
 
   @impl true
-  def domains(%{dimensions: dimensions}) do
+  def schema(%{dimensions: dimensions}) do
     for number <- 0..(dimensions - 1),
         do: %Domain{name: name(number), type: :integer, optional: true, min: 0, max: size(number) - 1}
   end

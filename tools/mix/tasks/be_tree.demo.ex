@@ -45,11 +45,11 @@ defmodule Mix.Tasks.BeTree.Demo do
   defp show(title, workload, expressions, events, folder, show_match) do
     say([:bright, title, :reset])
     files = Workload.write(workload, %{workload.defaults() | expressions: expressions, events: events}, folder)
-    options = files |> Map.take([:domains]) |> Map.to_list()
+    options = files |> Map.take([:schema]) |> Map.to_list()
 
     {tree, summary} = ok!(Match.build(files.expressions, options))
     [{event, _line}] = files.events |> Files.events() |> Enum.take(1)
-    {_domains, subscriptions} = ok!(Files.load(files.expressions, options))
+    {_schema, subscriptions} = ok!(Files.load(files.expressions, options))
     show_match.(tree, event, BeTree.search!(tree, event), subscriptions)
 
     summary = ok!(Match.run(tree, summary, files.events, fn _summary, _event, _ids -> :ok end))

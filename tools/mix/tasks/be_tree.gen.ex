@@ -101,7 +101,7 @@ defmodule Mix.Tasks.BeTree.Gen do
   end
 
   defp match_arguments(files) do
-    roles = for role <- [:domains, :expressions, :constants, :events], is_map_key(files, role), do: role
+    roles = for role <- [:schema, :expressions, :constants, :events], is_map_key(files, role), do: role
     Enum.map_join(roles, " ", &"--#{&1} #{files[&1]}")
   end
 end

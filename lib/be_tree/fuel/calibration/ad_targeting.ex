@@ -52,7 +52,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
 
   def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000}
 
-  def domains(_parameters), do: for(attribute <- Tuple.to_list(@attributes), do: domain(attribute))
+  def schema(_parameters), do: for(attribute <- Tuple.to_list(@attributes), do: domain(attribute))
 
   defp domain({name, type, _size}) when type == :boolean, do: %Domain{name: name, type: type, optional: true}
   defp domain({name, :float, _size}), do: %Domain{name: name, type: :float, optional: true, min: 0.0, max: 1.0}

@@ -14,7 +14,7 @@ defmodule BeTree.Fuel.Calibration.Dense do
 
   def defaults, do: %{seed: 1, expressions: 5_000, events: 1_000, attributes: 128}
 
-  def domains(%{attributes: count}), do: for(name <- names(count), do: %Domain{name: name, type: :boolean})
+  def schema(%{attributes: count}), do: for(name <- names(count), do: %Domain{name: name, type: :boolean})
 
   def expressions(%{expressions: 0}), do: []
 

@@ -5,7 +5,7 @@ defmodule BeTree.Fuel.Calibration.Random do
   @opaque t :: :rand.state()
 
   @typedoc "A table of `zipf/2`."
-  @opaque zipf :: tuple
+  @type zipf :: tuple
 
   # The state for the item `index` of the sequence `sequence`: items do not depend on one another.
   @spec new(non_neg_integer, non_neg_integer, non_neg_integer) :: t

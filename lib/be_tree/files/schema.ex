@@ -1,4 +1,4 @@
-defmodule BeTree.Files.Domains do
+defmodule BeTree.Files.Schema do
   @moduledoc false
   # The attributes' declarations in either format: Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's
   # lines, `age|integer|true|0|99`. Both take two bounds where the type is ordered, and one, a count of distinct
@@ -49,11 +49,11 @@ defmodule BeTree.Files.Domains do
 
   # The declarations in a term, which is a list of tuples.
   @spec from_term(Terms.located(), Path.t()) :: [Domain.t()]
-  def from_term({domains, text, number, offset}, path) do
+  def from_term({schema, text, number, offset}, path) do
     fail = fn reason -> raise Reader.error(path, text, number, offset, reason) end
-    unless is_list(domains), do: fail.("expected a list of attributes, {Name, Type, allow_undefined} each")
+    unless is_list(schema), do: fail.("expected a list of attributes, {Name, Type, allow_undefined} each")
 
-    for domain <- domains do
+    for domain <- schema do
       with {:ok, name, type, optional, bounds} <- split_tuple(domain),
            {:ok, domain} <- declare(name, @term_types[type], optional, bounds) do
         domain
