@@ -14,7 +14,7 @@ defmodule BeTree.Index do
       2
 
   Whatever searches takes a tree or an index: `BeTree.search/3`, `BeTree.search_many/3` and `BeTree.stream/3`,
-  `BeTree.explain/4`, `BeTree.info/2`, `BeTree.Search`, `BeTree.Iterator`. An index cannot be changed, and lives as long
+  `BeTree.explain/4`, `BeTree.info/2`, `BeTree.Search`. An index cannot be changed, and lives as long
   as something refers to it.
 
   ## Replicas

@@ -4,7 +4,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # from inside of the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Iterator, Runtime}
+  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Runtime}
   alias BeTree.{Sandbox, Search, Server, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
@@ -83,8 +83,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
         {BeTree, :info, fn -> [target.()] end, [:timeout]},
         {Search, :start, fn -> [target.(), event] end, search_options},
         {Search, :run, fn -> [target.(), event] end, search_options},
-        {Iterator, :new, fn -> [target.(), event] end, search_options},
-        {Iterator, :stream, fn -> [target.(), event] end, search_options},
         {Event, :prepare, fn -> [target.(), event] end, [:timeout]},
         {Image, :to_binary, fn -> [target.()] end, [:timeout]}
       ]
@@ -122,8 +120,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
       {Image, :write, fn -> [with_rules(), {:path, path}] end, [:timeout]},
       {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
-      {Iterator, :next, fn -> [Iterator.new(with_rules(), event)] end, nil},
-      {Iterator, :cancel, fn -> [Iterator.new(with_rules(), event)] end, nil},
       {Runtime, :available, fn -> [] end, nil},
       {Runtime, :default, fn -> [] end, nil},
       {Sandbox, :load, fn -> [module()] end, nil},

@@ -5,7 +5,7 @@ defmodule BeTree.IndexTest do
   import BeTree.Test.Holding
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Index, Iterator, Search}
+  alias BeTree.{Error, Index, Search}
   alias BeTree.Test.{Language, Random, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 
@@ -36,7 +36,7 @@ defmodule BeTree.IndexTest do
         assert Search.run(index, event, slice: 1_000) == Search.run(tree, event, slice: 1_000)
         some = Enum.take_random(0..length(events), 20)
         assert BeTree.search(index, event, ids: some) == BeTree.search(tree, event, ids: some)
-        assert index |> Iterator.stream(event) |> Enum.to_list() == ids
+        assert {:done, ^ids, _stats} = Search.run(index, event, slice: 1_000)
       end
 
       assert BeTree.search_many(index, events) == BeTree.search_many(tree, events)
@@ -409,7 +409,7 @@ defmodule BeTree.IndexTest do
       assert_raise ArgumentError, fn -> BeTree.search(wrong, %{}) end
       assert_raise ArgumentError, fn -> BeTree.info(wrong) end
       assert_raise ArgumentError, fn -> BeTree.explain(wrong, %{}, 1) end
-      assert_raise ArgumentError, fn -> Iterator.new(wrong, %{}) end
+      assert_raise ArgumentError, fn -> Search.start(wrong, %{}) end
     end
   end
 end

@@ -57,7 +57,7 @@ defmodule BeTree.ServerTest do
         assert {:ok, ^ids, %{fuel: ^fuel}} = BeTree.search(name, event, stats: true, slice: 1_000)
         some = Enum.take_random(0..length(events), 20)
         assert BeTree.search(name, event, ids: some) == BeTree.search(tree, event, ids: some)
-        assert name |> BeTree.Iterator.stream(event) |> Enum.to_list() == ids
+        assert {:done, ^ids, _stats} = BeTree.Search.run(name, event, slice: 1_000)
         {:ok, prepared} = BeTree.Event.prepare(name, event)
 
         for form <- [:binary, :bitmap] do
