@@ -48,4 +48,51 @@ defmodule BeTree.LayoutTest do
       Enum.any?(module.module_info(:attributes)[:behaviour] || [], &(&1 in behaviours))
     end)
   end
+
+  # What ex_doc makes links of, with the modules and functions that it documents.
+  test "the documentation names no module, function or callback that is not documented" do
+    documented = for module <- modules(), String.starts_with?(source(module), "lib/"), not private?(module), do: module
+    targets = documented |> Enum.flat_map(&targets/1) |> MapSet.new()
+    assert "BeTree.search/3" in targets and "c:BeTree.Runtime.call/4" in targets
+
+    broken =
+      for module <- documented,
+          text <- texts(module),
+          [name] <-
+            Regex.scan(~r/`((?:[ct]:)?[A-Za-z_.]*[A-Za-z_!?]\/\d|BeTree[A-Za-z.]*)`/, text, capture: :all_but_first),
+          name =~ ~r/BeTree|^[ct]:|^[a-z_!?]+\//,
+          name not in targets and qualified(module, name) not in targets and not elsewhere?(name),
+          do: {module, name}
+
+    assert broken == []
+  end
+
+  defp texts(module) do
+    {:docs_v1, _, _, _, text, _, entries} = Code.fetch_docs(module)
+    for text <- [text | Enum.map(entries, &elem(&1, 3))], is_map(text), do: text["en"]
+  end
+
+  defp targets(module) do
+    {:docs_v1, _, _, _, _text, _, entries} = Code.fetch_docs(module)
+
+    names =
+      for {{kind, name, arity}, _, _, text, metadata} <- entries,
+          text != :hidden,
+          fewer <- 0..(metadata[:defaults] || 0) do
+        prefix = %{callback: "c:", type: "t:", opaque: "t:"}[kind]
+        "#{prefix}#{inspect(module)}.#{name}/#{arity - fewer}"
+      end
+
+    [inspect(module) | names]
+  end
+
+  defp qualified(module, name) do
+    case String.split(name, ":", parts: 2) do
+      [prefix, local] -> "#{prefix}:#{inspect(module)}.#{local}"
+      [local] -> "#{inspect(module)}.#{local}"
+    end
+  end
+
+  # Exports of WebAssembly modules and functions of Elixir's own.
+  defp elsewhere?(name), do: name in ["is_reference/1", "be_tree/1"]
 end

@@ -132,7 +132,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defdelegate place_get(place, version), to: Native
 
   @doc """
-  `call/4` for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
+  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
 
   Integers are answered signed, and taken signed or unsigned. A float that is not finite is answered as `:nan`,
   `:infinity` or `:negative_infinity`. To go on after a yield there is `continue/1`.
@@ -154,7 +154,7 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  @doc "`resume/1` for a call that `invoke/4` began."
+  @doc "Like `c:BeTree.Runtime.resume/1`, for a call that `invoke/4` began."
   @spec continue(Runtime.suspended()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
           | {:yield, Runtime.suspended(), non_neg_integer}
