@@ -107,7 +107,7 @@ defmodule BeTree.Cluster do
     end
   end
 
-  @doc "`insert/4` that raises its errors."
+  @doc "Like `insert/4`, but raises on error."
   @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
   def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
@@ -169,7 +169,7 @@ defmodule BeTree.Cluster do
     end)
   end
 
-  @doc "`insert_all/2` that answers the count and raises its errors."
+  @doc "Like `insert_all/2`, but returns the count and raises on error."
   @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
   def insert_all!(cluster, subscriptions), do: Bang.unwrap!(insert_all(cluster, subscriptions))
 
@@ -179,7 +179,7 @@ defmodule BeTree.Cluster do
     with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
   end
 
-  @doc "`delete/2` that raises its errors."
+  @doc "Like `delete/2`, but raises on error."
   @spec delete!(t, BeTree.id()) :: :ok
   def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
 
@@ -221,7 +221,7 @@ defmodule BeTree.Cluster do
     Enum.reduce(answers, {:ok, []}, &gather/2)
   end
 
-  @doc "`search/3` that answers the ids, or `{ids, stats}`, and raises its errors."
+  @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
   def search!(cluster, event, options \\ []), do: Bang.unwrap!(search(cluster, event, options))
 

@@ -83,7 +83,7 @@ defmodule BeTree.Event do
   end
 
   @doc """
-  `prepare/3` that answers the event and raises its errors.
+  Like `prepare/3`, but returns the event and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")

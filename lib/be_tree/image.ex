@@ -92,7 +92,7 @@ defmodule BeTree.Image do
     with {:ok, bytes} <- encode(target, options), do: write_file(path, bytes)
   end
 
-  @doc "`write/3` that raises its errors."
+  @doc "Like `write/3`, but raises on error."
   @spec write!(BeTree.target(), Path.t(), timeout: timeout) :: :ok
   def write!(target, path, options \\ []), do: Bang.unwrap!(write(target, path, options))
 
@@ -108,7 +108,7 @@ defmodule BeTree.Image do
     with {:ok, bytes} <- encode(target, options), do: {:ok, IO.iodata_to_binary(bytes)}
   end
 
-  @doc "`to_binary/2` that answers the binary and raises its errors."
+  @doc "Like `to_binary/2`, but returns the binary and raises on error."
   @spec to_binary!(BeTree.target(), timeout: timeout) :: binary
   def to_binary!(target, options \\ []), do: Bang.unwrap!(to_binary(target, options))
 
@@ -143,7 +143,7 @@ defmodule BeTree.Image do
   end
 
   @doc """
-  `read/2` that answers the index and raises its errors.
+  Like `read/2`, but returns the index and raises on error.
 
       iex> BeTree.Image.read!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}) |> inspect() =~ "0 expressions"
       true
@@ -183,7 +183,7 @@ defmodule BeTree.Image do
     end
   end
 
-  @doc "`read_tree/2` that answers the tree and raises its errors."
+  @doc "Like `read_tree/2`, but returns the tree and raises on error."
   @spec read_tree!(source, [tree_option]) :: BeTree.t()
   def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
@@ -203,7 +203,7 @@ defmodule BeTree.Image do
     with {:ok, _image} <- load(source, Options.validate!(options, @tree_options)), do: :ok
   end
 
-  @doc "`verify/2` that raises its errors."
+  @doc "Like `verify/2`, but raises on error."
   @spec verify!(source, [option]) :: :ok
   def verify!(source, options \\ []), do: Bang.unwrap!(verify(source, options))
 
@@ -240,7 +240,7 @@ defmodule BeTree.Image do
   end
 
   @doc """
-  `info/1` that answers the map and raises its errors.
+  Like `info/1`, but returns the map and raises on error.
 
       iex> BeTree.Image.info!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}).counts.expressions
       0

@@ -120,7 +120,7 @@ defmodule BeTree.Sandbox do
 
   def load(other), do: Check.expected!("the bytes of a WebAssembly module", other)
 
-  @doc "`load/1` that answers the module and raises its errors."
+  @doc "Like `load/1`, but returns the module and raises on error."
   @spec load!(binary) :: Module.t()
   def load!(wasm), do: Bang.unwrap!(load(wasm))
 
@@ -152,7 +152,7 @@ defmodule BeTree.Sandbox do
 
   def new(other, _options), do: Check.expected!("a BeTree.Sandbox.Module", other)
 
-  @doc "`new/2` that answers the instance and raises its errors."
+  @doc "Like `new/2`, but returns the instance and raises on error."
   @spec new!(Module.t(), [option]) :: t
   def new!(module, options \\ []), do: Bang.unwrap!(new(module, options))
 
@@ -177,7 +177,7 @@ defmodule BeTree.Sandbox do
     with {:done, results, stats} <- finish(start(sandbox, export, arguments, options)), do: {:ok, results, stats}
   end
 
-  @doc "`call/4` that answers the results alone and raises its errors."
+  @doc "Like `call/4`, but returns the results alone and raises on error."
   @spec call!(t, String.t(), [integer | float], [call_option]) :: results
   def call!(sandbox, export, arguments, options \\ []) do
     {results, _stats} = Bang.unwrap!(call(sandbox, export, arguments, options))

@@ -1,6 +1,6 @@
 defmodule BeTree.Server do
   @moduledoc """
-  A named index that is changed while it is searched, under a supervisor.
+  A server is a named, supervised index that changes while it is searched.
 
       children = [
         {BeTree.Server, name: Ads, schema: [age: :integer, country: {:string, optional: true}]}
@@ -11,58 +11,58 @@ defmodule BeTree.Server do
       :ok = BeTree.Server.publish(Ads)
       {:ok, [1, 2]} = BeTree.search(Ads, %{age: 30, country: "CA"})
 
-  The name stands for the index: whatever searches takes it, such as `BeTree.search/3`, `BeTree.search_many/3`,
-  `BeTree.explain/4` and `BeTree.Search`.
+  Every function that searches takes the name of a server: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.explain/4`,
+  `BeTree.Search` and the others.
 
   ## Searches
 
-  A search goes around the server's process: it looks up what is published under the name, and never waits for a change.
-  It runs in replicas (`BeTree.Index`), and where all are in use waits for one, or is refused as `:overloaded`.
-  What it began on it ends on, whatever is changed or swapped meanwhile; what nothing uses any more is freed.
+  A search sends no message to the server's process. It looks up the published index under the name, and never waits for a
+  change. It runs in a replica (`BeTree.Index`); when all replicas are in use, it waits for one or returns an error of kind
+  `:overloaded`. A search ends on the index on which it began, whatever is changed or swapped meanwhile. An index that
+  nothing uses any more is freed.
 
   ## Changes
 
-  `insert/4`, `insert_all/2` and `delete/2` are taken by one process, in order, and acknowledged when they are part of the
-  index. Searches see them when they are published: `:interval` milliseconds after the first that is not, or once there
-  are `:changes` of them, or when `publish/1` is called. A change is seen whole or not at all, and none before those
-  acknowledged earlier.
+  One process takes `insert/4`, `insert_all/2` and `delete/2`, in order, and acknowledges each when it is part of the index.
+  Searches see a change when it is published: `:interval` milliseconds after the first unpublished change, or once there are
+  `:changes` of them, or on `publish/1`. A search sees a change as a whole or not at all, and never without the changes
+  acknowledged before it.
 
-  Publishing takes as long as what was changed, not as what is there. What was inserted since the last *base*, the
-  index of some moment, is a small index of its own, the *delta*; what was deleted since is held back from what the base
-  finds. So a search costs a little more while there are changes: a second search of a small index, some 15 microseconds,
-  and some 20 to 60 nanoseconds for each id that is found. When the changes are a sixteenth of the base (at least 1,000, at
-  most 10,000) another process builds the next base from it, beside searches and changes, which do not wait for it. After
-  four times as many, or more than 1,000 at once, as when an index is filled, the whole is published, and changes wait for
-  that: about 50 milliseconds for 100,000 ad-targeting expressions.
+  Publishing costs time in proportion to the changes, not to the index. The subscriptions that were inserted since the last
+  *base*, the index of an earlier moment, form a small index of their own, the *delta*. Ids that were deleted since are
+  removed from the results of the base. While there are changes, a search therefore costs a second search of a small index,
+  about 15 microseconds, and 20 to 60 nanoseconds for each id that is found. When the changes reach a sixteenth of the base
+  (at least 1,000, at most 10,000), another process builds the next base, beside searches and changes, which do not wait for
+  it. When they reach four times that number, or more than 1,000 arrive at once, as when an index is filled, the server
+  publishes the whole index, and changes wait for that: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
 
-  `swap/2` puts another index in the place of the present one, in use, or another index module under the same
-  subscriptions.
+  `swap/2` replaces the present index while it is in use, or puts another index module under the same subscriptions.
 
   ## Crashes
 
-  The base and all later changes are in tables that belong to the server's supervisor. A process that takes changes and
-  crashes, or is killed, is started again, and makes of them what it had: nothing that was acknowledged is lost, and
-  searches go on meanwhile with what was published. A change that was not yet acknowledged may be there or not.
+  The server's supervisor owns the tables with the base and all later changes. When the process that takes changes crashes
+  or is killed, the supervisor starts it again, and it rebuilds its state from these tables. No acknowledged change is lost,
+  and searches go on with the published index meanwhile. A change that was not acknowledged may be part of the index or not.
 
-  All of it is memory of this node, and ends with it, or with the supervisor.
+  Nothing is persisted: stopping the supervisor or the node loses the index.
 
   ## Following
 
-  A server can follow another one, of any node: with `follow: {name, node}` in place of the schema. It then shows what
-  that one shows. The base travels as an image (`BeTree.Image`) where there is another, and is checked before it is used;
-  the changes since travel as an image of the delta, every `:interval` milliseconds at the most. When the other server or its
-  node ends, or the connection, searches here go on with what came last, and it is asked for again every second. Changes
-  are for the server that is followed, and raise here. See `BeTree.Cluster` for an index that is divided among nodes.
+  A server can follow another one, on any node: with `follow: {name, node}` in place of the schema. It then shows the index
+  of that server. The base travels as an image (`BeTree.Image`) when it has changed, and is checked before it is used. Later
+  changes travel as an image of the delta, at most every `:interval` milliseconds. When the other server, its node or the
+  connection ends, searches go on with the last version, and the follower tries to connect every second. Changes of a
+  follower raise an `ArgumentError`: change the server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
 
-  The base and the delta; the tree that changes go into, which shares with the base what they have not touched; and while
-  the next base is built, that one and its tree too: between once and three times the index. Beside that the texts of the
-  expressions, of which an index for another module is made.
+  A server holds the base and the delta, and the tree that takes changes, which shares unchanged pages with the base. While
+  the next base is built, that base and its tree come on top. In total this is one to three times the index. The server also
+  keeps the texts of the expressions, from which it builds an index for another module.
 
-  `docs/server.md` says how it works, and what it costs.
+  `docs/server.md` describes how a server works and what it costs.
   """
 
   @behaviour Supervisor
@@ -106,10 +106,10 @@ defmodule BeTree.Server do
   @typedoc "The name of a server on this node."
   @type name :: atom
 
-  @typedoc "See `start_link/1`."
+  @typedoc "An option of `start_link/1`."
   @type option ::
           {:name, name}
-          | {:schema, [{atom | String.t(), BeTree.Domain.spec()} | BeTree.Domain.t()]}
+          | {:schema, BeTree.schema()}
           | {:interval, timeout}
           | {:changes, pos_integer}
           | {:follow, {name, node}}
@@ -117,17 +117,19 @@ defmodule BeTree.Server do
           | Index.option()
 
   @doc """
-  Starts a server, linked to the calling process: what a supervisor does with `{BeTree.Server, options}`. Its index is
-  empty; that of a server which follows comes later, and until then there is none to search.
+  Starts a server that is linked to the calling process. A supervisor calls this function for `{BeTree.Server, options}`.
+
+  The index is empty. A server that follows has no index until the first version arrives, and searches return an error of
+  kind `:not_found` until then.
 
   ## Options
 
   #{Options.docs(@options)}
 
-  A short interval costs: each time changes are published, that takes one to five milliseconds of a dirty scheduler, and
-  the replicas of the delta are made anew by the searches that follow, a third of a millisecond each.
+  A short interval has a cost: publishing changes takes one to five milliseconds on a dirty scheduler, and the searches that
+  follow make the replicas of the delta, a third of a millisecond each.
 
-  It answers what `Supervisor.start_link/3` does; `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
+  Returns the results of `Supervisor.start_link/3`, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
   `BeTree.publish/2`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
@@ -218,10 +220,11 @@ defmodule BeTree.Server do
   @doc """
   Inserts one subscription, as `BeTree.insert/4` does, with its options and errors.
 
-  It is part of the index when this answers, and seen by searches once it is published. Waits for the changes before
-  it: about 50 microseconds where there are none.
+  The subscription is part of the index when the function returns. Searches see it once it is published. The call waits for
+  earlier changes; without any it takes about 50 microseconds.
 
-  Where no server of the name is there, or it ends before it answers, the error is of kind `:not_found`.
+  Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:not_found` when no server of this name runs or it ends
+  during the call.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, schema: [age: :integer])
       iex> :ok = BeTree.Server.insert(Inserting, 1, "age >= 21")
@@ -247,14 +250,14 @@ defmodule BeTree.Server do
     %{error | message: message, text: expression, position: nil}
   end
 
-  @doc "`insert/4` that raises its errors."
+  @doc "Like `insert/4`, but raises on error."
   @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
   def insert!(name, id, expression, options \\ []), do: Bang.unwrap!(insert(name, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
-  Other changes wait until it is done: about 10 microseconds a subscription.
+  Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
@@ -265,7 +268,7 @@ defmodule BeTree.Server do
     with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, subscriptions})
   end
 
-  @doc "`insert_all/2` that answers the count and raises its errors."
+  @doc "Like `insert_all/2`, but returns the count and raises on error."
   @spec insert_all!(name, Enumerable.t()) :: non_neg_integer
   def insert_all!(name, subscriptions), do: Bang.unwrap!(insert_all(name, subscriptions))
 
@@ -282,15 +285,15 @@ defmodule BeTree.Server do
     with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id})
   end
 
-  @doc "`delete/2` that raises its errors."
+  @doc "Like `delete/2`, but raises on error."
   @spec delete!(name, BeTree.id()) :: :ok
   def delete!(name, id), do: Bang.unwrap!(delete(name, id))
 
   @doc """
-  Publishes all changes that were acknowledged: searches that start after this answers see them.
+  Publishes all acknowledged changes. Searches that start after the function returned see them.
 
-  Errors by kind: `:out_of_memory` where the node has none for what is published; searches then go on as before, and it
-  is tried again after the interval.
+  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches then go
+  on as before, and the server tries again after the interval.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
@@ -302,14 +305,14 @@ defmodule BeTree.Server do
   @spec publish(name) :: :ok | {:error, Error.t()}
   def publish(name), do: Request.call(name, :publish)
 
-  @doc "`publish/1` that raises its errors."
+  @doc "Like `publish/1`, but raises on error."
   @spec publish!(name) :: :ok
   def publish!(name), do: Bang.unwrap!(publish(name))
 
   @doc """
-  The whole index as one value, with all changes that were acknowledged, to search or keep as it is now.
+  Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
 
-  Changes wait while it is published: about half a microsecond for each kilobyte of it.
+  Changes wait while the index is published: about half a microsecond per kilobyte.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
@@ -322,20 +325,25 @@ defmodule BeTree.Server do
   def index(name), do: Request.call(name, :index)
 
   @doc """
-  Puts something else in the place of the present index, while it is in use.
+  Replaces the present index, while it is in use.
 
-    * A `BeTree.Index`: from now on this is what is searched and changed; it may have another schema and another guest.
-      The present subscriptions are gone with the present index. It takes milliseconds.
-    * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. It is read by the calling process.
-    * A `BeTree.Guest`, or the bytes of one: the same subscriptions, in another index module. That index is built by a
-      process of its own, in about the time that inserting them took; what is changed meanwhile is in it too.
+    * A `BeTree.Index`: the server searches and changes this index from now on. It may have another schema and another guest.
+      The present subscriptions are lost with the present index. The swap takes milliseconds.
+    * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. The calling process reads it.
+    * A `BeTree.Guest`, or the bytes of one: the same subscriptions in another index module. A separate process builds that
+      index, in about the time that inserting the subscriptions took. It includes changes that come meanwhile.
 
-  Searches that began before end on what they began on; those that start after this answers are on the new one.
+  A search that began earlier ends on the index on which it began. Searches that start after the function returned run on the
+  new index.
 
-  Errors by kind: `:bad_module` for a module that is not one, those of `BeTree.Image.read/2` for an image, `:not_found`
-  where the subscriptions are not known because their index was swapped in, those of `BeTree.insert_all/3` where the
-  module refuses an expression, `:overloaded` where before the building was done another swap came, `index/1` was called, or
-  so much was changed that the whole was published, and `:out_of_memory`. After an error everything is as it was.
+  Returns `{:error, error}`, and changes nothing, with the kind
+
+    * `:bad_module` for bytes that are no index module;
+    * those of `BeTree.Image.read/2` for an image;
+    * `:not_found` when the server does not know the expressions, because their index was swapped in;
+    * those of `BeTree.insert_all/3` when the module refuses an expression;
+    * `:overloaded` when, during the building, another swap came, `index/1` was called, or the whole index was published;
+    * `:out_of_memory`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
       iex> tree = BeTree.new!(age: :integer, plan: :integer)
@@ -364,22 +372,22 @@ defmodule BeTree.Server do
     raise ArgumentError, "what is swapped in is #{expected}, got: #{Describe.value(other)}"
   end
 
-  @doc "`swap/2` that raises its errors."
+  @doc "Like `swap/2`, but raises on error."
   @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok
   def swap!(name, to), do: Bang.unwrap!(swap(name, to))
 
   @doc """
-  What the server holds:
+  Returns a map that describes the server.
 
-    * `:expressions` - how many subscriptions, of which `:inserted` since the base was published, and `:deleted` since;
-    * `:version` - the number of changes (an `insert_all/2` is one), and `:shown`, up to which searches see them;
+    * `:expressions` - the number of subscriptions; `:inserted` and `:deleted` - those changed since the base was published;
+    * `:version` - the number of changes (an `insert_all/2` is one); `:shown` - the last of them that searches see;
     * `:views`, `:bases` - how often changes were published, and how often a base;
-    * `:building` - whether the next base is being built;
-    * `:memory` - bytes of what is published;
+    * `:building` - whether a process builds the next base;
+    * `:memory` - the bytes of the published index;
     * `:error` - the error of the last publishing, or `nil`.
 
-  Of a server that follows: `:follows`, and whether it is `:connected`; `:expressions`, `:shown`, `:views`, `:bases`,
-  `:memory` and `:error`.
+  The map of a server that follows has `:follows`, `:connected`, `:expressions`, `:shown`, `:views`, `:bases`, `:memory` and
+  `:error`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Informing, 1, "age >= 21")
@@ -390,7 +398,7 @@ defmodule BeTree.Server do
   @spec info(name) :: {:ok, map} | {:error, Error.t()}
   def info(name), do: Request.call(name, :info)
 
-  @doc "`info/1` that answers the map and raises its errors."
+  @doc "Like `info/1`, but returns the map and raises on error."
   @spec info!(name) :: map
   def info!(name), do: Bang.unwrap!(info(name))
 end
