@@ -1,4 +1,4 @@
 [
-  inputs: ["{mix,.formatter}.exs", "{lib,test,bench,examples}/**/*.{ex,exs}"],
+  inputs: ["{mix,.formatter}.exs", "{lib,tools,test,bench,examples}/**/*.{ex,exs}"],
   line_length: 120
 ]

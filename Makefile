@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint fmt fuzz clean
+.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -86,6 +86,9 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 	@cd examples/scan && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
+
+dialyzer: $(ready) ## Check the types; what Dialyzer knows of the libraries is kept in _build
+	@scripts/dialyzer
 
 fmt: $(ready) ## Format all code
 	@mix format

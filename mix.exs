@@ -3,6 +3,13 @@ defmodule BeTree.MixProject do
 
   @version "0.1.0"
 
+  # What a user of the library reads; the other pages of docs/ tell how it works, and what was measured.
+  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md) ++
+            Path.wildcard("docs/guides/*.md")
+
+  # As another project's dependency this file is loaded while that project is.
+  @root Mix.Project.get() == nil
+
   def project do
     [
       app: :be_tree,
@@ -23,11 +30,13 @@ defmodule BeTree.MixProject do
 
   def application, do: [extra_applications: [:crypto]]
 
-  defp elixirc_paths(:test), do: ["lib", "test/support"]
+  # The tools (workloads, benchmarks, the demo) are for this project's own development.
+  defp elixirc_paths(:test) when @root, do: ["lib", "tools", "test/support"]
+  defp elixirc_paths(:dev) when @root, do: ["lib", "tools"]
   defp elixirc_paths(_), do: ["lib"]
 
   # What programs in Erlang call is tested in Erlang.
-  defp erlc_paths(:test), do: ["test/erlang"]
+  defp erlc_paths(:test) when @root, do: ["test/erlang"]
   defp erlc_paths(_), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies, and what uses them is left out.
@@ -57,7 +66,23 @@ defmodule BeTree.MixProject do
     [
       main: "readme",
       source_ref: "v" <> @version,
-      extras: ["README.md", "CHANGELOG.md", "LICENSE" | Path.wildcard("docs/*.md")]
+      extras: ["README.md", "CHANGELOG.md", "LICENSE" | Path.wildcard("docs/**/*.md")],
+      filter_modules: fn module, _metadata -> module.module_info(:compile)[:source] |> List.to_string() =~ "/lib/" end,
+      groups_for_extras: [Guides: @guides, Notes: Path.wildcard("docs/**/*.md") -- @guides],
+      groups_for_modules: [
+        "Servers and clusters": [BeTree.Server, BeTree.Cluster],
+        "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
+        "Fuel and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Telemetry],
+        "Sandbox and runtimes": [
+          BeTree.Guest,
+          BeTree.Sandbox,
+          ~r/^BeTree\.Sandbox\./,
+          BeTree.Runtime,
+          ~r/^BeTree\.Runtime\./
+        ],
+        "Trees and searches": ~r/^BeTree(\.|$)/,
+        "erl-be-tree's interface": [:erl_betree]
+      ]
     ]
   end
 end

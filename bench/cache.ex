@@ -5,10 +5,13 @@ defmodule BeTree.Bench.Cache do
   # 4 little-endian bytes before it.
 
   alias BeTree.Bench.Json
-  alias BeTree.{Event, Workload}
+  alias BeTree.Event
+  alias BeTree.Fuel.Calibration.{AdTargeting, Dense, Random}
   alias BeTree.Workload.Lines
 
   @root "_build/bench"
+
+  @generators [Dense, AdTargeting, Random, Lines, Event, __MODULE__]
 
   # The folder of the case; its files are generated where they are missing.
   @spec folder(BeTree.Bench.Cases.t()) :: Path.t()
@@ -44,7 +47,7 @@ defmodule BeTree.Bench.Cache do
   defp event(:term, term), do: :erlang.binary_to_term(term)
 
   defp digest(bench) do
-    code = for module <- [bench.workload, Workload.Random, Lines, Event, __MODULE__], do: module.__info__(:md5)
+    code = for module <- [bench.workload | @generators], do: module.__info__(:md5)
 
     {code, bench.parameters, bench.formats}
     |> :erlang.term_to_binary(minor_version: 2)
@@ -55,7 +58,7 @@ defmodule BeTree.Bench.Cache do
 
   defp write(bench, folder) do
     %{workload: workload, parameters: parameters} = bench
-    domains = workload.domains(parameters)
+    domains = workload.schema(parameters)
     lines(folder, "domains", Stream.map(domains, &Lines.domain/1))
     lines(folder, "expressions", workload.expressions(parameters))
     maps = workload.events(parameters) |> Enum.map(&{&1, to_map(&1, domains)})

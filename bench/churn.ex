@@ -5,7 +5,7 @@ defmodule BeTree.Bench.Churn do
   # and is searched in turns with it, to see how much slower it became.
 
   alias BeTree.Bench.{Bars, Cache, Library, Timing}
-  alias BeTree.Workload.Random
+  alias BeTree.Fuel.Calibration.Random
 
   # Every expression is replaced once in so many rounds.
   @rounds 100
@@ -52,7 +52,7 @@ defmodule BeTree.Bench.Churn do
         {new, {deleting + deletion, inserting + insertion}}
       end)
 
-    rebuilt = BeTree.new!(bench.workload.domains(bench.parameters))
+    rebuilt = BeTree.new!(bench.workload.schema(bench.parameters))
     for subscriptions <- replaced, do: BeTree.insert_all!(rebuilt, subscriptions)
     {rebuilt, deleting / count, inserting / count}
   end

@@ -62,7 +62,7 @@ defmodule BeTree.Bench.Library do
   @spec build(BeTree.Bench.Cases.t(), Path.t()) :: {BeTree.t(), non_neg_integer}
   def build(bench, folder) do
     in_process(fn ->
-      tree = BeTree.new!(bench.workload.domains(bench.parameters), memory: @memory)
+      tree = BeTree.new!(bench.workload.schema(bench.parameters), memory: @memory)
 
       elapsed =
         folder

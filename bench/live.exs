@@ -8,7 +8,8 @@
 defmodule BeTree.Bench.Live do
   @moduledoc false
 
-  alias BeTree.{Command, Server}
+  alias BeTree.Server
+  alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
   # Changes a second, half of them insertions.
@@ -31,7 +32,7 @@ defmodule BeTree.Bench.Live do
     parameters = %{W3.defaults() | expressions: expressions + room, events: @events}
     {there, later} = parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1}) |> Enum.split(expressions)
     events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
-    {:ok, _pid} = Server.start_link(name: Ads, domains: W3.domains(parameters), memory: @memory)
+    {:ok, _pid} = Server.start_link(name: Ads, schema: W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(there, @chunk), do: Server.insert_all!(Ads, part)
     Server.publish!(Ads)
     %{memory: memory} = Server.info!(Ads)
@@ -164,7 +165,7 @@ defmodule BeTree.Bench.Live do
   # What the server finds in the end is what a new tree of the same expressions finds.
   defp check({present, _later}, events, parameters) do
     Server.publish!(Ads)
-    tree = BeTree.new!(W3.domains(parameters), memory: @memory)
+    tree = BeTree.new!(W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(present, @chunk), do: BeTree.insert_all!(tree, part)
     found = for event <- Tuple.to_list(events), do: BeTree.search!(Ads, event)
     true = found == for(event <- Tuple.to_list(events), do: BeTree.search!(tree, event))
@@ -201,6 +202,6 @@ defmodule BeTree.Bench.Live do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
 if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000]")
 BeTree.Bench.Live.run(Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options)))

@@ -8,7 +8,8 @@
 defmodule BeTree.Bench.Publish do
   @moduledoc false
 
-  alias BeTree.{Command, Search}
+  alias BeTree.Search
+  alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
   # Milliseconds that publishing may take, by expressions.
@@ -49,7 +50,7 @@ defmodule BeTree.Bench.Publish do
   end
 
   defp tree(parameters) do
-    tree = BeTree.new!(W3.domains(parameters), memory: @memory)
+    tree = BeTree.new!(W3.schema(parameters), memory: @memory)
 
     parameters
     |> W3.expressions()
@@ -190,6 +191,6 @@ defmodule BeTree.Bench.Publish do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = BeTree.Command.parse!(System.argv(), quick: :boolean)
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), quick: :boolean)
 if rest != [], do: Mix.raise("Usage: mix run bench/publish.exs [--quick]")
 BeTree.Bench.Publish.run(if options[:quick], do: [100_000], else: [100_000, 1_000_000])

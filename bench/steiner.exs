@@ -10,7 +10,8 @@ Code.require_file("examples/steiner/steiner.ex")
 defmodule BeTree.Bench.Steiner do
   @moduledoc false
 
-  alias BeTree.{Command, Fuel, Sandbox}
+  alias BeTree.{Fuel, Sandbox}
+  alias Mix.BeTree.Command
 
   @workers 10
   @nodes 11
@@ -98,7 +99,7 @@ defmodule BeTree.Bench.Steiner do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = BeTree.Command.parse!(System.argv(), wakes: :integer)
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), wakes: :integer)
 wakes = Keyword.get(options, :wakes, 20)
 if rest != [] or wakes < 1, do: Mix.raise("Usage: mix run bench/steiner.exs [--wakes N], with N of at least 1")
 BeTree.Bench.Steiner.run(wakes)

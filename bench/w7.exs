@@ -7,7 +7,7 @@ defmodule BeTree.Bench.W7 do
   #
   # With --quick the tree of a million expressions is left out, which takes minutes to build.
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
   alias BeTree.{Event, Fuel}
   alias BeTree.Workload.{W1, W3}
@@ -124,7 +124,7 @@ defmodule BeTree.Bench.W7 do
   defp title(slice), do: "slices of #{grouped(slice)}"
 
   defp tree(workload, parameters, subscriptions) do
-    tree = BeTree.new!(workload.domains(parameters), memory: @memory)
+    tree = BeTree.new!(workload.schema(parameters), memory: @memory)
     BeTree.insert_all!(tree, subscriptions)
     tree
   end

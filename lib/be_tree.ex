@@ -10,17 +10,17 @@ defmodule BeTree do
       iex> BeTree.search(tree, {:json, ~s({"age": 70, "plan": 3})})
       {:ok, [2, 3]}
 
-  The index and the evaluator are one WebAssembly module in a sandbox with metered fuel: no expression and no event can
-  crash the VM, read another tree, or hold a scheduler up for longer than a slice of a search.
+  The index and the evaluator are one WebAssembly module that runs in a sandbox with metered fuel. No expression and no
+  event can crash the VM, read another tree, or hold a scheduler for longer than one slice of a search.
 
   ## Where to read on
 
-    * `BeTree.Domain` - the attributes: their types, options and bounds;
-    * `BeTree.Event` - what an event may be: a map, a keyword list, a struct, a record, JSON;
-    * `publish/2` and `BeTree.Index` - searched by many processes at once;
-    * `BeTree.Image` - an index as one file, for other nodes, after a restart, or outside of the BEAM;
+    * `BeTree.Domain` - the schema: the types, options and bounds of attributes;
+    * `BeTree.Event` - the forms of an event: a map, a keyword list, a struct, a record, JSON;
+    * `publish/2` and `BeTree.Index` - an immutable index that many processes search at once;
+    * `BeTree.Image` - an index as one file, for other nodes, for a restart, or for use outside the BEAM;
     * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
-    * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that are run step by step;
+    * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that run step by step;
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/4` and `BeTree.Explanation` - why a subscription matches, or does not;
     * `BeTree.Error` - the one exception, with its kinds;
@@ -28,7 +28,7 @@ defmodule BeTree do
 
   ## Expressions
 
-  Loosest first; names are attributes, strings stand in single or double quotes with `\\` for escapes.
+  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
@@ -43,65 +43,54 @@ defmodule BeTree do
     * `within_frequency_cap("flight", "namespace", value, seconds)`, reads `frequency_caps`, `now` and the constant
       `flight_id` of the subscription.
 
-  A predicate that reads an undefined attribute is false, `<>`, `not in` and `none of` included; only `is null` is true
-  of it. `not` then turns that false into true: `not (age > 3)` holds where `age` is undefined, `age <= 3` does not.
+  A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
+  true. `not` turns that false into true: with `age` undefined, `not (age > 3)` is true and `age <= 3` is false.
 
   ## Handles, processes and errors
 
-  A tree is a handle to one instance of the module. It changes in place, lives as long as something refers to it, and
-  runs one operation at a time. Any process may use it, one after the other: who finds it in use waits for its turn, in
-  order, as long as the call's `:timeout` says, which is `:infinity` by default. What is searched by many at once is
-  published (`publish/2`); whatever searches takes a tree or a published index.
+  A tree is a handle to one instance of the index module. It changes in place, and its memory is freed once no process
+  refers to it. A tree runs one operation at a time. Any process may use it: a process that finds the tree busy waits for
+  its turn, in order, for at most the call's `:timeout`, `:infinity` by default. To search concurrently, publish the tree
+  (`publish/2`). Every search function accepts a tree, a published index or the name of a server.
 
-  Input that is wrong (domains, ids, expressions, constants, events) is answered by `{:error, %BeTree.Error{}}`, with a
-  kind and a message that says how to mend it; a call that failed changed nothing. Options that are unknown or wrong are
-  the program's fault and raise an `ArgumentError`. Each function has a variant with `!` that raises the `BeTree.Error`.
+  Functions return `{:error, %BeTree.Error{}}` for a wrong schema, id, expression, constant or event. The error has a kind
+  and a message that says how to mend it. A failed call changes nothing. Functions raise an `ArgumentError` for unknown or
+  wrong options. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Tree}
+
+  alias BeTree.Engine.{
     Answer,
+    Bang,
     Batch,
     Check,
     Deadline,
     Deletion,
-    Domain,
-    Error,
-    Event,
-    Explanation,
-    Fuel,
-    Guest,
-    Index,
-    Search,
-    Stats,
+    Describe,
+    Instance,
+    Options,
     Subscription,
     Target
   }
 
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :memory]
-  defstruct @enforce_keys
+  @typedoc "A tree, see `BeTree.Tree`."
+  @type t :: Tree.t()
 
-  @typedoc "A handle; its fields are private."
-  @type t :: %__MODULE__{
-          runtime: module,
-          instance: BeTree.Runtime.instance(),
-          fuel_per_reduction: pos_integer,
-          guest: Guest.t(),
-          domains: [Domain.t()],
-          memory: pos_integer
-        }
-
-  @typedoc "What can be searched: a tree, a published index, or a `BeTree.Server` by its name."
+  @typedoc "A value that search functions take: a tree, a published index, or the name of a `BeTree.Server`."
   @type target :: t | Index.t() | BeTree.Server.name()
 
-  @typedoc "What a subscription is known by: an unsigned 64-bit integer."
+  @typedoc "The id of a subscription: an unsigned 64-bit integer."
   @type id :: 0..0xFFFF_FFFF_FFFF_FFFF
 
-  @typedoc """
-  What an expression needs to know beside its text: names like `flight_id`, and signed 64-bit integers.
-  """
+  @typedoc "The constants of an expression by name, such as `flight_id`: signed 64-bit integers."
   @type constants :: [{atom | String.t(), integer}] | %{optional(atom | String.t()) => integer}
+
+  @typedoc "The attributes of an index, in order, as `BeTree.Domain` describes them."
+  @type schema :: [{atom | String.t(), Domain.spec()} | Domain.t()]
 
   @type subscription :: {id, String.t()} | {id, String.t(), constants: constants}
 
@@ -111,21 +100,41 @@ defmodule BeTree do
           | {:runtime, module}
           | {:guest, binary | Guest.t()}
 
-  @gibibyte 0x4000_0000
+  @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
+
+  @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed " <>
+                    "whatever its timeout; only a change that takes far longer than any should, as a broken guest's may, is " <>
+                    "cut off"
+  @insert_options [constants: [type: :any, doc: "the constants of the expression, such as `[flight_id: 10]`"]] ++
+                    Common.timeout(@insert_timeout)
+
+  @publish_options Common.take([:replicas, :queue]) ++
+                     Common.timeout("milliseconds that the call may wait for the tree, or `:infinity`")
+
+  @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
+
+  @stream_options [
+                    max_concurrency: [
+                      type: :positive,
+                      default_doc: "the number of online schedulers, or 1 for a tree",
+                      doc:
+                        "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
+                          "runs one search at a time"
+                    ]
+                  ] ++ Common.take([:slice, :timeout, :ids, :as])
 
   @doc """
-  An empty tree over `domains`, declared as `BeTree.Domain` says.
+  Returns an empty tree over `schema`, a list of attributes (`BeTree.Domain`).
 
-  The first tree compiles the index module, on a thread of the runtime's own; later ones take well under a millisecond.
+  The first tree of a VM compiles the index module, in seconds, on a thread of the runtime. Later trees take well under a
+  millisecond.
 
   ## Options
 
-    * `:memory` - how many bytes the tree may take, 1 GiB by default. What does not fit is refused as `:out_of_memory`;
-    * `:fuel_per_reduction` - see `BeTree.Fuel`;
-    * `:guest` - another index module: its bytes, or a `BeTree.Guest` that is loaded already;
-    * `:runtime` - the `BeTree.Runtime` that runs it.
+  #{Options.docs(@new_options)}
 
-  Errors by kind: `:type` and `:out_of_bounds` for the domains, `:out_of_memory`, and `:bad_module` for the guest.
+  Returns `{:error, error}` with the kind `:type` or `:out_of_bounds` for the schema, `:bad_module` for the guest, or
+  `:out_of_memory`.
 
       iex> {:ok, tree} = BeTree.new([{"age", :integer}, {"tags", {:string_list, optional: true}}])
       iex> BeTree.search(tree, %{"age" => 3})
@@ -135,67 +144,55 @@ defmodule BeTree do
       iex> Exception.message(error)
       "min: of `age` is 9, above its max: 0"
   """
-  @spec new([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: {:ok, t} | {:error, Error.t()}
-  def new(domains, options \\ []) do
-    options =
-      Check.options!(options, [
-        :guest,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      ])
+  @spec new(schema, [new_option]) :: {:ok, t} | {:error, Error.t()}
+  def new(schema, options \\ []) do
+    options = Options.validate!(options, @new_options)
 
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
-    Check.runtime!(options[:runtime])
-
-    with {:ok, domains} <- Domain.parse(domains),
+    with {:ok, schema} <- Domain.parse(schema),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
-         {:ok, instance} <- Guest.begin(guest, domains, options[:memory]) do
+         {:ok, instance} <- Instance.begin(guest, schema, options[:memory]) do
       {:ok,
-       %__MODULE__{
+       %Tree{
          runtime: guest.runtime,
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: guest,
-         domains: domains,
+         schema: schema,
          memory: options[:memory]
        }}
     end
   end
 
   @doc """
-  `new/2` that answers the tree and raises its errors.
+  Like `new/2`, but returns the tree and raises on error.
 
       iex> inspect(BeTree.new!(age: :integer)) =~ "#BeTree<0 expressions, "
       true
   """
-  @spec new!([{atom | String.t(), Domain.spec()} | Domain.t()], [new_option]) :: t
-  def new!(domains, options \\ []), do: bang(new(domains, options))
+  @spec new!(schema, [new_option]) :: t
+  def new!(schema, options \\ []), do: Bang.unwrap!(new(schema, options))
 
-  defp load(nil, runtime), do: Guest.built_in(runtime)
+  defp load(nil, runtime), do: Instance.built_in(runtime)
   defp load(%Guest{} = guest, _runtime), do: {:ok, guest}
   defp load(wasm, runtime) when is_binary(wasm), do: Guest.load(wasm, runtime)
-
-  defp load(other, _runtime) do
-    raise ArgumentError, "the option :guest takes a binary or a BeTree.Guest, got: #{BeTree.Describe.value(other)}"
-  end
 
   @doc """
   Inserts one subscription: `expression` under `id`.
 
-  Runs on a dirty scheduler: about 20 microseconds, most of them for the way there and back.
+  The insertion runs on a dirty scheduler for about 20 microseconds, most of which the change of schedulers takes.
 
   ## Options
 
-    * `:constants` - what the expression needs to know, such as `[flight_id: 10]` for frequency caps;
-    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default). A change that has
-      begun is made whole whatever its timeout: only one that takes far longer than changes do, as a broken guest's may, is
-      cut off.
+  #{Options.docs(@insert_options)}
 
-  Errors by kind: `:syntax` with the column, `:unknown_attribute`, `:type` for a predicate that does not fit its
-  attribute, `:out_of_bounds` for its constants, `:missing_attribute` for a constant that is not given, `:duplicate_id`,
-  `:out_of_memory`, `:timeout`.
+  Returns `{:error, error}` with the kind
+
+    * `:syntax`, with the column;
+    * `:unknown_attribute` for an attribute outside the schema;
+    * `:type` for a predicate that does not fit its attribute;
+    * `:out_of_bounds` for a constant outside the bounds of its attribute;
+    * `:missing_attribute` for a constant that is not given;
+    * `:duplicate_id`, `:out_of_memory` or `:timeout`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert(tree, 1, "age >= 21")
@@ -207,10 +204,10 @@ defmodule BeTree do
   @spec insert(t, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(tree, id, expression, options \\ []) do
     check_tree(tree)
-    {timeout, options} = Check.timeout!(options, [:constants])
+    options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case insert_encoded(tree, Subscription.encode([subscription]), timeout) do
+    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])) do
+      case insert_encoded(tree, Subscription.encode([subscription]), options[:timeout]) do
         :ok -> :ok
         {:error, error} -> {:error, %{error | text: expression, position: nil}}
       end
@@ -218,27 +215,29 @@ defmodule BeTree do
   end
 
   @doc """
-  `insert/4` that raises its errors.
+  Like `insert/4`, but raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 18_446_744_073_709_551_615, "age >= 21")
       :ok
   """
   @spec insert!(t, id, String.t(), constants: constants, timeout: timeout) :: :ok
-  def insert!(tree, id, expression, options \\ []), do: bang(insert(tree, id, expression, options))
+  def insert!(tree, id, expression, options \\ []), do: Bang.unwrap!(insert(tree, id, expression, options))
 
   @doc """
-  Inserts many subscriptions, all of them or none, and answers how many.
+  Inserts many subscriptions, all of them or none, and returns their number.
 
-  They are `{id, expression}` or `{id, expression, constants: constants}`, in anything enumerable. Takes the option `:timeout`
-  of `insert/4`.
+  `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. The function takes the
+  option `:timeout` of `insert/4`.
 
-  The whole is copied into the sandbox once. Runs on a dirty scheduler, about 10 microseconds a subscription.
+  All subscriptions are copied into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per
+  subscription.
 
-  What events define decides how quickly subscriptions are found. A tree learns that from its searches, 256 at the least,
-  for those that are inserted later.
+  The attributes that events define decide how quickly a subscription is found. A tree learns them from its searches, from
+  the 256th on, and places later insertions by them.
 
-  An error is one of `insert/4`, with the `position` of the first subscription that is wrong, from 0, and its `text`.
+  Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription, from 0,
+  and its `text`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -252,7 +251,7 @@ defmodule BeTree do
   @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(tree, subscriptions, options \\ []) do
     check_tree(tree)
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
       case insert_encoded(tree, batch.input, timeout) do
@@ -263,23 +262,24 @@ defmodule BeTree do
   end
 
   @doc """
-  `insert_all/3` that answers the count and raises its errors.
+  Like `insert_all/3`, but returns the count and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "age > \#{id}"}))
       1000
   """
   @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
-  def insert_all!(tree, subscriptions, options \\ []), do: bang(insert_all(tree, subscriptions, options))
+  def insert_all!(tree, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(tree, subscriptions, options))
 
   @doc """
-  Deletes the subscription `id`; its id is free again.
+  Deletes the subscription `id`. The id can be used again.
 
-  Runs on a dirty scheduler, about 15 microseconds. A tree that is empty then, and takes much more memory than a new one,
-  gives that back: it begins anew, and what it had learned about events is forgotten. Takes the option `:timeout` of
-  `insert/4`.
+  The deletion runs on a dirty scheduler for about 15 microseconds. When it leaves the tree empty, and the tree takes much
+  more memory than a new one, the tree starts over with a new instance: it returns that memory and forgets what it learned
+  about events. The function takes the option `:timeout` of `insert/4`.
 
-  Errors by kind: `:not_found`, `:timeout`, and `:type` or `:out_of_bounds` where `id` is none.
+  Returns `{:error, error}` with the kind `:not_found` or `:timeout`, and `:type` or `:out_of_bounds` when `id` is not an
+  id.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -292,13 +292,13 @@ defmodule BeTree do
   @spec delete(t, id, timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(tree, id, options \\ []) do
     check_tree(tree)
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with :ok <- Subscription.check_id(id), do: Deletion.delete(tree, id, timeout: timeout)
   end
 
   @doc """
-  `delete/3` that raises its errors.
+  Like `delete/3`, but raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -306,24 +306,20 @@ defmodule BeTree do
       :ok
   """
   @spec delete!(t, id, timeout: timeout) :: :ok
-  def delete!(tree, id, options \\ []), do: bang(delete(tree, id, options))
+  def delete!(tree, id, options \\ []), do: Bang.unwrap!(delete(tree, id, options))
 
   @doc """
-  Publishes what the tree holds now, as an immutable `BeTree.Index` that many processes search at once.
+  Returns an immutable `BeTree.Index` with the subscriptions of the tree. Many processes can search it at once.
 
-  Copies the tree's memory on a dirty scheduler, about 2 GB a second, and compiles nothing. The tree is held meanwhile,
-  like by any change, and goes on as it was: what is changed in it later the index does not see.
+  Publishing copies the tree's memory on a dirty scheduler, about 2 GB per second, and compiles nothing. It holds the tree
+  for that time, as a change does. The index does not see later changes of the tree.
 
   ## Options
 
-    * `:replicas` - how many searches may run at once, up to 65,535; by default twice as many as there are schedulers
-      online. They are made when they are needed, and each may take as much memory as the tree (`new/2`);
-    * `:queue` - how many callers may wait for a replica, up to 65,535; 10,000 by default. The next one is refused as
-      `:overloaded`;
-    * `:timeout` - how many milliseconds the call may wait for the tree, or `:infinity` (the default).
+  #{Options.docs(@publish_options)}
 
-  Errors by kind: `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that has
-  state beside its memory (`docs/abi.md`).
+  Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module` for a
+  guest that has state outside its memory (`docs/abi.md`).
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -337,37 +333,41 @@ defmodule BeTree do
   @spec publish(t, [Index.option() | {:timeout, timeout}]) :: {:ok, Index.t()} | {:error, Error.t()}
   def publish(tree, options \\ []) do
     check_tree(tree)
-    {timeout, options} = Check.timeout!(options, [:replicas, :queue])
-    limits = [memory: tree.memory] ++ Index.check(options)
+    {timeout, limits} = options |> Options.validate!(@publish_options) |> Keyword.pop!(:timeout)
+    limits = [memory: tree.memory] ++ limits
 
     with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, timeout),
-         do: Index.new(tree.guest, tree.domains, snapshot, tree.fuel_per_reduction, limits)
+         do: Index.new(tree.guest, tree.schema, snapshot, tree.fuel_per_reduction, limits)
   end
 
   @doc """
-  `publish/2` that answers the index and raises its errors.
+  Like `publish/2`, but returns the index and raises on error.
 
       iex> index = BeTree.publish!(BeTree.new!(age: :integer))
       iex> BeTree.search!(index, %{age: 30})
       []
   """
   @spec publish!(t, [Index.option() | {:timeout, timeout}]) :: Index.t()
-  def publish!(tree, options \\ []), do: bang(publish(tree, options))
+  def publish!(tree, options \\ []), do: Bang.unwrap!(publish(tree, options))
 
   @doc """
-  The ids of the subscriptions that `event` makes true, ascending.
+  Returns the ids of the subscriptions that `event` makes true, in ascending order.
 
-  Runs on the calling process's own scheduler in slices, and yields to other processes between them (`BeTree.Search`).
-  Beside what the index does, a search with a small event costs about 2 microseconds.
-  `event` is what `BeTree.Event` says.
+  `BeTree.Event` lists the forms of an event. The search runs in slices on the scheduler of the calling process, and yields
+  to other processes between slices (`BeTree.Search`). With a small event, the call costs about 2 microseconds in addition
+  to the work of the index.
 
   ## Options
 
-    * `:fuel`, `:slice`, `:timeout`, `:ids`, `:as` - those of `BeTree.Search`;
-    * `:stats` - with `true` the answer is `{:ok, ids, stats}`, the latter a `BeTree.Stats`.
+  #{Options.docs(@search_options)}
 
-  Errors by kind: `:missing_attribute` where the event lacks a required attribute, `:type` and `:out_of_bounds` for its
-  values, `:syntax` for JSON with the column, `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap`, `:overloaded`.
+  Returns `{:error, error}` with the kind
+
+    * `:missing_attribute` when the event lacks a required attribute;
+    * `:type` or `:out_of_bounds` for a value of the event or an id;
+    * `:syntax` for JSON, with the column;
+    * `:not_found` when no server of this name runs;
+    * `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap` or `:overloaded`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}, {3, "age > 20 and country = 'CA'"}])
@@ -392,12 +392,7 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
-    options = Check.options!(options, [:stats | Search.options()])
-    {stats?, options} = Keyword.pop(options, :stats, false)
-
-    unless is_boolean(stats?) do
-      raise ArgumentError, "the option :stats takes true or false, got: #{BeTree.Describe.value(stats?)}"
-    end
+    {stats?, options} = options |> Options.validate!(@search_options) |> Keyword.pop!(:stats)
 
     with {:done, ids, stats} <- Search.run(target, event, options) do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
@@ -405,7 +400,7 @@ defmodule BeTree do
   end
 
   @doc """
-  `search/3` that answers the ids, or `{ids, stats}`, and raises its errors.
+  Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -414,18 +409,20 @@ defmodule BeTree do
   """
   @spec search!(target, Event.t(), [Search.option() | {:stats, boolean}]) ::
           Search.found() | {Search.found(), Stats.t()}
-  def search!(target, event, options \\ []), do: bang(search(target, event, options))
+  def search!(target, event, options \\ []), do: Bang.unwrap!(search(target, event, options))
 
   @doc """
-  One list of ids for each of `events`, in order.
+  Returns a list with the ids for each of `events`, in order.
 
-  Events are searched up to 256 at a time: one call, one copy in, one copy out. Each costs less so than by itself, much
-  less where the index holds many dense boolean expressions, which are then evaluated for all of them at once. Where the
-  answers are long, the caller's heap is enlarged first to what all of them will need, 128 MB at the most, unless it has a
-  `max_heap_size`.
+  One call searches up to 256 events, with one copy into the sandbox and one out of it. An event costs less this way than in
+  a call of its own, and much less when the index holds many dense boolean expressions, which are evaluated for all these
+  events at once. For long results the function first enlarges the heap of the caller to the size that all results need,
+  at most 128 MB, unless the heap has a `max_heap_size`.
 
-  Takes the options of `BeTree.Search`; a budget and a timeout are those of all events together, and `:as` is the form
-  of each answer. The first event that fails ends it: its error is the answer, with the event's `position`, from 0.
+  The function takes the options of `BeTree.Search`. `:fuel` and `:timeout` hold for all events together, `:as` for each
+  list of ids.
+
+  Returns `{:error, error}` with the kinds of `search/3` for the first event that fails, with its `position`, from 0.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -447,29 +444,27 @@ defmodule BeTree do
   end
 
   @doc """
-  `search_many/3` that answers the lists and raises its errors.
+  Like `search_many/3`, but returns the lists and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.search_many!(tree, [%{age: 1}, %{age: 2}])
       [[], []]
   """
   @spec search_many!(target, Enumerable.t(), [Search.option()]) :: [Search.found()]
-  def search_many!(target, events, options \\ []), do: bang(search_many(target, events, options))
+  def search_many!(target, events, options \\ []), do: Bang.unwrap!(search_many(target, events, options))
 
   @doc """
-  A stream of answers to `events`, one for each, in order: `{:ok, ids}`, or `{:error, error}` for an event that fails.
+  Returns a stream with an element for each of `events`, in order: `{:ok, ids}`, or `{:error, error}` for a failed event.
 
-  Nothing is searched until the stream is consumed, and then as much as is asked for: up to 256 events at a time, as
-  `search_many/3` does, so memory stays bounded however many there are. Where the consumer halts, nothing is left running.
+  The stream searches when it is consumed, up to 256 events at a time, as `search_many/3` does. Its memory is bounded for
+  any number of events. When the consumer halts, nothing is left running.
 
   ## Options
 
-    * `:max_concurrency` - how many processes search at the same time. For a published index as many as there are
-      schedulers online by default, and 1 for a tree, as that runs one search at a time; with 1 the consumer searches
-      itself;
-    * `:slice`, `:ids`, `:as`, `:timeout` - those of `BeTree.Search`; the timeout is that of each part of up to 256 events.
+  #{Options.docs(@stream_options)}
 
-  An error that is no event's own, such as `:out_of_memory`, is the answer to each event that it left unanswered.
+  The timeout holds for each part of up to 256 events. An error that concerns no single event, such as `:out_of_memory`, is
+  the element of each event that was not searched because of it.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -490,22 +485,21 @@ defmodule BeTree do
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     # A server is asked for its index again for each chunk.
-    concurrency = concurrency(Target.resolve(target))
-    options = Check.options!(options, [:slice, :timeout, :ids, :as, max_concurrency: concurrency])
-    Check.positive!(options, :max_concurrency)
-    {concurrency, options} = Keyword.pop!(options, :max_concurrency)
+    most = concurrency(Target.resolve(target))
+    {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
     Batch.stream(target, events, Search.check(options), concurrency)
   end
 
-  defp concurrency(%__MODULE__{}), do: 1
+  defp concurrency(%Tree{}), do: 1
   defp concurrency(_index_or_server), do: System.schedulers_online()
 
   @doc """
-  Why the subscription `id` matches `event`, or does not.
+  Returns a `BeTree.Explanation` of why the subscription `id` matches `event`, or does not.
 
-  Runs on a dirty scheduler and evaluates the whole expression. The option `:timeout` is how many milliseconds the call may
-  wait for the tree or for a replica, `:infinity` by default. Errors by kind: those of `search/3` for the event,
-  `:not_found` and `:timeout`.
+  The call evaluates the whole expression on a dirty scheduler. The option `:timeout` sets the milliseconds that the call
+  may wait for the tree or for a replica, `:infinity` by default.
+
+  Returns `{:error, error}` with the kinds of `search/3` for the event, `:not_found` for the id, or `:timeout`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 3, "age >= 21 and country in ('CA', 'US')")
@@ -520,7 +514,7 @@ defmodule BeTree do
   """
   @spec explain(target, Event.t(), id, timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options \\ []) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
     deadline = Deadline.new(timeout)
 
     with :ok <- Subscription.check_id(id),
@@ -546,11 +540,11 @@ defmodule BeTree do
   end
 
   defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
-    Guest.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
+    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """
-  `explain/4` that answers the explanation and raises its errors.
+  Like `explain/4`, but returns the explanation and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 3, "age >= 21")
@@ -558,16 +552,24 @@ defmodule BeTree do
       "match\\n└─ age >= 21: true (age is 30)"
   """
   @spec explain!(target, Event.t(), id, timeout: timeout) :: Explanation.t()
-  def explain!(target, event, id, options \\ []), do: bang(explain(target, event, id, options))
+  def explain!(target, event, id, options \\ []), do: Bang.unwrap!(explain(target, event, id, options))
 
   @doc """
-  Counts and sizes: `:expressions`, their `:predicates` (each as often as they have it), and of what the index made of
-  them `:strings` (distinct ones), `:nodes`, `:entries`, `:ungated` (entries that every search visits), `:depth`,
-  `:code_bytes`, `:memory_bytes`.
+  Returns a map of counts and sizes.
 
-  Runs on a dirty scheduler, about 15 microseconds. Of a published index they are those of the moment when it was
-  published, and cost nothing. The option `:timeout` is how many milliseconds the call may wait for the tree, `:infinity` by
-  default; past it the error is of kind `:timeout`.
+    * `:expressions` - the number of subscriptions;
+    * `:predicates` - the predicates of all expressions, repeated ones included;
+    * `:strings` - the distinct strings of all expressions;
+    * `:nodes`, `:entries`, `:depth` - the nodes of the index, the entries in them, and the number of levels;
+    * `:ungated` - the entries that every search visits;
+    * `:code_bytes` - the bytes of the compiled expressions;
+    * `:memory_bytes` - the bytes of memory that the index takes.
+
+  For a tree the call runs on a dirty scheduler for about 15 microseconds. A published index keeps the counts of the moment
+  when it was published, so the call costs nothing. The option `:timeout` sets the milliseconds that the call may wait for
+  the tree, `:infinity` by default.
+
+  Returns `{:error, error}` with the kind `:timeout`, or `:not_found` when no server of this name runs.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -577,7 +579,7 @@ defmodule BeTree do
   """
   @spec info(target, timeout: timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(target, options \\ []) do
-    {timeout, []} = Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     case Target.resolve(target) do
       {:error, error} ->
@@ -590,22 +592,22 @@ defmodule BeTree do
         {:ok, View.info(view)}
 
       tree ->
-        with {:ok, answer} <- Guest.call(tree.runtime, tree.instance, "be_tree_info", [], nil, timeout: timeout),
-             do: Answer.info(answer)
+        Instance.info(tree.runtime, tree.instance, timeout)
     end
   end
 
   @doc """
-  `info/2` that answers the map and raises its errors.
+  Like `info/2`, but returns the map and raises on error.
 
       iex> BeTree.info!(BeTree.new!(age: :integer)).expressions
       0
   """
   @spec info!(target, timeout: timeout) :: %{atom => non_neg_integer}
-  def info!(target, options \\ []), do: bang(info(target, options))
+  def info!(target, options \\ []), do: Bang.unwrap!(info(target, options))
 
   defp insert_encoded(%{runtime: runtime, instance: instance}, input, timeout) do
-    with {:ok, answer} <- Guest.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
+    with {:ok, answer} <-
+           Instance.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
          do: Answer.nothing(answer)
   end
 
@@ -615,33 +617,9 @@ defmodule BeTree do
     signed
   end
 
-  defp check_tree(%__MODULE__{}), do: :ok
+  defp check_tree(%Tree{}), do: :ok
 
   defp check_tree(other) do
-    raise ArgumentError, "what is changed or published is a BeTree, got: #{BeTree.Describe.value(other)}"
-  end
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:ok, ids, stats}), do: {ids, stats}
-  defp bang({:error, error}), do: raise(error)
-
-  defimpl Inspect do
-    def inspect(%{runtime: runtime, instance: instance} = tree, _options) do
-      info = runtime.info(instance)
-      "#BeTree<#{held(tree, info)}, #{:erlang.float_to_binary(info.memory / 1_000_000, decimals: 1)} MB>"
-    end
-
-    # Who prints a tree does not wait until others are done with it.
-    defp held(_tree, %{state: state}) when state != :free, do: state
-
-    defp held(tree, _info) do
-      case BeTree.info(tree, timeout: 0) do
-        {:error, %Error{kind: :timeout}} -> :running
-        {:ok, %{expressions: 1}} -> "1 expression"
-        {:ok, %{expressions: expressions}} -> "#{expressions} expressions"
-        {:error, error} -> error.kind
-      end
-    end
+    raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
   end
 end

@@ -63,7 +63,7 @@ defmodule :erl_betree do
     * what goes wrong beside all that (memory, a broken module) raises a `BeTree.Error`.
   """
 
-  alias BeTree.Erlang.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
+  alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
 
   @monotonic 1
   @threshold 1_000

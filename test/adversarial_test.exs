@@ -10,17 +10,17 @@ defmodule BeTree.AdversarialTest do
 
   setup do
     :rand.seed(:exsss, 20_000)
-    domains = Random.domains()
+    domains = Random.schema()
     tree = BeTree.new!(domains)
     texts = for id <- 1..200, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()}
     BeTree.insert_all!(tree, texts)
     sound = Random.event(domains)
-    {:ok, tree: tree, domains: domains, texts: texts, sound: sound, expected: BeTree.search!(tree, sound)}
+    {:ok, tree: tree, schema: domains, texts: texts, sound: sound, expected: BeTree.search!(tree, sound)}
   end
 
   defp ids?(ids), do: ids == Enum.sort(ids) and Enum.all?(ids, &(&1 in 1..200))
 
-  test "8,000 odd terms as events", %{tree: tree, domains: domains} = context do
+  test "8,000 odd terms as events", %{tree: tree, schema: domains} = context do
     names = for {name, _spec} <- domains, do: name
 
     for _ <- 1..8_000 do
@@ -85,7 +85,7 @@ defmodule BeTree.AdversarialTest do
     end
   end
 
-  test "6,000 mutated JSON texts", %{tree: tree, domains: domains} = context do
+  test "6,000 mutated JSON texts", %{tree: tree, schema: domains} = context do
     for _ <- 1..6_000 do
       json = mutate(Json.encode(Random.dress(Random.event(domains), domains)))
 
@@ -187,7 +187,7 @@ defmodule BeTree.AdversarialTest do
   # What the VM holds once garbage is collected and what destructors handed on is freed.
   defp settle(tries \\ 50, before \\ nil) do
     for pid <- Process.list(), do: :erlang.garbage_collect(pid)
-    now = %{counts: BeTree.Native.counts(), memory: :erlang.memory(:total)}
+    now = %{counts: BeTree.Engine.Native.counts(), memory: :erlang.memory(:total)}
 
     if tries == 0 or (before != nil and before.counts == now.counts) do
       now

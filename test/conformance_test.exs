@@ -17,7 +17,7 @@ defmodule BeTree.ConformanceTest do
     @tag row: {expression, event, holds}, runtime: runtime
     test "#{Runtimes.name(runtime)}, #{row}: #{expression} is #{holds} of #{inspect(event)}",
          %{row: {expression, event, holds}, runtime: runtime} do
-      tree = BeTree.new!(Language.domains(), runtime: runtime)
+      tree = BeTree.new!(Language.schema(), runtime: runtime)
       BeTree.insert!(tree, 1, expression, constants: Language.constants())
       BeTree.insert!(tree, 0, "not (#{expression})", constants: Language.constants())
       expected = if holds, do: [1], else: [0]
@@ -27,7 +27,7 @@ defmodule BeTree.ConformanceTest do
         assert BeTree.search!(tree, Map.to_list(event), options) == expected
         assert BeTree.search!(tree, Map.new(event, fn {name, value} -> {"#{name}", value} end), options) == expected
 
-        assert BeTree.search!(tree, {:record, for({name, _} <- Language.domains(), do: event[name])}, options) ==
+        assert BeTree.search!(tree, {:record, for({name, _} <- Language.schema(), do: event[name])}, options) ==
                  expected
 
         assert BeTree.search!(tree, {:json, Json.encode(for {name, value} <- event, do: {"#{name}", value})}, options) ==
@@ -41,7 +41,7 @@ defmodule BeTree.ConformanceTest do
   for runtime <- Runtimes.all() do
     @tag runtime: runtime
     test "#{Runtimes.name(runtime)}: all rows in one tree, searched with each row's event", %{runtime: runtime} do
-      tree = BeTree.new!(Language.domains(), runtime: runtime)
+      tree = BeTree.new!(Language.schema(), runtime: runtime)
       BeTree.insert_all!(tree, Language.subscriptions())
       index = BeTree.publish!(tree)
 
@@ -58,7 +58,7 @@ defmodule BeTree.ConformanceTest do
     @tag row: {expression, kind, attribute, column}, runtime: runtime
     test "#{Runtimes.name(runtime)}, #{row}: #{inspect(expression)} is refused as #{kind}",
          %{row: {expression, kind, attribute, column}, runtime: runtime} do
-      tree = BeTree.new!(Language.domains() ++ @bounded, runtime: runtime)
+      tree = BeTree.new!(Language.schema() ++ @bounded, runtime: runtime)
 
       assert {:error, %BeTree.Error{} = error} = BeTree.insert(tree, 1, expression)
       assert {error.kind, error.attribute, error.text} == {kind, attribute, expression}

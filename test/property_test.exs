@@ -6,7 +6,7 @@ defmodule BeTree.PropertyTest do
 
   @moduletag :property
 
-  @domains 100
+  @schema 100
   @expressions 200
   @events 200
   @parts 4
@@ -14,7 +14,7 @@ defmodule BeTree.PropertyTest do
   # Every number seeds its own domains, expressions and events: a failure names it and is repeated by it alone.
   for part <- 1..@parts do
     test "what the oracle finds is found, part #{part} of #{@parts}" do
-      for seed <- unquote(part)..@domains//@parts, do: compare(seed)
+      for seed <- unquote(part)..@schema//@parts, do: compare(seed)
     end
   end
 
@@ -26,7 +26,7 @@ defmodule BeTree.PropertyTest do
 
   defp compare(seed, others \\ []) do
     :rand.seed(:exsss, seed)
-    domains = Random.domains()
+    domains = Random.schema()
     tree = BeTree.new!(others ++ domains)
     expressions = for id <- 1..@expressions, do: {id, Random.expression(domains)}
     texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}

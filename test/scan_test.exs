@@ -20,11 +20,11 @@ defmodule BeTree.ScanTest do
   end
 
   test "all rows of the language", %{guest: guest} do
-    tree = BeTree.new!(Language.domains(), guest: guest)
+    tree = BeTree.new!(Language.schema(), guest: guest)
     BeTree.insert_all!(tree, Language.subscriptions())
 
     for {{text, event, holds}, id} <- Enum.with_index(Language.rows()) do
-      record = for {name, _} <- Language.domains(), do: event[name]
+      record = for {name, _} <- Language.schema(), do: event[name]
       json = Json.encode(for {name, value} <- event, do: {"#{name}", value})
 
       for given <- [event, Map.to_list(event), {:record, record}, {:record, List.to_tuple(record)}, {:json, json}],
@@ -44,7 +44,7 @@ defmodule BeTree.ScanTest do
   ]
 
   test "what is no expression is refused, and changes nothing", %{guest: guest} do
-    tree = BeTree.new!(Language.domains() ++ @bounded, guest: guest)
+    tree = BeTree.new!(Language.schema() ++ @bounded, guest: guest)
     BeTree.insert!(tree, 0, "two = 'a'")
 
     for {expression, kind, attribute, column} <- Language.refusals() do
@@ -138,7 +138,7 @@ defmodule BeTree.ScanTest do
   end
 
   test "a search that is cut off anywhere leaves the module as it was", %{guest: guest} do
-    tree = BeTree.new!(Language.domains(), guest: guest)
+    tree = BeTree.new!(Language.schema(), guest: guest)
     BeTree.insert_all!(tree, Language.subscriptions())
     {_text, event, _holds} = Enum.max_by(Language.rows(), fn {_text, event, _holds} -> map_size(event) end)
     {:ok, found, %{fuel: fuel}} = BeTree.search(tree, event, stats: true)
@@ -152,7 +152,7 @@ defmodule BeTree.ScanTest do
   for seed <- 1..20 do
     test "it answers what the oracle and the built-in module answer, seed #{seed}", %{guest: guest} do
       :rand.seed(:exsss, unquote(seed))
-      domains = Random.domains()
+      domains = Random.schema()
       expressions = for id <- Enum.take_random(1..1_000, 150), do: {id, Random.expression(domains)}
       texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
       scan = BeTree.new!(domains, guest: guest)
@@ -194,7 +194,7 @@ defmodule BeTree.ScanTest do
 
   test "many events at once are answered like one after the other", %{guest: guest} do
     :rand.seed(:exsss, 1)
-    domains = Random.domains()
+    domains = Random.schema()
     texts = for id <- 1..100, do: {id * 7, Random.text(Random.expression(domains)), constants: Random.constants()}
     [scan, tree] = for options <- [[guest: guest], []], do: BeTree.new!(domains, options)
     for tree <- [scan, tree], do: BeTree.insert_all!(tree, texts)

@@ -28,7 +28,7 @@ defmodule BeTree.WorkloadsTest do
     test "#{inspect(workload)}: the same is found, whatever comes and goes", %{guest: guest} do
       subscriptions = @parameters |> @workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
       events = @parameters |> @workload.events() |> Enum.to_list()
-      [tree, scan] = for options <- [[], [guest: guest]], do: BeTree.new!(@workload.domains(@parameters), options)
+      [tree, scan] = for options <- [[], [guest: guest]], do: BeTree.new!(@workload.schema(@parameters), options)
       for tree <- [tree, scan], do: BeTree.insert_all!(tree, subscriptions)
       expected = for event <- events, do: BeTree.search!(scan, event)
       assert Enum.any?(expected, &(&1 != []))

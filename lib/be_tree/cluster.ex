@@ -6,7 +6,7 @@ defmodule BeTree.Cluster do
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
       {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
 
-  Each shard is a `BeTree.Server` by its name and its node; all have the same domains. Which shard has an id is told by a
+  Each shard is a `BeTree.Server` by its name and its node; all have the same schema. Which shard has an id is told by a
   function of the id, which every node that changes the index has to agree upon. A cluster is a plain value: it holds no
   process and no connection.
 
@@ -16,14 +16,20 @@ defmodule BeTree.Cluster do
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
+  alias BeTree.Engine.{Bang, Describe, Limits, Options, Subscription}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
   @timeout 5_000
 
   # Milliseconds that a change of a shard on another node may take. A list of a million is inserted in half a minute.
   @change_timeout 300_000
-  # The most that a process can wait.
-  @longest 0xFFFF_FFFF
+
+  @search_options Keyword.update!(
+                    Common.take([:fuel, :slice, :timeout, :ids, :as, :stats]),
+                    :timeout,
+                    &Keyword.put(&1, :default, @timeout)
+                  )
 
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
@@ -47,10 +53,10 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = BeTree.Check.options!(options, [:shard])
+    options = Options.known!(options, [:shard])
 
     unless is_list(shards) and not List.improper?(shards) do
-      raise ArgumentError, "the shards are a list of {name, node}, got: #{BeTree.Describe.value(shards)}"
+      raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
     end
 
     for shard <- shards, do: check(shard)
@@ -60,22 +66,22 @@ defmodule BeTree.Cluster do
   end
 
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
-  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{BeTree.Describe.value(other)}")
+  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
   # The ids of all shards are merged into one list, so each shard answers a list.
   defp check_form(form) when form in [nil, :list], do: :ok
 
   defp check_form(other) do
-    raise ArgumentError, "the option :as of a cluster takes :list, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the option :as of a cluster takes :list, got: #{Describe.value(other)}"
   end
 
   defp check_cluster(%__MODULE__{} = cluster), do: cluster
-  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{BeTree.Describe.value(other)}")
+  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.value(other)}")
 
   defp check_function(shard) when is_function(shard, 1), do: shard
 
   defp check_function(other) do
-    raise ArgumentError, "the option :shard takes a function of an id, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the option :shard takes a function of an id, got: #{Describe.value(other)}"
   end
 
   @doc "The shard that has `id`."
@@ -89,21 +95,21 @@ defmodule BeTree.Cluster do
 
       other ->
         raise ArgumentError,
-              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{BeTree.Describe.value(other)} for #{BeTree.Describe.value(id)}"
+              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
     end
   end
 
   @doc "Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard."
   @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
   def insert(cluster, id, expression, options \\ []) do
-    with :ok <- BeTree.Subscription.check_id(id) do
+    with :ok <- Subscription.check_id(id) do
       ask(shard(cluster, id), Server, :insert, [id, expression, options])
     end
   end
 
-  @doc "`insert/4` that raises its errors."
+  @doc "Like `insert/4`, but raises on error."
   @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
-  def insert!(cluster, id, expression, options \\ []), do: bang(insert(cluster, id, expression, options))
+  def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
   @doc """
   Inserts many subscriptions, each into its shard, and answers how many.
@@ -115,7 +121,7 @@ defmodule BeTree.Cluster do
   def insert_all(cluster, subscriptions) do
     check_cluster(cluster)
 
-    with {:ok, wires} <- BeTree.Subscription.new_all(subscriptions) do
+    with {:ok, wires} <- Subscription.new_all(subscriptions) do
       wires
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
@@ -163,19 +169,19 @@ defmodule BeTree.Cluster do
     end)
   end
 
-  @doc "`insert_all/2` that answers the count and raises its errors."
+  @doc "Like `insert_all/2`, but returns the count and raises on error."
   @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
-  def insert_all!(cluster, subscriptions), do: bang(insert_all(cluster, subscriptions))
+  def insert_all!(cluster, subscriptions), do: Bang.unwrap!(insert_all(cluster, subscriptions))
 
   @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
   @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
   def delete(cluster, id) do
-    with :ok <- BeTree.Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
+    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
   end
 
-  @doc "`delete/2` that raises its errors."
+  @doc "Like `delete/2`, but raises on error."
   @spec delete!(t, BeTree.id()) :: :ok
-  def delete!(cluster, id), do: bang(delete(cluster, id))
+  def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
 
   @doc """
   The ids of the subscriptions that `event` makes true, of all shards, ascending.
@@ -189,7 +195,7 @@ defmodule BeTree.Cluster do
   Where any shard fails, the answer is an error that names it, of the kind that the shard answered; `:not_found` where
   its node or its server cannot be reached, and `:timeout`.
 
-      iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, domains: [age: :integer])
+      iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
       iex> {:ok, 100} = BeTree.Cluster.insert_all(cluster, for(id <- 1..100, do: {id, "age = \#{id}"}))
       iex> for name <- [East, West], do: BeTree.Server.publish(name)
@@ -200,9 +206,7 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = BeTree.Check.options!(options, [:stats | Search.options()])
-    options = Keyword.put_new(options, :timeout, @timeout)
-    Search.check(Keyword.delete(options, :stats))
+    options = options |> Options.validate!(@search_options)
     check_form(options[:as])
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
@@ -217,15 +221,15 @@ defmodule BeTree.Cluster do
     Enum.reduce(answers, {:ok, []}, &gather/2)
   end
 
-  @doc "`search/3` that answers the ids, or `{ids, stats}`, and raises its errors."
+  @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
-  def search!(cluster, event, options \\ []), do: bang(search(cluster, event, options))
+  def search!(cluster, event, options \\ []), do: Bang.unwrap!(search(cluster, event, options))
 
   defp deadline(:infinity), do: :infinity
   defp deadline(timeout), do: System.monotonic_time(:millisecond) + 2 * timeout
 
   defp left(:infinity), do: :infinity
-  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(@longest)
+  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(Limits.max_timeout())
 
   defp receive_answer(request, deadline) do
     :erpc.receive_response(request, left(deadline))
@@ -269,10 +273,5 @@ defmodule BeTree.Cluster do
     {:ok, View.merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
   end
 
-  defp named(error, {name, node}), do: %{error | message: "#{BeTree.Describe.value(name)} of #{node}: #{error.message}"}
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:ok, ids, stats}), do: {ids, stats}
-  defp bang({:error, error}), do: raise(error)
+  defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
 end

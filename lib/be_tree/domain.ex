@@ -31,7 +31,8 @@ defmodule BeTree.Domain do
     * `:count` - how many distinct values expressions may name, from 1 to 4,294,967,295.
   """
 
-  alias BeTree.{Answer, Error}
+  alias BeTree.Error
+  alias BeTree.Engine.{Answer, Describe, Limits}
 
   @enforce_keys [:name, :type]
   defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
@@ -72,11 +73,11 @@ defmodule BeTree.Domain do
     frequency_caps: []
   }
 
-  @integers -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
-  @counts 1..0xFFFF_FFFF
+  @integers Limits.integers()
+  @counts Limits.counts()
 
   @doc """
-  The declarations that `domains` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
+  The declarations that `schema` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
 
   A declaration that makes no sense is an error of kind `:type`, a bound that its type cannot hold one of kind
   `:out_of_bounds`; both name the attribute.
@@ -90,8 +91,8 @@ defmodule BeTree.Domain do
       {:type, "age"}
   """
   @spec parse([{atom | String.t(), spec} | t]) :: {:ok, [t]} | {:error, Error.t()}
-  def parse(domains) when is_list(domains), do: parse(domains, [])
-  def parse(other), do: refuse(:type, nil, "domains are a list of {name, spec}, got: #{BeTree.Describe.value(other)}")
+  def parse(schema) when is_list(schema), do: parse(schema, [])
+  def parse(other), do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
 
   defp parse([], parsed), do: {:ok, Enum.reverse(parsed)}
 
@@ -100,7 +101,7 @@ defmodule BeTree.Domain do
   end
 
   defp parse(tail, _parsed),
-    do: refuse(:type, nil, "domains are a proper list, but this one ends in #{BeTree.Describe.value(tail)}")
+    do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain) do
     bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
@@ -116,21 +117,21 @@ defmodule BeTree.Domain do
   end
 
   defp parse_one({name, type}), do: parse_one({name, {type, []}})
-  defp parse_one(other), do: refuse(:type, nil, "a domain is {name, spec}, got: #{BeTree.Describe.value(other)}")
+  defp parse_one(other), do: refuse(:type, nil, "an attribute is {name, domain}, got: #{Describe.value(other)}")
 
   defp parse_name(name) when is_atom(name) and name not in [nil, true, false], do: {:ok, Atom.to_string(name)}
 
   defp parse_name(name) when is_binary(name) and name != "" do
     if String.valid?(name),
       do: {:ok, name},
-      else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{BeTree.Describe.value(name)}")
+      else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{Describe.value(name)}")
   end
 
   defp parse_name(name) do
     refuse(
       :type,
       nil,
-      "the name of an attribute is an atom or a string that is not empty, got: #{BeTree.Describe.value(name)}"
+      "the name of an attribute is an atom or a string that is not empty, got: #{Describe.value(name)}"
     )
   end
 
@@ -142,7 +143,7 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "`#{BeTree.Describe.name(name)}` has the type #{BeTree.Describe.value(type)}; the types are #{types}"
+      "`#{Describe.name(name)}` has the type #{Describe.value(type)}; the types are #{types}"
     )
   end
 
@@ -154,7 +155,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "the options of `#{BeTree.Describe.name(name)}` are a keyword list, got: #{BeTree.Describe.value(options)}"
+          "the options of `#{Describe.name(name)}` are a keyword list, got: #{Describe.value(options)}"
         )
 
       unknown = Enum.find(Keyword.keys(options), &(&1 not in allowed)) ->
@@ -163,7 +164,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "`#{BeTree.Describe.name(name)}` of type #{type} takes #{options}, but not #{BeTree.Describe.value(unknown)}"
+          "`#{Describe.name(name)}` of type #{type} takes #{options}, but not #{Describe.value(unknown)}"
         )
 
       true ->
@@ -184,7 +185,7 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "optional: of `#{BeTree.Describe.name(name)}` is true or false, got: #{BeTree.Describe.value(value)}"
+      "optional: of `#{Describe.name(name)}` is true or false, got: #{Describe.value(value)}"
     )
   end
 
@@ -194,7 +195,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "count: of `#{BeTree.Describe.name(name)}` is an integer, got: #{BeTree.Describe.value(value)}"
+          "count: of `#{Describe.name(name)}` is an integer, got: #{Describe.value(value)}"
         )
 
       value not in @counts ->
@@ -224,12 +225,12 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "#{bound}: of `#{BeTree.Describe.name(name)}` is #{number}, got: #{BeTree.Describe.value(value)}"
+      "#{bound}: of `#{Describe.name(name)}` is #{number}, got: #{Describe.value(value)}"
     )
   end
 
   defp check_range(%{min: min, max: max, name: name}) when min != nil and max != nil and min > max do
-    refuse(:type, name, "min: of `#{BeTree.Describe.name(name)}` is #{min}, above its max: #{max}")
+    refuse(:type, name, "min: of `#{Describe.name(name)}` is #{min}, above its max: #{max}")
   end
 
   defp check_range(domain), do: {:ok, domain}
@@ -237,24 +238,24 @@ defmodule BeTree.Domain do
   @doc false
   # The schema as docs/abi.md has it.
   @spec encode([t]) :: binary
-  def encode(domains) do
-    :erlang.term_to_binary(Enum.map(domains, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
+  def encode(schema) do
+    :erlang.term_to_binary(Enum.map(schema, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
   end
 
   @doc false
   # The declarations in what `encode/1` made, or another program.
   @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
   def decode(schema) do
-    with {:ok, term} <- Answer.term(schema), {:ok, domains} <- declarations(term, []), do: parse(domains)
+    with {:ok, term} <- Answer.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)
   end
 
-  defp declarations([], domains), do: {:ok, Enum.reverse(domains)}
+  defp declarations([], schema), do: {:ok, Enum.reverse(schema)}
 
-  defp declarations([{name, type, optional, bounds} | rest], domains) when is_binary(name) do
-    declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | domains])
+  defp declarations([{name, type, optional, bounds} | rest], schema) when is_binary(name) do
+    declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | schema])
   end
 
-  defp declarations(other, _domains), do: refuse(:type, nil, "this is no schema: #{BeTree.Describe.value(other)}")
+  defp declarations(other, _schema), do: refuse(:type, nil, "this is no schema: #{Describe.value(other)}")
 
   defp options(nil), do: []
   defp options({min, max}), do: for({key, bound} <- [min: min, max: max], bound != nil, do: {key, bound})
@@ -268,7 +269,7 @@ defmodule BeTree.Domain do
     refuse(
       :out_of_bounds,
       name,
-      "#{option}: of `#{BeTree.Describe.name(name)}` is #{BeTree.Describe.value(value)}, not from #{range.first} to #{range.last}"
+      "#{option}: of `#{Describe.name(name)}` is #{Describe.value(value)}, not from #{range.first} to #{range.last}"
     )
   end
 

@@ -5,10 +5,10 @@ defmodule BeTree.Event do
     * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
     * `{:json, binary}`, a JSON object as UTF-8 text: it is parsed inside the sandbox, on the search's fuel;
-    * `{:record, values}`, a list or a tuple of the values in the order of the domains, without names.
+    * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
       In it `1` and `0` also stand for `true` and `false`;
     * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
-      in the order of the domains, record after record. Here nothing stands for anything else: no integer for a float, no
+      in the order of the schema, record after record. Here nothing stands for anything else: no integer for a float, no
       atom for a string, and only `:undefined` for undefined;
     * `{:prepared, binary}`, what `prepare/3` made of one of the others.
 
@@ -20,7 +20,8 @@ defmodule BeTree.Event do
   The encoding costs the calling process one `:erlang.term_to_binary/2`; names and values are checked inside.
   """
 
-  alias BeTree.{Error, Guest, Target}
+  alias BeTree.Error
+  alias BeTree.Engine.{Bang, Check, Describe, Instance, Target}
 
   @type t ::
           map
@@ -32,7 +33,7 @@ defmodule BeTree.Event do
           | {:records, [tuple]}
           | prepared
 
-  @typedoc "An event that is decoded already, for trees with the same domains in the same order."
+  @typedoc "An event that is decoded already, for trees with the same attributes in the same order."
   @type prepared :: {:prepared, binary}
 
   @typedoc false
@@ -50,15 +51,15 @@ defmodule BeTree.Event do
   @doc """
   Decodes `event` once, for searches of several trees or many searches of one.
 
-  What it answers is an event for every tree whose domains are those of `tree` in the same order, whatever their bounds;
+  What it answers is an event for every tree with the attributes of `tree` in the same order, whatever their bounds;
   a tree with others refuses it as `:type`. Its names are resolved and its values checked, so that what is left to a
   search is to copy them. It is a plain binary of a size like the event's as a term.
 
   Takes some microseconds on the calling process's own scheduler; an event of more than #{div(@small, 1024)} KB is decoded on a dirty one.
   Errors by kind: those of `BeTree.search/3` for the event.
 
-      iex> domains = [age: :integer, country: {:string, optional: true}]
-      iex> {adults, canadians} = {BeTree.new!(domains), BeTree.new!(domains)}
+      iex> schema = [age: :integer, country: {:string, optional: true}]
+      iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}
       iex> BeTree.insert!(adults, 1, "age >= 21")
       iex> BeTree.insert!(canadians, 2, "country = 'CA'")
       iex> {:ok, {:prepared, _bytes} = event} = BeTree.Event.prepare(adults, %{age: 30, country: "CA"})
@@ -67,14 +68,14 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, prepared} | {:error, Error.t()}
   def prepare(target, event, options \\ []) do
-    {timeout, []} = BeTree.Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
     with {:ok, format, bytes} <- encode(event),
          {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 
-      case Guest.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
+      case Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
         {:ok, prepared} -> {:ok, {:prepared, prepared}}
         {:error, error} -> {:error, %{error | text: text(event)}}
       end
@@ -82,7 +83,7 @@ defmodule BeTree.Event do
   end
 
   @doc """
-  `prepare/3` that answers the event and raises its errors.
+  Like `prepare/3`, but returns the event and raises on error.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -90,12 +91,7 @@ defmodule BeTree.Event do
       [1]
   """
   @spec prepare!(BeTree.target(), t, timeout: timeout) :: prepared
-  def prepare!(target, event, options \\ []) do
-    case prepare(target, event, options) do
-      {:ok, prepared} -> prepared
-      {:error, error} -> raise error
-    end
-  end
+  def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
   # The format and the bytes that docs/abi.md asks for.
@@ -112,7 +108,7 @@ defmodule BeTree.Event do
     expected =
       "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple}, {:records, list} or {:prepared, binary}"
 
-    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{BeTree.Describe.value(other)}"}}
+    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{Describe.value(other)}"}}
   end
 
   @doc false

@@ -16,9 +16,10 @@ defmodule BeTree.Explanation do
   about a mebibyte at the most: a node of kind `:omitted` stands for operands beyond that.
   """
 
-  import BeTree.Answer, only: [is_count: 2]
+  import BeTree.Engine.Answer, only: [is_count: 2]
 
-  alias BeTree.{Answer, Error}
+  alias BeTree.Error
+  alias BeTree.Engine.{Answer, Check, Describe}
   alias BeTree.Explanation.Node
 
   @enforce_keys [:id, :match, :root]
@@ -75,7 +76,7 @@ defmodule BeTree.Explanation do
   """
   @spec deciding(t) :: [Node.t()]
   def deciding(%__MODULE__{root: root}), do: settle([root], [])
-  def deciding(other), do: BeTree.Check.expected!("a BeTree.Explanation", other)
+  def deciding(other), do: Check.expected!("a BeTree.Explanation", other)
 
   # One list of nodes to look at and one of those found: no list is copied for each level.
   defp settle([], found), do: Enum.reverse(found)
@@ -99,7 +100,7 @@ defmodule BeTree.Explanation do
       {:ok, %__MODULE__{id: id, match: root.verdict, root: root}}
     end
   catch
-    {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{BeTree.Describe.value(term)}")}
+    {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{Describe.value(term)}")}
   end
 
   # Frequency caps are lists of tuples with a tuple in them.
@@ -168,7 +169,7 @@ defmodule BeTree.Explanation do
     print([{[root], "", 1}], [headline], @lines, @bytes)
   end
 
-  def to_string(other), do: BeTree.Check.expected!("a BeTree.Explanation", other)
+  def to_string(other), do: Check.expected!("a BeTree.Explanation", other)
 
   # Prints what is open: on each level the nodes that are left, the margin in front of them, and the level.
   defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")

@@ -2,8 +2,8 @@ defmodule BeTree.Files do
   @moduledoc """
   Reads expressions and events from files, in the two formats that are in public use.
 
-      {:ok, domains, subscriptions} = BeTree.Files.load("betree_exprs", domains: "betree_defs")
-      {:ok, tree} = BeTree.new(domains)
+      {:ok, schema, subscriptions} = BeTree.Files.load("betree_exprs", schema: "betree_defs")
+      {:ok, tree} = BeTree.new(schema)
       {:ok, _count} = BeTree.insert_all(tree, subscriptions)
 
       for {event, _line} <- BeTree.Files.events("betree_events") do
@@ -49,7 +49,10 @@ defmodule BeTree.Files do
   Empty lines are passed over. Files are UTF-8 and are read line by line; atoms in them become strings.
   """
 
-  alias BeTree.Files.{Constants, Domains, Error, Reader, Terms}
+  alias BeTree.Files.{Constants, Schema, Error, Reader, Terms}
+  alias BeTree.Engine.{Check, Limits, Options}
+
+  require Limits
 
   @typedoc "What `BeTree.insert_all/3` takes."
   @type subscription ::
@@ -60,7 +63,7 @@ defmodule BeTree.Files do
 
   ## Options
 
-    * `:domains` - the file of the attributes, in either format; needed where `path` does not begin with them;
+    * `:schema` - the file of the attributes, in either format; needed where `path` does not begin with them;
     * `:constants` - the file of ids and constants.
 
   Everything is read into memory: about the size of the files. Expressions are not parsed here; where
@@ -73,12 +76,12 @@ defmodule BeTree.Files do
       iex> {age.name, age.type, subscriptions}
       {"age", :integer, [{1, "age > 20"}, {2, "age > 30"}]}
   """
-  @spec load(Path.t(), domains: Path.t(), constants: Path.t()) ::
+  @spec load(Path.t(), schema: Path.t(), constants: Path.t()) ::
           {:ok, [BeTree.Domain.t()], [subscription]} | {:error, Error.t()}
   def load(path, options \\ []) do
     options = check(path, options)
-    {domains, texts} = load_expressions(path, options[:domains])
-    {:ok, domains, subscriptions(texts, options[:constants], path)}
+    {schema, texts} = load_expressions(path, options[:schema])
+    {:ok, schema, subscriptions(texts, options[:constants], path)}
   rescue
     error in Error -> {:error, error}
   end
@@ -99,7 +102,7 @@ defmodule BeTree.Files do
   """
   @spec events(Path.t()) :: Enumerable.t()
   def events(path) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     case format!(path) do
       :terms -> path |> Terms.stream() |> Stream.map(&record(&1, path))
@@ -113,7 +116,7 @@ defmodule BeTree.Files do
   `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
   looked for in the file again; without one, the error is about the attributes.
   """
-  @spec locate(BeTree.Error.t(), Path.t(), domains: Path.t(), constants: Path.t()) :: Error.t()
+  @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
     check_error(error)
     options = check(path, options)
@@ -121,7 +124,7 @@ defmodule BeTree.Files do
 
     cond do
       error.position == nil ->
-        %Error{path: options[:domains] || path, reason: error.message}
+        %Error{path: options[:schema] || path, reason: error.message}
 
       error.kind == :duplicate_id and constants != nil ->
         [{text, number}] = constants |> Reader.lines() |> Enum.slice(error.position, 1)
@@ -138,22 +141,22 @@ defmodule BeTree.Files do
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do
     check_error(error)
-    BeTree.Check.path!(path)
+    Check.path!(path)
     # More digits would take seconds to print.
-    unless line in 1..0xFFFF_FFFF_FFFF_FFFF, do: BeTree.Check.expected!("the number of a line, from 1", line)
+    unless Limits.is_u64(line) and line > 0, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
   end
 
   defp check(path, options) do
-    BeTree.Check.path!(path)
-    options = BeTree.Check.options!(options, [:domains, :constants])
-    for {_option, path} when path != nil <- options, do: BeTree.Check.path!(path)
+    Check.path!(path)
+    options = Options.known!(options, [:schema, :constants])
+    for {_option, path} when path != nil <- options, do: Check.path!(path)
     options
   end
 
   defp check_error(%BeTree.Error{}), do: :ok
-  defp check_error(other), do: BeTree.Check.expected!("a BeTree.Error", other)
+  defp check_error(other), do: Check.expected!("a BeTree.Error", other)
 
   # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
   defp format!(path) do
@@ -163,36 +166,36 @@ defmodule BeTree.Files do
     end
   end
 
-  defp load_expressions(path, domains_path) do
-    case {format!(path), domains_path} do
-      {:terms, _path} -> load_terms(path, domains_path)
-      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option domains"}
-      {:lines, _path} -> {read_domains(domains_path), for({text, _number} <- Reader.lines(path), do: text)}
+  defp load_expressions(path, schema_path) do
+    case {format!(path), schema_path} do
+      {:terms, _path} -> load_terms(path, schema_path)
+      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option schema"}
+      {:lines, _path} -> {read_schema(schema_path), for({text, _number} <- Reader.lines(path), do: text)}
     end
   end
 
-  defp load_terms(path, domains_path) do
+  defp load_terms(path, schema_path) do
     terms = path |> Terms.stream() |> Enum.to_list()
 
-    case {terms, domains_path} do
+    case {terms, schema_path} do
       {[{first, _, _, _} = located | rest], nil} when is_list(first) ->
-        {Domains.from_term(located, path), expressions(rest, path)}
+        {Schema.from_term(located, path), expressions(rest, path)}
 
       {[{first, text, number, offset} | _rest], _path} when is_list(first) ->
-        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option domains away")
+        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option schema away")
 
       {_terms, nil} ->
-        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option domains"}
+        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"}
 
       {_terms, _path} ->
-        {read_domains(domains_path), expressions(terms, path)}
+        {read_schema(schema_path), expressions(terms, path)}
     end
   end
 
-  defp read_domains(path) do
+  defp read_schema(path) do
     case format!(path) do
-      :terms -> Domains.read_terms(path)
-      :lines -> Domains.read_lines(path)
+      :terms -> Schema.read_terms(path)
+      :lines -> Schema.read_lines(path)
     end
   end
 

@@ -7,7 +7,7 @@ defmodule BeTree.Fuel do
   gets its turn. The default is one reduction for 75 fuel, so that such a time slice is just one default slice of a
   search, 300,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
 
-  On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (`BeTree.Workload.W3`) to 18,000 (`BeTree.Workload.W1`)
+  On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions)
   fuel a microsecond, so a time slice of searching takes from 17 to 30 microseconds there, and one of a loop in plain
   Elixir 11. A larger ratio favours the searches, which then change places less often, a smaller one the processes
   beside them.
@@ -28,7 +28,7 @@ defmodule BeTree.Fuel do
   # Far more than any machine has of either rate.
   @fastest 1.0e15
 
-  alias BeTree.Check
+  alias BeTree.Engine.{Check, Describe}
 
   @typedoc "An amount of fuel: about as many wasm instructions."
   @type t :: non_neg_integer
@@ -52,7 +52,7 @@ defmodule BeTree.Fuel do
 
       other ->
         raise ArgumentError,
-              "config :be_tree, :fuel_per_reduction is a positive integer, got: #{BeTree.Describe.value(other)}"
+              "config :be_tree, :fuel_per_reduction is a positive integer, got: #{Describe.value(other)}"
     end
   end
 

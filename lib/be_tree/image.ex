@@ -35,8 +35,11 @@ defmodule BeTree.Image do
   is the runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  alias BeTree.{Answer, Describe, Domain, Error, Fuel, Guest, Index}
+  alias BeTree.{Domain, Error, Guest, Index, Tree}
+  alias BeTree.Engine.{Answer, Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
+  alias BeTree.Server.Request
 
   @typedoc "An image: a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
@@ -46,7 +49,7 @@ defmodule BeTree.Image do
 
     * `:version` - of the format;
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
-    * `:domains` - the attributes;
+    * `:schema` - the attributes;
     * `:counts` - what `BeTree.info/2` says of the index;
     * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
     * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
@@ -54,7 +57,7 @@ defmodule BeTree.Image do
   @type info :: %{
           version: pos_integer,
           abi: pos_integer,
-          domains: [Domain.t()],
+          schema: [Domain.t()],
           counts: %{atom => non_neg_integer},
           length: pos_integer,
           memory: non_neg_integer,
@@ -65,7 +68,8 @@ defmodule BeTree.Image do
   @type option :: {:memory, pos_integer} | {:runtime, module}
   @type tree_option :: option | {:fuel_per_reduction, pos_integer}
 
-  @gibibyte 0x4000_0000
+  @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
+  @read_options @tree_options ++ Common.take([:replicas, :queue])
   # More than any instance takes: what is written is there already.
   @any_memory 0x100_0000_0000
 
@@ -83,14 +87,14 @@ defmodule BeTree.Image do
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     with {:ok, bytes} <- encode(target, options), do: write_file(path, bytes)
   end
 
-  @doc "`write/3` that raises its errors."
+  @doc "Like `write/3`, but raises on error."
   @spec write!(BeTree.target(), Path.t(), timeout: timeout) :: :ok
-  def write!(target, path, options \\ []), do: bang(write(target, path, options))
+  def write!(target, path, options \\ []), do: Bang.unwrap!(write(target, path, options))
 
   @doc """
   `write/3` to a binary.
@@ -104,19 +108,18 @@ defmodule BeTree.Image do
     with {:ok, bytes} <- encode(target, options), do: {:ok, IO.iodata_to_binary(bytes)}
   end
 
-  @doc "`to_binary/2` that answers the binary and raises its errors."
+  @doc "Like `to_binary/2`, but returns the binary and raises on error."
   @spec to_binary!(BeTree.target(), timeout: timeout) :: binary
-  def to_binary!(target, options \\ []), do: bang(to_binary(target, options))
+  def to_binary!(target, options \\ []), do: Bang.unwrap!(to_binary(target, options))
 
   @doc """
   The index in an image, as `BeTree.publish/2` would answer it.
 
   ## Options
 
-    * `:memory` - how many bytes each replica may take, 1 GiB by default. An image of more is refused, before it is read,
-      as `:out_of_memory`;
-    * `:replicas`, `:queue` - those of `BeTree.publish/2`;
-    * `:fuel_per_reduction`, `:runtime` - those of `BeTree.new/2`.
+  #{Options.docs(@read_options)}
+
+  An image of more memory is refused, before it is read, as `:out_of_memory`.
 
   Errors by kind: `:file`; `:bad_module` where the image is damaged, cut off, of another version or no image at all, with
   what was expected and what came; `:out_of_memory`; `:trap` and `:out_of_fuel` for what its module does when it is started.
@@ -131,23 +134,22 @@ defmodule BeTree.Image do
   """
   @spec read(source, [tree_option | Index.option()]) :: {:ok, Index.t()} | {:error, Error.t()}
   def read(source, options \\ []) do
-    {options, limits} = Keyword.split(options, [:memory, :runtime, :fuel_per_reduction])
-    options = check(options)
-    limits = [memory: options[:memory]] ++ Index.check(limits)
+    options = Options.validate!(options, @read_options)
+    limits = Keyword.take(options, [:memory, :replicas, :queue])
 
     with {:ok, image} <- load(source, options) do
-      Index.new(image.guest, image.domains, image.snapshot, options[:fuel_per_reduction], limits)
+      Index.new(image.guest, image.schema, image.snapshot, options[:fuel_per_reduction], limits)
     end
   end
 
   @doc """
-  `read/2` that answers the index and raises its errors.
+  Like `read/2`, but returns the index and raises on error.
 
       iex> BeTree.Image.read!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}) |> inspect() =~ "0 expressions"
       true
   """
   @spec read!(source, [tree_option | Index.option()]) :: Index.t()
-  def read!(source, options \\ []), do: bang(read(source, options))
+  def read!(source, options \\ []), do: Bang.unwrap!(read(source, options))
 
   @doc """
   A tree that begins as the index in an image, to be changed like any other.
@@ -165,25 +167,25 @@ defmodule BeTree.Image do
   """
   @spec read_tree(source, [tree_option]) :: {:ok, BeTree.t()} | {:error, Error.t()}
   def read_tree(source, options \\ []) do
-    options = check(options)
+    options = Options.validate!(options, @tree_options)
 
     with {:ok, image} <- load(source, options),
-         {:ok, instance} <- Guest.instantiate(image.guest, options[:memory], image.snapshot) do
+         {:ok, instance} <- Instance.instantiate(image.guest, options[:memory], image.snapshot) do
       {:ok,
-       %BeTree{
+       %Tree{
          runtime: image.guest.runtime,
          instance: instance,
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: image.guest,
-         domains: image.domains,
+         schema: image.schema,
          memory: options[:memory]
        }}
     end
   end
 
-  @doc "`read_tree/2` that answers the tree and raises its errors."
+  @doc "Like `read_tree/2`, but returns the tree and raises on error."
   @spec read_tree!(source, [tree_option]) :: BeTree.t()
-  def read_tree!(source, options \\ []), do: bang(read_tree(source, options))
+  def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
   Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`, and answers the
@@ -198,12 +200,12 @@ defmodule BeTree.Image do
   """
   @spec verify(source, [option]) :: :ok | {:error, Error.t()}
   def verify(source, options \\ []) do
-    with {:ok, _image} <- load(source, check(options)), do: :ok
+    with {:ok, _image} <- load(source, Options.validate!(options, @tree_options)), do: :ok
   end
 
-  @doc "`verify/2` that raises its errors."
+  @doc "Like `verify/2`, but raises on error."
   @spec verify!(source, [option]) :: :ok
-  def verify!(source, options \\ []), do: bang(verify(source, options))
+  def verify!(source, options \\ []), do: Bang.unwrap!(verify(source, options))
 
   @doc """
   What an image tells of itself in its first kilobytes, which is all that is read. Only `verify/2` tells whether it is true.
@@ -215,19 +217,19 @@ defmodule BeTree.Image do
       iex> {:ok, info} = BeTree.Image.info({:binary, BeTree.Image.to_binary!(tree)})
       iex> {info.version, info.abi, info.counts.expressions}
       {1, 1, 1}
-      iex> info.domains
+      iex> info.schema
       [%BeTree.Domain{name: "age", type: :integer, optional: true}]
   """
   @spec info(source) :: {:ok, info} | {:error, Error.t()}
   def info(source) do
     with {:ok, header} <- header(source),
-         {:ok, domains} <- domains(header.schema),
+         {:ok, schema} <- schema(header.schema),
          {:ok, counts} <- counts(header.counts) do
       {:ok,
        %{
          version: header.version,
          abi: header.abi,
-         domains: domains,
+         schema: schema,
          counts: counts,
          length: header.length,
          memory: header.memory,
@@ -238,46 +240,46 @@ defmodule BeTree.Image do
   end
 
   @doc """
-  `info/1` that answers the map and raises its errors.
+  Like `info/1`, but returns the map and raises on error.
 
       iex> BeTree.Image.info!({:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}).counts.expressions
       0
   """
   @spec info!(source) :: info
-  def info!(source), do: bang(info(source))
+  def info!(source), do: Bang.unwrap!(info(source))
 
   ## Writing
 
   # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
   defp encode(target, options) do
-    {timeout, []} = BeTree.Check.timeout!(options)
+    timeout = Check.timeout!(options)
 
-    with {:ok, %{runtime: runtime, guest: guest, domains: domains} = whole} <- whole(target),
+    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- whole(target),
          {:ok, snapshot} <- snapshot(whole, timeout),
-         {:ok, instance} <- Guest.instantiate(guest, @any_memory, snapshot),
-         :ok <- Guest.forget(guest, instance),
+         {:ok, instance} <- Instance.instantiate(guest, @any_memory, snapshot),
+         :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
          memory = runtime.snapshot_length(snapshot),
          {:ok, bytes} <- runtime.snapshot_read(snapshot, 0, memory),
-         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
          {:ok, _info} <- Answer.info(counts) do
       Layout.encode(%Layout{
-        abi: Guest.abi(),
-        guest: Guest.wasm(guest),
+        abi: Instance.abi(),
+        guest: Instance.wasm(guest),
         memory: memory,
         segments: Layout.segments(bytes),
-        schema: Domain.encode(domains),
+        schema: Domain.encode(schema),
         counts: counts
       })
     end
   end
 
   # A server publishes all that it has.
-  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: BeTree.Server.index(name)
-  defp whole(target), do: {:ok, BeTree.Target.resolve(target)}
+  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: Request.call(name, :index)
+  defp whole(target), do: {:ok, Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
-  defp snapshot(%BeTree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
+  defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
   # Beside the file that it will be, under a name that no other writer has.
   defp write_file(path, bytes) do
@@ -302,22 +304,22 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # The guest, compiled and checked, the domains, and the memory as a snapshot, of which one instance has begun and has
+  # The guest, compiled and checked, the schema, and the memory as a snapshot, of which one instance has begun and has
   # said of itself what the image says.
   defp load(source, options) do
     runtime = options[:runtime]
 
     with {:ok, bytes} <- bytes(source, options[:memory]),
-         {:ok, layout} <- Layout.decode(bytes, Guest.abi()),
+         {:ok, layout} <- Layout.decode(bytes, Instance.abi()),
          :ok <- check_memory(layout.memory, options[:memory]),
-         {:ok, domains} <- domains(layout.schema),
+         {:ok, schema} <- schema(layout.schema),
          {:ok, _counts} <- counts(layout.counts),
          {:ok, guest} <- Guest.load(layout.guest, runtime),
          {:ok, snapshot} <- runtime.snapshot_of(layout.memory, layout.segments),
-         {:ok, instance} <- Guest.instantiate(guest, options[:memory], snapshot),
-         {:ok, counts} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
+         {:ok, instance} <- Instance.instantiate(guest, options[:memory], snapshot),
+         {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
          :ok <- check_counts(counts, layout.counts),
-         do: {:ok, %{guest: guest, domains: domains, snapshot: snapshot}}
+         do: {:ok, %{guest: guest, schema: schema, snapshot: snapshot}}
   end
 
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
@@ -331,10 +333,10 @@ defmodule BeTree.Image do
 
   defp header({:binary, bytes}) when is_binary(bytes), do: Layout.header(bytes, byte_size(bytes))
 
-  defp header({:binary, other}), do: BeTree.Check.expected!("{:binary, the bytes of an image}", {:binary, other})
+  defp header({:binary, other}), do: Check.expected!("{:binary, the bytes of an image}", {:binary, other})
 
   defp header(path) do
-    BeTree.Check.path!(path)
+    Check.path!(path)
 
     with {:ok, %{type: :regular, size: size}} <- File.stat(path),
          {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
@@ -358,7 +360,7 @@ defmodule BeTree.Image do
     with :eof <- :file.pread(device, 0, length), do: {:ok, ""}
   end
 
-  defp domains(schema) do
+  defp schema(schema) do
     with {:error, error} <- Domain.decode(schema), do: bad("its schema is wrong: #{error.message}")
   end
 
@@ -384,27 +386,9 @@ defmodule BeTree.Image do
 
   defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
-  defp check(options) do
-    options =
-      BeTree.Check.options!(options,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      )
-
-    BeTree.Check.memory!(options)
-    BeTree.Check.positive!(options, :fuel_per_reduction)
-    BeTree.Check.runtime!(options[:runtime])
-    options
-  end
-
   defp unreadable(what, path, reason), do: file_error("cannot #{what} #{path}: #{:file.format_error(reason)}")
 
   defp file_error(message), do: {:error, %Error{kind: :file, message: message}}
 
   defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
 end

@@ -1,6 +1,6 @@
 defmodule BeTree.Index do
   @moduledoc """
-  A published index: what a tree held at one moment, searched by any number of processes at once.
+  A published index is an immutable copy of a tree, which any number of processes search at once.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> {:ok, 2} = BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}])
@@ -13,82 +13,62 @@ defmodule BeTree.Index do
       iex> BeTree.info!(index).expressions
       2
 
-  Whatever searches takes a tree or an index: `BeTree.search/3`, `BeTree.search_many/3` and `BeTree.stream/3`,
-  `BeTree.explain/4`, `BeTree.info/2`, `BeTree.Search`, `BeTree.Iterator`. An index cannot be changed, and lives as long
-  as something refers to it.
+  Every function that searches takes a tree or an index: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.stream/3`,
+  `BeTree.explain/4`, `BeTree.info/2` and `BeTree.Search`. An index cannot be changed. Its memory is freed once no process
+  refers to it.
 
   ## Replicas
 
-  A tree runs one search at a time, an index as many as it has *replicas*: instances of the compiled module whose memory
-  begins as a copy of the tree's. `BeTree.publish/2` makes that copy and compiles nothing. On Linux the replicas map the
-  copy and share whatever they do not write, so that another one takes the memory of what a search writes, and not that
-  of an index; elsewhere each has the whole of it.
+  A tree runs one search at a time. An index runs as many as it has *replicas*: instances of the compiled module whose
+  memory begins as a copy of the tree's. `BeTree.publish/2` makes that copy and compiles nothing. On Linux the replicas map
+  the copy and share every page that they do not write, so another replica takes only the memory that its searches write.
+  On other systems each replica has a whole copy.
 
-  A replica is made when all others are in use, on a dirty scheduler, up to the option `:replicas` of `BeTree.publish/2`.
-  That one is warm is more useful than that there are many: a search takes the replica that was used last. It is held
-  for as long as a search runs, yields included, so where every search ends within its slice no more replicas are used
-  than there are schedulers.
+  When all replicas are in use, a search makes another one on a dirty scheduler, up to the option `:replicas` of
+  `BeTree.publish/2`. A search takes the replica that was used last, because its memory is in the caches. A search holds
+  its replica until it ends, yields included. Where every search ends within its slice, an index uses no more replicas than
+  there are schedulers.
 
-  Who finds all replicas in use waits, in order, until its `:timeout` at the latest, and where `:queue` others wait
-  already is refused as `:overloaded` at once. A search that is cancelled, ran out of its budget or lost its process
-  gives its replica back as it is; a replica that trapped, or stopped for want of memory, is thrown away, and made anew
-  from the copy when it is needed.
+  When all replicas exist and are in use, a caller waits, in order, until its `:timeout`. When `:queue` callers wait already,
+  the search returns an error of kind `:overloaded` at once. A search that is cancelled, uses up its budget or loses its
+  process returns its replica as it is. A replica that trapped, or that stopped because it was refused memory, is thrown
+  away, and made again from the copy when it is needed.
   """
 
-  alias BeTree.{Answer, Domain, Error, Guest}
+  alias BeTree.{Domain, Error, Guest, Tree}
+  alias BeTree.Engine.{Check, Describe, Instance}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :domains, :snapshot, :info]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :snapshot, :info]
   defstruct @enforce_keys
 
-  @typedoc "A handle; its fields are private."
+  @typedoc "A handle. Its fields are private."
   @type t :: %__MODULE__{
           runtime: module,
           instance: BeTree.Runtime.instance(),
           fuel_per_reduction: pos_integer,
           guest: Guest.t(),
-          domains: [Domain.t()],
+          schema: [Domain.t()],
           snapshot: BeTree.Runtime.snapshot(),
           info: %{atom => non_neg_integer}
         }
 
-  @typedoc "See `BeTree.publish/2`."
+  @typedoc "An option of `BeTree.publish/2`."
   @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
 
-  # So many waiting callers take a few megabytes, and at 100 microseconds a search wait half a second on two schedulers.
-  @queue 10_000
-
   @doc false
-  # The options with their defaults, or an ArgumentError.
-  @spec check([option]) :: [option]
-  def check(options) do
-    options = BeTree.Check.options!(options, replicas: 2 * System.schedulers_online(), queue: @queue)
-    check(:replicas, options[:replicas], 1)
-    check(:queue, options[:queue], 0)
-    options
-  end
-
-  defp check(_key, count, least) when is_integer(count) and count in least..0xFFFF//1, do: :ok
-
-  defp check(key, other, least) do
-    raise ArgumentError,
-          "the option #{BeTree.Describe.value(key)} takes an integer from #{least} to 65535, got: #{BeTree.Describe.value(other)}"
-  end
-
-  @doc false
-  # The index whose memory `snapshot` holds: of a guest, and a list of domains. `limits` are the checked options, and the
+  # The index whose memory `snapshot` holds: of a guest, and a schema. `limits` are the checked options `:replicas` and `:queue`, and the
   # `:memory` that each replica may take. One replica is made here, and tells the counts.
   @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
-  def new(%Guest{runtime: runtime} = guest, domains, snapshot, fuel_per_reduction, limits) do
-    with {:ok, instance} <- Guest.replicate(guest, snapshot, limits),
-         {:ok, answer} <- Guest.call(runtime, instance, "be_tree_info", [], nil),
-         {:ok, info} <- Answer.info(answer) do
+  def new(%Guest{runtime: runtime} = guest, schema, snapshot, fuel_per_reduction, limits) do
+    with {:ok, instance} <- Instance.replicate(guest, snapshot, limits),
+         {:ok, info} <- Instance.info(runtime, instance) do
       {:ok,
        %__MODULE__{
          runtime: runtime,
          instance: instance,
          fuel_per_reduction: fuel_per_reduction,
          guest: guest,
-         domains: domains,
+         schema: schema,
          snapshot: snapshot,
          info: info
        }}
@@ -96,8 +76,11 @@ defmodule BeTree.Index do
   end
 
   @doc """
-  A tree that begins as the index and then changes on its own: it may take `memory` bytes. It shares the memory that it
-  does not write, where replicas do, and is made in some 50 microseconds. Errors by kind: `:out_of_memory`.
+  Returns a tree that begins as the index and changes on its own. It may take `memory` bytes.
+
+  Where replicas share memory, the tree shares the pages that it does not write. The call takes about 50 microseconds.
+
+  Returns `{:error, error}` with the kind `:out_of_memory`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -110,27 +93,28 @@ defmodule BeTree.Index do
   def to_tree(index, memory)
 
   def to_tree(%__MODULE__{guest: guest, snapshot: snapshot} = index, memory) do
-    BeTree.Check.memory!(memory: memory)
+    Check.memory!(memory)
 
-    with {:ok, instance} <- Guest.instantiate(guest, memory, snapshot) do
+    with {:ok, instance} <- Instance.instantiate(guest, memory, snapshot) do
       {:ok,
-       %BeTree{
+       %Tree{
          runtime: guest.runtime,
          instance: instance,
          fuel_per_reduction: index.fuel_per_reduction,
          guest: guest,
-         domains: index.domains,
+         schema: index.schema,
          memory: memory
        }}
     end
   end
 
-  def to_tree(other, _memory), do: BeTree.Check.expected!("a BeTree.Index", other)
+  def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
-    def inspect(%{info: %{expressions: expressions, memory_bytes: bytes}}, _options) do
-      count = if expressions == 1, do: "1 expression", else: "#{expressions} expressions"
-      "#BeTree.Index<#{count}, #{:erlang.float_to_binary(bytes / 1_000_000, decimals: 1)} MB>"
+    alias BeTree.Engine.Describe
+
+    def inspect(%{info: info}, _options) do
+      "#BeTree.Index<#{Describe.expressions(info.expressions)}, #{Describe.megabytes(info.memory_bytes)}>"
     end
   end
 end

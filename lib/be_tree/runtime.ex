@@ -22,6 +22,7 @@ defmodule BeTree.Runtime do
   """
 
   alias BeTree.Error
+  alias BeTree.Engine.Describe
 
   @built_in BeTree.Runtime.Wasmtime
   @wasmex BeTree.Runtime.Wasmex
@@ -220,7 +221,7 @@ defmodule BeTree.Runtime do
     case Application.get_env(:be_tree, :runtime) do
       nil -> if not @built_in.available?() and available?(@wasmex), do: @wasmex, else: @built_in
       runtime when is_atom(runtime) -> runtime
-      other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{BeTree.Describe.value(other)}"
+      other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{Describe.value(other)}"
     end
   end
 

@@ -57,9 +57,13 @@ defmodule BeTree.Sandbox do
   It needs the built-in runtime, `BeTree.Runtime.Wasmtime`: no other can stop a module that knows nothing of it.
   """
 
-  alias BeTree.{Error, Fuel, Slices}
+  alias BeTree.{Error, Fuel}
+  alias BeTree.Engine.{Bang, Check, Describe, Limits, Options, Slices}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Sandbox.{Call, Module}
+
+  require Limits
 
   @enforce_keys [:instance, :fuel_per_reduction]
   defstruct @enforce_keys
@@ -84,7 +88,15 @@ defmodule BeTree.Sandbox do
   @typedoc "Where a call stands: at a slice's end, at its own, or gone for good."
   @type answer :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
 
-  @mebibyte 0x10_0000
+  @new_options [
+                 memory: [
+                   type: {:bytes, 1, Limits.max_u64()},
+                   default: 64 * 0x10_0000,
+                   default_doc: "64 MiB",
+                   doc: "the bytes that memories and tables of the instance may take"
+                 ]
+               ] ++ Common.take([:fuel_per_reduction])
+  @call_options Common.take([:fuel, :slice, :timeout])
   @defaults Slices.defaults()
 
   @doc """
@@ -106,11 +118,11 @@ defmodule BeTree.Sandbox do
          do: {:ok, %Module{compiled: compiled}}
   end
 
-  def load(other), do: BeTree.Check.expected!("the bytes of a WebAssembly module", other)
+  def load(other), do: Check.expected!("the bytes of a WebAssembly module", other)
 
-  @doc "`load/1` that answers the module and raises its errors."
+  @doc "Like `load/1`, but returns the module and raises on error."
   @spec load!(binary) :: Module.t()
-  def load!(wasm), do: bang(load(wasm))
+  def load!(wasm), do: Bang.unwrap!(load(wasm))
 
   defp check_imports([]), do: :ok
 
@@ -123,8 +135,7 @@ defmodule BeTree.Sandbox do
   Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for some 10 microseconds where the
   module has little data and no long start function.
 
-    * `:memory` - how many bytes its memories and tables may take, 64 MiB by default;
-    * `:fuel_per_reduction` - see `BeTree.Fuel`.
+  #{Options.docs(@new_options)}
 
   Errors by kind: `:out_of_memory` for a module that starts with more, and for its start function `:trap` and
   `:out_of_fuel`, beyond about 0.2 seconds. An option that is unknown or wrong raises an `ArgumentError`.
@@ -133,19 +144,17 @@ defmodule BeTree.Sandbox do
   def new(module, options \\ [])
 
   def new(%Module{compiled: compiled}, options) do
-    options = BeTree.Check.options!(options, memory: 64 * @mebibyte, fuel_per_reduction: Fuel.per_reduction())
-    BeTree.Check.memory!(options)
-    BeTree.Check.positive!(options, :fuel_per_reduction)
+    options = Options.validate!(options, @new_options)
 
     with {:ok, instance} <- Wasmtime.instantiate(compiled, memory: options[:memory]),
          do: {:ok, %__MODULE__{instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
   end
 
-  def new(other, _options), do: BeTree.Check.expected!("a BeTree.Sandbox.Module", other)
+  def new(other, _options), do: Check.expected!("a BeTree.Sandbox.Module", other)
 
-  @doc "`new/2` that answers the instance and raises its errors."
+  @doc "Like `new/2`, but returns the instance and raises on error."
   @spec new!(Module.t(), [option]) :: t
-  def new!(module, options \\ []), do: bang(new(module, options))
+  def new!(module, options \\ []), do: Bang.unwrap!(new(module, options))
 
   @doc """
   Calls an export with numbers and answers its results, of any number, when the call is done.
@@ -154,11 +163,7 @@ defmodule BeTree.Sandbox do
   each `fuel_per_reduction` fuel, so that the scheduler preempts it as it would for Erlang code of the same length. A
   call costs about a microsecond beside what it runs.
 
-    * `:fuel` - the whole budget, an amount or `:infinity` (the default);
-    * `:slice` - the fuel of a slice, #{Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity` never
-      yields: a long call then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default); it ends the wait for a turn, and is looked at between
-      slices.
+  #{Options.docs(@call_options)}
 
   Integers are given signed or unsigned, floats as floats or integers.
 
@@ -172,13 +177,11 @@ defmodule BeTree.Sandbox do
     with {:done, results, stats} <- finish(start(sandbox, export, arguments, options)), do: {:ok, results, stats}
   end
 
-  @doc "`call/4` that answers the results alone and raises its errors."
+  @doc "Like `call/4`, but returns the results alone and raises on error."
   @spec call!(t, String.t(), [integer | float], [call_option]) :: results
   def call!(sandbox, export, arguments, options \\ []) do
-    case call(sandbox, export, arguments, options) do
-      {:ok, results, _stats} -> results
-      {:error, error} -> raise error
-    end
+    {results, _stats} = Bang.unwrap!(call(sandbox, export, arguments, options))
+    results
   end
 
   defp finish({:yield, call}), do: finish(resume(call))
@@ -188,7 +191,7 @@ defmodule BeTree.Sandbox do
   @spec start(t, String.t(), [integer | float], [call_option]) :: answer
   def start(sandbox, export, arguments, options \\ []) do
     instance = check_sandbox(sandbox)
-    unless is_binary(export), do: BeTree.Check.expected!("the name of an export, a string", export)
+    unless is_binary(export), do: Check.expected!("the name of an export, a string", export)
 
     options = check(options)
     %{fuel: fuel, slice: slice, timeout: timeout} = options
@@ -208,24 +211,19 @@ defmodule BeTree.Sandbox do
   """
   @spec resume(Call.t()) :: answer
   def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
-  def resume(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
+  def resume(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
   @doc "Gives a call up; its instance is free for the next."
   @spec cancel(Call.t()) :: :ok
   def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
-  def cancel(other), do: BeTree.Check.expected!("a BeTree.Sandbox.Call", other)
+  def cancel(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
   defp answer({:yield, slices}), do: {:yield, %Call{slices: slices}}
   defp answer({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
   defp answer({:error, error}), do: {:error, error}
 
   defp check([]), do: @defaults
-
-  defp check(options) do
-    options
-    |> BeTree.Check.options!(Map.keys(@defaults))
-    |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => Slices.check!(key, value)} end)
-  end
+  defp check(options), do: options |> Options.validate!(@call_options) |> Map.new()
 
   @doc """
   Reads `length` bytes from `address` of the memory that is exported as `memory`. Runs on a dirty scheduler, some
@@ -240,7 +238,7 @@ defmodule BeTree.Sandbox do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
     check_amount(:length, length)
-    {timeout, []} = BeTree.Check.timeout!(options)
+    timeout = Check.timeout!(options)
     Wasmtime.read(instance, address, length, timeout)
   end
 
@@ -249,30 +247,26 @@ defmodule BeTree.Sandbox do
   def write(sandbox, address, bytes, options \\ []) do
     instance = check_sandbox(sandbox)
     check_amount(:address, address)
-    unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{BeTree.Describe.value(bytes)}")
-    {timeout, []} = BeTree.Check.timeout!(options)
+    unless is_binary(bytes), do: raise(ArgumentError, "the bytes are a binary, got: #{Describe.value(bytes)}")
+    timeout = Check.timeout!(options)
     Wasmtime.write(instance, address, bytes, timeout)
   end
 
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance
-  defp check_sandbox(other), do: BeTree.Check.expected!("a BeTree.Sandbox", other)
+  defp check_sandbox(other), do: Check.expected!("a BeTree.Sandbox", other)
 
   # All that the runtime can take; what lies outside of the memory it refuses itself.
-  defp check_amount(_name, amount) when amount in 0..0xFFFF_FFFF_FFFF_FFFF, do: :ok
+  defp check_amount(_name, amount) when Limits.is_u64(amount), do: :ok
 
   defp check_amount(name, other) do
-    raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{BeTree.Describe.value(other)}"
+    raise ArgumentError, "the #{name} is an unsigned 64-bit integer, got: #{Describe.value(other)}"
   end
-
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
 
   defimpl Inspect do
     def inspect(%{instance: instance}, _options) do
       %{state: state, memory: memory, limit: limit} = BeTree.Runtime.Wasmtime.info(instance)
-      "#BeTree.Sandbox<#{state}, #{megabytes(memory)} of #{megabytes(limit)} MB>"
-    end
 
-    defp megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1)
+      "#BeTree.Sandbox<#{state}, #{String.trim_trailing(Describe.megabytes(memory), " MB")} of #{Describe.megabytes(limit)}>"
+    end
   end
 end

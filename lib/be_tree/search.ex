@@ -1,8 +1,8 @@
 defmodule BeTree.Search do
   @moduledoc """
-  One search as a value: started, resumed slice by slice, or cancelled.
+  A search that the caller starts, resumes slice by slice, or cancels.
 
-  `BeTree.search/3` runs a search to its end. Here the caller holds the reins, to do something else between slices:
+  `BeTree.search/3` runs a search to its end. With this module the caller can do other work between slices:
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:ok, 100} = BeTree.insert_all(tree, for(id <- 1..100, do: {id, "age > \#{id} or age < -\#{id}"}))
@@ -14,36 +14,28 @@ defmodule BeTree.Search do
       iex> finish.({:yield, search}, finish)
       [1, 2]
 
-  A slice runs on the calling process's scheduler and ends where its fuel is exhausted. Then the process is charged
-  one reduction for each `fuel_per_reduction` fuel (`BeTree.Fuel`), so that the scheduler preempts it as it would for
-  Erlang code of the same length. What does not fill a reduction is carried on to the next slice: all in all, a search
-  is charged its fuel, divided and rounded up. A list of more than 8,192 ids is made in parts of so many, an event or an
-  answer of more than 256 KiB is copied in parts, and each part is charged a time slice more.
+  A slice runs on the scheduler of the calling process and ends when its fuel is used up. The process is then charged one
+  reduction for each `fuel_per_reduction` fuel (`BeTree.Fuel`), so the scheduler preempts a search as it preempts Erlang
+  code of the same length. Fuel that does not fill a reduction counts in the next slice: in total, a search is charged its
+  fuel, divided and rounded up. A list of more than 8,192 ids is made in parts of that length. An event or a result of more
+  than 256 KiB is copied in parts. Each part is charged one time slice more.
 
-  Ids and fuel are the same whatever the slice.
+  Ids and fuel are the same for every slice.
 
   ## Options
 
-    * `:fuel` - the whole budget, an amount or `:infinity` (the default). Where it runs out, the answer is an error of
-      kind `:out_of_fuel`: the search is gone, the tree unharmed. It is looked at once in each block of instructions, so
-      a search that ends a few units beyond it is let through;
-    * `:slice` - the fuel of a slice, #{BeTree.Fuel.default_slice()} by default, 15 to 60 microseconds. `:infinity`
-      never yields: a long search then holds its scheduler up;
-    * `:timeout` - in milliseconds, or `:infinity` (the default). It ends the wait for a turn, and is looked at between
-      slices; past it the search is cancelled, and the answer is an error of kind `:timeout`;
-    * `:ids` - a list of ids: only these subscriptions are looked at;
-    * `:as` - what the answer is: `:list` (the default), `:binary` or `:bitmap`.
+  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as]))}
 
-  ## Answers
+  ## Forms of the ids
 
-  For those who pass ids on, or combine them, there are two forms that make no list, both from inside the sandbox:
+  Two forms make no list, for callers that pass ids on or combine them:
 
-    * `:binary` holds the ids one behind the other, ascending, each as a little-endian unsigned 64-bit integer:
-      `for <<id::little-64 <- binary>>, do: id` is the list;
-    * `:bitmap` holds a bit for each id from 0 on, the lowest bit of the first byte first, in whole words of 8 bytes, as many
-      as the greatest id needs that matches. `:binary.decode_unsigned(bitmap, :little)` is an integer with these bits, so
-      `Bitwise` joins what several searches found. Only ids below 1,048,576 fit, or below 64 times the number of
-      subscriptions where these are more; where a greater one matches, the answer is an error of kind `:out_of_bounds`.
+    * `:binary` holds the ids in ascending order, each as a little-endian unsigned 64-bit integer.
+      `for <<id::little-64 <- binary>>, do: id` makes the list;
+    * `:bitmap` holds one bit per id from 0 on, the lowest bit of the first byte first, in whole words of 8 bytes, up to the
+      greatest matching id. `:binary.decode_unsigned(bitmap, :little)` makes an integer of it, so `Bitwise` combines the
+      results of several searches. It holds ids below 1,048,576, or below 64 times the number of subscriptions if that is
+      more. When a greater id matches, the search returns an error of kind `:out_of_bounds`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age > 3"}, {2, "age > 4"}, {9, "age > 5"}])
@@ -52,14 +44,19 @@ defmodule BeTree.Search do
       iex> BeTree.search(tree, %{age: 6}, as: :bitmap)
       {:ok, <<0b0000_0110, 0b0000_0010, 0, 0, 0, 0, 0, 0>>}
 
-  A tree holds one search at a time: others wait until it is done or cancelled, and the process that holds it is refused
-  as `:overloaded`. A published index holds as many as it has replicas (`BeTree.Index`). Any process may resume a search, from what its last step answered. One that nobody refers to any
-  more is cancelled.
+  ## Trees and indexes
+
+  A tree runs one search at a time. Other processes wait until the search is done or cancelled. The process that holds the
+  search gets an error of kind `:overloaded` when it starts another one. A published index runs as many searches as it has
+  replicas (`BeTree.Index`). Any process may resume a search, with the value that its last step returned. A search that no
+  process refers to any more is cancelled.
   """
 
   require BeTree.Telemetry
 
-  alias BeTree.{Answer, Error, Event, Fuel, Heap, Slices, Stats, Subscription, Target, Telemetry}
+  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
+  alias BeTree.Engine.{Answer, Check, Heap, Options, Slices, Subscription, Target}
+  alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
   # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
@@ -67,9 +64,10 @@ defmodule BeTree.Search do
   @enforce_keys [:slices, :text, :span, :as]
   defstruct @enforce_keys ++ [:parts]
 
-  @opaque t :: %__MODULE__{}
+  @typedoc "A search that yielded. Its fields are private."
+  @type t :: %__MODULE__{}
 
-  @typedoc "See the options above."
+  @typedoc "An option, described above."
   @type option ::
           {:fuel, Fuel.budget()}
           | {:slice, Fuel.budget()}
@@ -79,19 +77,20 @@ defmodule BeTree.Search do
 
   @type form :: :list | :binary | :bitmap
 
-  @typedoc "What matches: a list of ids, or a binary, as the option `:as` has it."
+  @typedoc "The matching ids: a list, or a binary, by the option `:as`."
   @type found :: [BeTree.id()] | binary
 
-  @typedoc "Where a search stands: at a slice's end, at its own, or gone for good."
+  @typedoc "The outcome of a slice: the search yielded, is done, or failed and is gone."
   @type answer :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
+  @options Common.take([:fuel, :slice, :timeout, :ids, :as])
   @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list})
 
   @doc """
   Starts a search and runs its first slice.
 
-  Errors by kind: `:missing_attribute`, `:type`, `:out_of_bounds` and `:syntax` for the event or the ids,
-  `:out_of_fuel`, `:out_of_memory`, `:trap`, `:overloaded`, and `:timeout` for the wait. An option that is unknown or wrong raises an `ArgumentError`.
+  Returns `{:error, error}` with the kinds of `BeTree.search/3`; `:timeout` then concerns the wait for a turn. Raises an
+  `ArgumentError` for an unknown or wrong option.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -152,7 +151,8 @@ defmodule BeTree.Search do
   @doc """
   Runs the next slice of a search that yielded.
 
-  Errors by kind: those of `start/3`, `:timeout` for the search, and `:not_found` where the search is done or was cancelled.
+  Returns `{:error, error}` with the kinds of `start/3`, `:timeout` when the search took too long, and `:not_found` when the
+  search is done or was cancelled.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:ok, 100} = BeTree.insert_all(tree, for(id <- 1..100, do: {id, "age > \#{id} or age < -\#{id}"}))
@@ -166,10 +166,10 @@ defmodule BeTree.Search do
     slices |> Slices.resume() |> answer(search) |> Telemetry.observe(search)
   end
 
-  def resume(other), do: BeTree.Check.expected!("a BeTree.Search", other)
+  def resume(other), do: Check.expected!("a BeTree.Search", other)
 
   @doc """
-  Gives a search up; its tree is free for the next call.
+  Cancels a search. Its tree is free for the next call.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:ok, 100} = BeTree.insert_all(tree, for(id <- 1..100, do: {id, "age > \#{id} or age < -\#{id}"}))
@@ -181,10 +181,10 @@ defmodule BeTree.Search do
   """
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{slices: slices}), do: Slices.cancel(slices)
-  def cancel(other), do: BeTree.Check.expected!("a BeTree.Search", other)
+  def cancel(other), do: Check.expected!("a BeTree.Search", other)
 
   @doc """
-  Runs a search to its end, slice by slice. Takes and answers what `start/3` does, but for the yields.
+  Runs a search to its end, slice by slice. Takes the arguments of `start/3`, and returns its outcomes except the yield.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -288,36 +288,14 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # The names of the options.
-  @spec options() :: [atom]
-  def options, do: Map.keys(@defaults)
-
-  @doc false
   # All options, with their defaults, or an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
-
-  def check(options) do
-    options
-    |> BeTree.Check.options!(Map.keys(@defaults))
-    |> Enum.reduce(@defaults, fn {key, value}, checked -> %{checked | key => check(key, value)} end)
-  end
-
-  defp check(:ids, ids) when length(ids) >= 0, do: ids
-
-  defp check(:ids, other),
-    do: raise(ArgumentError, "the option :ids takes a list of ids, got: #{BeTree.Describe.value(other)}")
-
-  defp check(:as, form) when form in [:list, :binary, :bitmap], do: form
-
-  defp check(:as, other),
-    do: raise(ArgumentError, "the option :as takes :list, :binary or :bitmap, got: #{BeTree.Describe.value(other)}")
-
-  defp check(key, value), do: Slices.check!(key, value)
+  def check(options), do: Map.merge(@defaults, Map.new(Options.validate!(options, @options)))
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do
-      "#BeTree.Search<#{BeTree.Slices.count(slices)}, #{slices.fuel} fuel>"
+      "#BeTree.Search<#{Slices.count(slices)}, #{slices.fuel} fuel>"
     end
   end
 end

@@ -1,9 +1,9 @@
 defmodule BeTree.Server do
   @moduledoc """
-  A named index that is changed while it is searched, under a supervisor.
+  A server is a named, supervised index that changes while it is searched.
 
       children = [
-        {BeTree.Server, name: Ads, domains: [age: :integer, country: {:string, optional: true}]}
+        {BeTree.Server, name: Ads, schema: [age: :integer, country: {:string, optional: true}]}
       ]
 
       {:ok, _pid} = Supervisor.start_link(children, strategy: :one_for_one)
@@ -11,64 +11,94 @@ defmodule BeTree.Server do
       :ok = BeTree.Server.publish(Ads)
       {:ok, [1, 2]} = BeTree.search(Ads, %{age: 30, country: "CA"})
 
-  The name stands for the index: whatever searches takes it, such as `BeTree.search/3`, `BeTree.search_many/3`,
-  `BeTree.explain/4` and `BeTree.Search`.
+  Every function that searches takes the name of a server: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.explain/4`,
+  `BeTree.Search` and the others.
 
   ## Searches
 
-  A search goes around the server's process: it looks up what is published under the name, and never waits for a change.
-  It runs in replicas (`BeTree.Index`), and where all are in use waits for one, or is refused as `:overloaded`.
-  What it began on it ends on, whatever is changed or swapped meanwhile; what nothing uses any more is freed.
+  A search sends no message to the server's process. It looks up the published index under the name, and never waits for a
+  change. It runs in a replica (`BeTree.Index`); when all replicas are in use, it waits for one or returns an error of kind
+  `:overloaded`. A search ends on the index on which it began, whatever is changed or swapped meanwhile. An index that
+  nothing uses any more is freed.
 
   ## Changes
 
-  `insert/4`, `insert_all/2` and `delete/2` are taken by one process, in order, and acknowledged when they are part of the
-  index. Searches see them when they are published: `:interval` milliseconds after the first that is not, or once there
-  are `:changes` of them, or when `publish/1` is called. A change is seen whole or not at all, and none before those
-  acknowledged earlier.
+  One process takes `insert/4`, `insert_all/2` and `delete/2`, in order, and acknowledges each when it is part of the index.
+  Searches see a change when it is published: `:interval` milliseconds after the first unpublished change, or once there are
+  `:changes` of them, or on `publish/1`. A search sees a change as a whole or not at all, and never without the changes
+  acknowledged before it.
 
-  Publishing takes as long as what was changed, not as what is there. What was inserted since the last *base*, the
-  index of some moment, is a small index of its own, the *delta*; what was deleted since is held back from what the base
-  finds. So a search costs a little more while there are changes: a second search of a small index, some 15 microseconds,
-  and some 20 to 60 nanoseconds for each id that is found. When the changes are a sixteenth of the base (at least 1,000, at
-  most 10,000) another process builds the next base from it, beside searches and changes, which do not wait for it. After
-  four times as many, or more than 1,000 at once, as when an index is filled, the whole is published, and changes wait for
-  that: about 50 milliseconds for 100,000 ad-targeting expressions.
+  Publishing costs time in proportion to the changes, not to the index. The subscriptions that were inserted since the last
+  *base*, the index of an earlier moment, form a small index of their own, the *delta*. Ids that were deleted since are
+  removed from the results of the base. While there are changes, a search therefore costs a second search of a small index,
+  about 15 microseconds, and 20 to 60 nanoseconds for each id that is found. When the changes reach a sixteenth of the base
+  (at least 1,000, at most 10,000), another process builds the next base, beside searches and changes, which do not wait for
+  it. When they reach four times that number, or more than 1,000 arrive at once, as when an index is filled, the server
+  publishes the whole index, and changes wait for that: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
 
-  `swap/2` puts another index in the place of the present one, in use, or another index module under the same
-  subscriptions.
+  `swap/2` replaces the present index while it is in use, or puts another index module under the same subscriptions.
 
   ## Crashes
 
-  The base and all later changes are in tables that belong to the server's supervisor. A process that takes changes and
-  crashes, or is killed, is started again, and makes of them what it had: nothing that was acknowledged is lost, and
-  searches go on meanwhile with what was published. A change that was not yet acknowledged may be there or not.
+  The server's supervisor owns the tables with the base and all later changes. When the process that takes changes crashes
+  or is killed, the supervisor starts it again, and it rebuilds its state from these tables. No acknowledged change is lost,
+  and searches go on with the published index meanwhile. A change that was not acknowledged may be part of the index or not.
 
-  All of it is memory of this node, and ends with it, or with the supervisor.
+  Nothing is persisted: stopping the supervisor or the node loses the index.
 
   ## Following
 
-  A server can follow another one, of any node: with `follow: {name, node}` in place of the domains. It then shows what
-  that one shows. The base travels as an image (`BeTree.Image`) where there is another, and is checked before it is used;
-  the changes since travel as an image of the delta, every `:interval` milliseconds at the most. When the other server or its
-  node ends, or the connection, searches here go on with what came last, and it is asked for again every second. Changes
-  are for the server that is followed, and raise here. See `BeTree.Cluster` for an index that is divided among nodes.
+  A server can follow another one, on any node: with `follow: {name, node}` in place of the schema. It then shows the index
+  of that server. The base travels as an image (`BeTree.Image`) when it has changed, and is checked before it is used. Later
+  changes travel as an image of the delta, at most every `:interval` milliseconds. When the other server, its node or the
+  connection ends, searches go on with the last version, and the follower tries to connect every second. Changes of a
+  follower raise an `ArgumentError`: change the server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
 
-  The base and the delta; the tree that changes go into, which shares with the base what they have not touched; and while
-  the next base is built, that one and its tree too: between once and three times the index. Beside that the texts of the
-  expressions, of which an index for another module is made.
+  A server holds the base and the delta, and the tree that takes changes, which shares unchanged pages with the base. While
+  the next base is built, that base and its tree come on top. In total this is one to three times the index. The server also
+  keeps the texts of the expressions, from which it builds an index for another module.
 
-  `docs/server.md` says how it works, and what it costs.
+  `docs/server.md` describes how a server works and what it costs.
   """
 
   @behaviour Supervisor
 
-  alias BeTree.{Check, Describe, Domain, Error, Fuel, Guest, Image, Index, Subscription}
-  alias BeTree.Server.{Follower, Keeper, Table, View, Writer}
+  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.Engine.{Bang, Describe, Options, Subscription}
+  alias BeTree.Engine.Options.Common
+  alias BeTree.Server.{Follower, Keeper, Request, Table, Writer}
+
+  @interval 30
+  @interval_of_follower 1_000
+
+  @options [
+             name: [
+               type: {:check, "an atom", &__MODULE__.name?/1},
+               required: true,
+               doc: "an atom. Searches and changes take it; an ETS table has it too"
+             ],
+             schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
+             follow: [
+               type: {:check, "{name, node}", &__MODULE__.follow?/1},
+               doc: "another server to follow, `{name, node}`, in place of a schema"
+             ],
+             interval: [
+               type: {:nullable, :timeout},
+               default_doc: "#{@interval}, or #{@interval_of_follower} for a server that follows",
+               doc:
+                 "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
+                   "follows waits so long before it asks for the next version"
+             ],
+             changes: [
+               type: :positive,
+               default: 1_000,
+               doc: "the number of unpublished changes that are published at once"
+             ]
+           ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
 
   # More restarts than can happen in a second.
   @any_number 1_000_000_000
@@ -76,10 +106,10 @@ defmodule BeTree.Server do
   @typedoc "The name of a server on this node."
   @type name :: atom
 
-  @typedoc "See `start_link/1`."
+  @typedoc "An option of `start_link/1`."
   @type option ::
           {:name, name}
-          | {:domains, [{atom | String.t(), BeTree.Domain.spec()} | BeTree.Domain.t()]}
+          | {:schema, BeTree.schema()}
           | {:interval, timeout}
           | {:changes, pos_integer}
           | {:follow, {name, node}}
@@ -87,34 +117,29 @@ defmodule BeTree.Server do
           | Index.option()
 
   @doc """
-  Starts a server, linked to the calling process: what a supervisor does with `{BeTree.Server, options}`. Its index is
-  empty; that of a server which follows comes later, and until then there is none to search.
+  Starts a server that is linked to the calling process. A supervisor calls this function for `{BeTree.Server, options}`.
+
+  The index is empty. A server that follows has no index until the first version arrives, and searches return an error of
+  kind `:not_found` until then.
 
   ## Options
 
-    * `:name` - an atom, by which it is searched and changed; also the name of an ETS table;
-    * `:domains` - the attributes, as `BeTree.Domain` says;
-    * `:follow` - instead of domains, another server to follow: its name and its node;
-    * `:interval` - after how many milliseconds a change is published, 30 by default; with `:infinity` never for time.
-      For a server that follows, how long it waits before it asks for the next version, 1,000 by default;
-    * `:changes` - after how many changes that are not published they are, 1,000 by default;
-    * `:memory`, `:fuel_per_reduction`, `:guest`, `:runtime` - those of `BeTree.new/2`;
-    * `:replicas`, `:queue` - those of `BeTree.publish/2`.
+  #{Options.docs(@options)}
 
-  A short interval costs: each time changes are published, that takes one to five milliseconds of a dirty scheduler, and
-  the replicas of the delta are made anew by the searches that follow, a third of a millisecond each.
+  A short interval has a cost: publishing changes takes one to five milliseconds on a dirty scheduler, and the searches that
+  follow make the replicas of the delta, a third of a millisecond each.
 
-  It answers what `Supervisor.start_link/3` does; `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
+  Returns the results of `Supervisor.start_link/3`, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
   `BeTree.publish/2`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
       iex> BeTree.search(Starting, %{age: 30})
       {:ok, []}
   """
   @spec start_link([option]) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(options) do
     {name, options} = check(options)
-    with {:ok, _parsed} <- Domain.parse(options[:domains] || []), do: start(name, options)
+    with {:ok, _parsed} <- Domain.parse(options[:schema] || []), do: start(name, options)
   end
 
   defp start(name, options) do
@@ -149,49 +174,21 @@ defmodule BeTree.Server do
     Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
   end
 
-  @interval 30
-  @interval_of_follower 1_000
-  @changes 1_000
-  @gibibyte 0x4000_0000
-
-  # Erlang's timers take 32 bits of milliseconds.
-  @longest 0xFFFF_FFFF
-
   defp check(options) do
-    options =
-      Check.options!(options, [
-        :name,
-        :domains,
-        :follow,
-        :interval,
-        :guest,
-        :replicas,
-        :queue,
-        changes: @changes,
-        memory: @gibibyte,
-        fuel_per_reduction: Fuel.per_reduction(),
-        runtime: BeTree.Runtime.default()
-      ])
-
-    check(:name, options[:name])
-    check(:changes, options[:changes])
-    check(:guest, options[:guest])
-    Check.memory!(options)
-    Check.positive!(options, :fuel_per_reduction)
-    Check.runtime!(options[:runtime])
-    publish = Index.check(Keyword.take(options, [:replicas, :queue]))
-    {options[:name], check(options[:domains], options[:follow], publish, options)}
+    options = Options.validate!(options, @options)
+    publish = Keyword.take(options, [:replicas, :queue])
+    {options[:name], check(options[:schema], options[:follow], publish, options)}
   end
 
   defp check(nil, nil, _publish, _options) do
-    raise ArgumentError, "the option :domains is missing, or :follow"
+    raise ArgumentError, "the option :schema is missing, or :follow"
   end
 
-  defp check(domains, nil, publish, options) do
-    interval = check(:interval, options[:interval] || @interval)
+  defp check(schema, nil, publish, options) do
+    interval = options[:interval] || @interval
 
     %{
-      domains: domains,
+      schema: schema,
       interval: interval,
       changes: options[:changes],
       memory: options[:memory],
@@ -202,46 +199,34 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
-    interval = check(:interval, options[:interval] || @interval_of_follower)
+    interval = options[:interval] || @interval_of_follower
     if interval == :infinity, do: raise(ArgumentError, "the option :interval of a server that follows is finite")
-    %{follow: check(:follow, follow), interval: interval, read: read_options(options, publish)}
+    %{follow: follow, interval: interval, read: read_options(options, publish)}
   end
 
-  defp check(_domains, _follow, _publish, _options) do
-    raise ArgumentError, "the options :domains and :follow exclude each other"
+  defp check(_schema, _follow, _publish, _options) do
+    raise ArgumentError, "the options :schema and :follow exclude each other"
   end
 
   defp read_options(options, publish), do: Keyword.take(options, [:memory, :fuel_per_reduction, :runtime]) ++ publish
 
-  defp check(:name, name) when is_atom(name) and name not in [nil, true, false], do: name
-  defp check(:interval, :infinity), do: :infinity
-  defp check(:interval, milliseconds) when milliseconds in 0..@longest, do: milliseconds
-  defp check(:changes, changes) when is_integer(changes) and changes > 0, do: changes
-  defp check(:guest, guest) when guest == nil or is_binary(guest) or is_struct(guest, Guest), do: guest
-  defp check(:follow, {name, node} = follow) when is_atom(name) and is_atom(node), do: follow
+  @doc false
+  def name?(name), do: is_atom(name) and name not in [nil, true, false]
 
-  defp check(key, other) do
-    expected = %{
-      name: "an atom",
-      interval: "milliseconds from 0 to #{@longest}, or :infinity",
-      changes: "a positive integer",
-      guest: "a binary or a BeTree.Guest",
-      follow: "{name, node}"
-    }
-
-    raise ArgumentError,
-          "the option #{BeTree.Describe.value(key)} takes #{expected[key]}, got: #{BeTree.Describe.value(other)}"
-  end
+  @doc false
+  def follow?({name, node}), do: is_atom(name) and is_atom(node)
+  def follow?(other), do: other == nil
 
   @doc """
   Inserts one subscription, as `BeTree.insert/4` does, with its options and errors.
 
-  It is part of the index when this answers, and seen by searches once it is published. Waits for the changes before
-  it: about 50 microseconds where there are none.
+  The subscription is part of the index when the function returns. Searches see it once it is published. The call waits for
+  earlier changes; without any it takes about 50 microseconds.
 
-  Where no server of the name is there, or it ends before it answers, the error is of kind `:not_found`.
+  Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:not_found` when no server of this name runs or it ends
+  during the call.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, schema: [age: :integer])
       iex> :ok = BeTree.Server.insert(Inserting, 1, "age >= 21")
       iex> {:error, error} = BeTree.Server.insert(Inserting, 1, "age >= 30")
       iex> error.kind
@@ -250,7 +235,7 @@ defmodule BeTree.Server do
   @spec insert(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
   def insert(name, id, expression, options \\ []) do
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case call(name, {:insert, [subscription]}) do
+      case Request.call(name, {:insert, [subscription]}) do
         {:ok, 1} -> :ok
         {:error, error} -> {:error, alone(error, id, expression)}
       end
@@ -265,52 +250,52 @@ defmodule BeTree.Server do
     %{error | message: message, text: expression, position: nil}
   end
 
-  @doc "`insert/4` that raises its errors."
+  @doc "Like `insert/4`, but raises on error."
   @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
-  def insert!(name, id, expression, options \\ []), do: bang(insert(name, id, expression, options))
+  def insert!(name, id, expression, options \\ []), do: Bang.unwrap!(insert(name, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
-  Other changes wait until it is done: about 10 microseconds a subscription.
+  Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
       {:ok, 2}
   """
   @spec insert_all(name, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(name, subscriptions) do
-    with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: call(name, {:insert, subscriptions})
+    with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, subscriptions})
   end
 
-  @doc "`insert_all/2` that answers the count and raises its errors."
+  @doc "Like `insert_all/2`, but returns the count and raises on error."
   @spec insert_all!(name, Enumerable.t()) :: non_neg_integer
-  def insert_all!(name, subscriptions), do: bang(insert_all(name, subscriptions))
+  def insert_all!(name, subscriptions), do: Bang.unwrap!(insert_all(name, subscriptions))
 
   @doc """
   Deletes the subscription `id`, as `BeTree.delete/3` does; otherwise like `insert/4`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, schema: [age: :integer])
       iex> BeTree.Server.insert!(Deleting, 1, "age >= 21")
       iex> BeTree.Server.delete(Deleting, 1)
       :ok
   """
   @spec delete(name, BeTree.id()) :: :ok | {:error, Error.t()}
   def delete(name, id) do
-    with :ok <- Subscription.check_id(id), do: call(name, {:delete, id})
+    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id})
   end
 
-  @doc "`delete/2` that raises its errors."
+  @doc "Like `delete/2`, but raises on error."
   @spec delete!(name, BeTree.id()) :: :ok
-  def delete!(name, id), do: bang(delete(name, id))
+  def delete!(name, id), do: Bang.unwrap!(delete(name, id))
 
   @doc """
-  Publishes all changes that were acknowledged: searches that start after this answers see them.
+  Publishes all acknowledged changes. Searches that start after the function returned see them.
 
-  Errors by kind: `:out_of_memory` where the node has none for what is published; searches then go on as before, and it
-  is tried again after the interval.
+  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches then go
+  on as before, and the server tries again after the interval.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, domains: [age: :integer], interval: :infinity)
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
       iex> before = BeTree.search!(Publishing, %{age: 30})
       iex> :ok = BeTree.Server.publish(Publishing)
@@ -318,18 +303,18 @@ defmodule BeTree.Server do
       {[], [1]}
   """
   @spec publish(name) :: :ok | {:error, Error.t()}
-  def publish(name), do: call(name, :publish)
+  def publish(name), do: Request.call(name, :publish)
 
-  @doc "`publish/1` that raises its errors."
+  @doc "Like `publish/1`, but raises on error."
   @spec publish!(name) :: :ok
-  def publish!(name), do: bang(publish(name))
+  def publish!(name), do: Bang.unwrap!(publish(name))
 
   @doc """
-  The whole index as one value, with all changes that were acknowledged, to search or keep as it is now.
+  Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
 
-  Changes wait while it is published: about half a microsecond for each kilobyte of it.
+  Changes wait while the index is published: about half a microsecond per kilobyte.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, domains: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
       iex> {:ok, index} = BeTree.Server.index(Keeping)
       iex> BeTree.Server.delete!(Keeping, 1)
@@ -337,25 +322,30 @@ defmodule BeTree.Server do
       [1]
   """
   @spec index(name) :: {:ok, Index.t()} | {:error, Error.t()}
-  def index(name), do: call(name, :index)
+  def index(name), do: Request.call(name, :index)
 
   @doc """
-  Puts something else in the place of the present index, while it is in use.
+  Replaces the present index, while it is in use.
 
-    * A `BeTree.Index`: from now on this is what is searched and changed; it may have other domains and another guest.
-      The present subscriptions are gone with the present index. It takes milliseconds.
-    * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. It is read by the calling process.
-    * A `BeTree.Guest`, or the bytes of one: the same subscriptions, in another index module. That index is built by a
-      process of its own, in about the time that inserting them took; what is changed meanwhile is in it too.
+    * A `BeTree.Index`: the server searches and changes this index from now on. It may have another schema and another guest.
+      The present subscriptions are lost with the present index. The swap takes milliseconds.
+    * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. The calling process reads it.
+    * A `BeTree.Guest`, or the bytes of one: the same subscriptions in another index module. A separate process builds that
+      index, in about the time that inserting the subscriptions took. It includes changes that come meanwhile.
 
-  Searches that began before end on what they began on; those that start after this answers are on the new one.
+  A search that began earlier ends on the index on which it began. Searches that start after the function returned run on the
+  new index.
 
-  Errors by kind: `:bad_module` for a module that is not one, those of `BeTree.Image.read/2` for an image, `:not_found`
-  where the subscriptions are not known because their index was swapped in, those of `BeTree.insert_all/3` where the
-  module refuses an expression, `:overloaded` where before the building was done another swap came, `index/1` was called, or
-  so much was changed that the whole was published, and `:out_of_memory`. After an error everything is as it was.
+  Returns `{:error, error}`, and changes nothing, with the kind
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, domains: [age: :integer])
+    * `:bad_module` for bytes that are no index module;
+    * those of `BeTree.Image.read/2` for an image;
+    * `:not_found` when the server does not know the expressions, because their index was swapped in;
+    * those of `BeTree.insert_all/3` when the module refuses an expression;
+    * `:overloaded` when, during the building, another swap came, `index/1` was called, or the whole index was published;
+    * `:out_of_memory`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
       iex> tree = BeTree.new!(age: :integer, plan: :integer)
       iex> BeTree.insert!(tree, 7, "plan = 3")
       iex> :ok = BeTree.Server.swap(Swapping, BeTree.publish!(tree))
@@ -363,15 +353,15 @@ defmodule BeTree.Server do
       [7]
   """
   @spec swap(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok | {:error, Error.t()}
-  def swap(name, %Index{} = index), do: call(name, {:swap, index})
+  def swap(name, %Index{} = index), do: Request.call(name, {:swap, index})
 
   def swap(name, {:image, image}) do
-    with {:ok, options} <- call(name, :read_options),
+    with {:ok, options} <- Request.call(name, :read_options),
          {:ok, index} <- Image.read(image, options),
          do: swap(name, index)
   end
 
-  def swap(name, %Guest{} = guest), do: call(name, {:swap, guest})
+  def swap(name, %Guest{} = guest), do: Request.call(name, {:swap, guest})
 
   def swap(name, wasm) when is_binary(wasm) do
     with {:ok, guest} <- Guest.load(wasm), do: swap(name, guest)
@@ -382,60 +372,33 @@ defmodule BeTree.Server do
     raise ArgumentError, "what is swapped in is #{expected}, got: #{Describe.value(other)}"
   end
 
-  @doc "`swap/2` that raises its errors."
+  @doc "Like `swap/2`, but raises on error."
   @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok
-  def swap!(name, to), do: bang(swap(name, to))
+  def swap!(name, to), do: Bang.unwrap!(swap(name, to))
 
   @doc """
-  What the server holds:
+  Returns a map that describes the server.
 
-    * `:expressions` - how many subscriptions, of which `:inserted` since the base was published, and `:deleted` since;
-    * `:version` - the number of changes (an `insert_all/2` is one), and `:shown`, up to which searches see them;
+    * `:expressions` - the number of subscriptions; `:inserted` and `:deleted` - those changed since the base was published;
+    * `:version` - the number of changes (an `insert_all/2` is one); `:shown` - the last of them that searches see;
     * `:views`, `:bases` - how often changes were published, and how often a base;
-    * `:building` - whether the next base is being built;
-    * `:memory` - bytes of what is published;
+    * `:building` - whether a process builds the next base;
+    * `:memory` - the bytes of the published index;
     * `:error` - the error of the last publishing, or `nil`.
 
-  Of a server that follows: `:follows`, and whether it is `:connected`; `:expressions`, `:shown`, `:views`, `:bases`,
-  `:memory` and `:error`.
+  The map of a server that follows has `:follows`, `:connected`, `:expressions`, `:shown`, `:views`, `:bases`, `:memory` and
+  `:error`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, domains: [age: :integer], interval: :infinity)
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Informing, 1, "age >= 21")
       iex> {:ok, info} = BeTree.Server.info(Informing)
       iex> {info.expressions, info.version, info.shown}
       {1, 1, 0}
   """
   @spec info(name) :: {:ok, map} | {:error, Error.t()}
-  def info(name), do: call(name, :info)
+  def info(name), do: Request.call(name, :info)
 
-  @doc "`info/1` that answers the map and raises its errors."
+  @doc "Like `info/1`, but returns the map and raises on error."
   @spec info!(name) :: map
-  def info!(name), do: bang(info(name))
-
-  defp call(name, request) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: ask(name, request), else: View.missing(name)
-  end
-
-  defp call(name, _request), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
-
-  defp ask(name, request) do
-    with {:raise, message} <- GenServer.call(name, request, :infinity), do: raise(ArgumentError, message)
-  catch
-    :exit, {:noproc, _call} ->
-      {:error,
-       %Error{
-         kind: :not_found,
-         message: "no BeTree.Server called #{BeTree.Describe.value(name)} runs; it may be starting again"
-       }}
-
-    :exit, {_reason, _call} ->
-      message =
-        "the server #{BeTree.Describe.value(name)} ended before it answered: whether the change was made is not known"
-
-      {:error, %Error{kind: :not_found, message: message}}
-  end
-
-  defp bang(:ok), do: :ok
-  defp bang({:ok, value}), do: value
-  defp bang({:error, error}), do: raise(error)
+  def info!(name), do: Bang.unwrap!(info(name))
 end

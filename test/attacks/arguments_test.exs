@@ -4,7 +4,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # from inside of the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Iterator, Runtime}
+  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Runtime}
   alias BeTree.{Sandbox, Search, Server, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
@@ -83,8 +83,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
         {BeTree, :info, fn -> [target.()] end, [:timeout]},
         {Search, :start, fn -> [target.(), event] end, search_options},
         {Search, :run, fn -> [target.(), event] end, search_options},
-        {Iterator, :new, fn -> [target.(), event] end, search_options},
-        {Iterator, :stream, fn -> [target.(), event] end, search_options},
         {Event, :prepare, fn -> [target.(), event] end, [:timeout]},
         {Image, :to_binary, fn -> [target.()] end, [:timeout]}
       ]
@@ -105,9 +103,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
       {Explanation, :to_string, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
-      {Files, :load, fn -> [expressions] end, [:domains, :constants]},
+      {Files, :load, fn -> [expressions] end, [:schema, :constants]},
       {Files, :events, fn -> [expressions] end, nil},
-      {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:domains, :constants]},
+      {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:schema, :constants]},
       {Files, :locate_event, fn -> [%Error{kind: :type, message: "m"}, event, expressions, 1] end, nil},
       {Fuel, :default_slice, fn -> [] end, nil},
       {Fuel, :per_reduction, fn -> [] end, nil},
@@ -122,8 +120,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
       {Image, :write, fn -> [with_rules(), {:path, path}] end, [:timeout]},
       {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
-      {Iterator, :next, fn -> [Iterator.new(with_rules(), event)] end, nil},
-      {Iterator, :cancel, fn -> [Iterator.new(with_rules(), event)] end, nil},
       {Runtime, :available, fn -> [] end, nil},
       {Runtime, :default, fn -> [] end, nil},
       {Sandbox, :load, fn -> [module()] end, nil},
@@ -136,7 +132,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Sandbox, :write, fn -> [spin(), 0, "text"] end, [:timeout]},
       {Search, :resume, fn -> [yielded()] end, nil},
       {Search, :cancel, fn -> [yielded()] end, nil},
-      {Server, :start_link, fn -> [[name: name(), domains: [a: :integer]]] end, nil},
+      {Server, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants]},
       {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, nil},
       {Server, :delete, fn -> [server, unique()] end, nil},
@@ -161,7 +157,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     File.mkdir_p!(folder)
     on_exit(fn -> File.rm_rf!(folder) end)
     :rand.seed(:exsss, {Attack.seed(), 0, 0})
-    start_supervised!({Server, name: __MODULE__, domains: [a: :integer]})
+    start_supervised!({Server, name: __MODULE__, schema: [a: :integer]})
     {:ok, folder: folder, server: __MODULE__}
   end
 
@@ -191,7 +187,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           {_argument, place} <- Enum.with_index(arguments.()),
           value <- wrong(),
           failure = attempt(module, function, replaced(arguments.(), place, value)),
-          do: {module, function, place, BeTree.Describe.value(value), failure}
+          do: {module, function, place, BeTree.Engine.Describe.value(value), failure}
 
     assert failures == [], report(failures)
   end
@@ -202,16 +198,16 @@ defmodule BeTree.Attacks.ArgumentsTest do
           option <- [:no_such_option | options],
           value <- wrong(),
           failure = attempt(module, function, plain(arguments.()) ++ [[{option, value}]]),
-          do: {module, function, option, BeTree.Describe.value(value), failure}
+          do: {module, function, option, BeTree.Engine.Describe.value(value), failure}
 
     servers =
       for option <-
-            [:name, :domains, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+            [:name, :schema, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
               [:replicas, :queue],
           value <- wrong(),
-          options = Keyword.put([name: name(), domains: [a: :integer]], option, value),
+          options = Keyword.put([name: name(), schema: [a: :integer]], option, value),
           failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),
-          do: {Server, :start_link, option, BeTree.Describe.value(value), failure}
+          do: {Server, :start_link, option, BeTree.Engine.Describe.value(value), failure}
 
     assert failures ++ servers == [], report(failures ++ servers)
   end
@@ -230,7 +226,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           arguments <- tuples(right, wrong(), arity, Attack.size(100, 1_000)),
           not writes?(function, arguments),
           failure = erlang(function, arguments),
-          do: {function, Enum.map(arguments, &BeTree.Describe.value/1), failure}
+          do: {function, Enum.map(arguments, &BeTree.Engine.Describe.value/1), failure}
 
     assert failures == [], report(failures)
   end
@@ -251,7 +247,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   catch
     :error, :badarg -> nil
     :error, %Error{} -> nil
-    kind, reason -> {kind, BeTree.Describe.reason(reason), __STACKTRACE__ |> hd() |> Tuple.delete_at(2)}
+    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason), __STACKTRACE__ |> hd() |> Tuple.delete_at(2)}
   end
 
   # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.
@@ -279,7 +275,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     receive do
       {:DOWN, ^monitor, :process, ^pid, {:outcome, outcome}} -> outcome
-      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Describe.reason(reason)}
+      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Engine.Describe.reason(reason)}
     after
       60_000 ->
         Process.exit(pid, :kill)
@@ -291,14 +287,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
   defp outcome(module, function, arguments) do
     case apply(module, function, arguments) do
       {:error, %module{} = error} when module in [Error, Files.Error] -> short(Exception.message(error))
-      {:error, reason} when module != Server -> {:answered, BeTree.Describe.value(reason)}
+      {:error, reason} when module != Server -> {:answered, BeTree.Engine.Describe.value(reason)}
       answer -> consume(answer)
     end
   rescue
     error in [ArgumentError, Error, Files.Error, File.Error] -> short(Exception.message(error))
     other -> {:raised, other.__struct__, other |> Exception.message() |> String.slice(0, 300)}
   catch
-    kind, reason -> {kind, BeTree.Describe.reason(reason)}
+    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason)}
   end
 
   defp consume(stream) when is_function(stream, 2) or is_struct(stream, Stream) do

@@ -5,7 +5,8 @@ defmodule BeTree.Attacks.BignumTest do
 
   import Bitwise
 
-  alias BeTree.{Answer, Describe, Domain, Error, Event, Explanation}
+  alias BeTree.{Domain, Error, Event, Explanation}
+  alias BeTree.Engine.{Answer, Describe}
   alias BeTree.Test.Attack
 
   @moduletag timeout: 60_000
@@ -123,6 +124,6 @@ defmodule BeTree.Attacks.BignumTest do
     refused!(fn -> BeTree.publish(tree, replicas: huge) end)
     refused!(fn -> BeTree.Files.locate_event(%Error{kind: :type, message: "m"}, %{a: 1}, "file", huge) end)
     refused!(fn -> BeTree.Cluster.new([{huge, node()}]) end)
-    refused!(fn -> BeTree.Server.start_link(name: huge, domains: []) end)
+    refused!(fn -> BeTree.Server.start_link(name: huge, schema: []) end)
   end
 end

@@ -6,7 +6,8 @@ defmodule BeTree.Attacks.CompileTest do
   import BeTree.WasmModule
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Native, Sandbox}
+  alias BeTree.{Error, Sandbox}
+  alias BeTree.Engine.Native
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 

@@ -14,7 +14,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
 
   test "with faults in their bytes, and made of words in any order" do
     Attack.each(Attack.size(40, 4_260), fn number ->
-      domains = Random.domains()
+      domains = Random.schema()
       tree = BeTree.new!(domains)
 
       taken =
@@ -59,8 +59,8 @@ defmodule BeTree.Attacks.ExpressionsTest do
 
   test "that the grammar makes for one schema are inserted into another" do
     Attack.each(Attack.size(12, 2_130), fn _number ->
-      own = Random.domains()
-      domains = Random.domains()
+      own = Random.schema()
+      domains = Random.schema()
       tree = BeTree.new!(domains)
       expressions = for id <- 1..100, do: {id, Random.expression(if(rem(id, 2) == 0, do: own, else: domains))}
 
@@ -84,7 +84,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
   end
 
   test "of the language's own cases, each byte of which is changed once" do
-    tree = BeTree.new!(Language.domains())
+    tree = BeTree.new!(Language.schema())
     rows = Enum.take_every(Language.rows(), Attack.size(10, 1))
 
     for {text, _event, _holds} <- rows,

@@ -8,7 +8,7 @@ defmodule BeTree.Attacks.ImagesTest do
   @moduletag timeout: :infinity
 
   setup_all do
-    tree = BeTree.new!(Language.domains())
+    tree = BeTree.new!(Language.schema())
     BeTree.insert_all!(tree, Language.subscriptions())
     {:ok, image: Image.to_binary!(tree)}
   end

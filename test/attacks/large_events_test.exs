@@ -7,7 +7,8 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Event, Native, Search}
+  alias BeTree.{Error, Event, Search}
+  alias BeTree.Engine.Native
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 

@@ -8,8 +8,8 @@ defmodule BeTree.Attacks.MemoryTest do
   alias BeTree.Test.Attack
 
   @page 65_536
-  @domains [s: {:string, optional: true}, i: {:integer, optional: true}] ++
-             for(n <- 0..39, do: {:"b#{n}", {:boolean, optional: true}})
+  @schema [s: {:string, optional: true}, i: {:integer, optional: true}] ++
+            for(n <- 0..39, do: {:"b#{n}", {:boolean, optional: true}})
 
   @event %{s: "x3", i: 7, b1: true, b2: false}
 
@@ -22,7 +22,7 @@ defmodule BeTree.Attacks.MemoryTest do
 
   # A tree with this limit and some subscriptions, or none where not even these fit.
   defp tree(limit) do
-    with {:ok, tree} <- BeTree.new(@domains, memory: limit),
+    with {:ok, tree} <- BeTree.new(@schema, memory: limit),
          {:ok, _} <- BeTree.insert_all(tree, for(id <- 1..40, do: {id, "s = 'x#{rem(id, 5)}' and i > #{rem(id, 9)}"})) do
       tree
     else
@@ -37,7 +37,7 @@ defmodule BeTree.Attacks.MemoryTest do
   # Calls `each` with a tree at every limit from the smallest on that there is a tree at, until it returns :ok, and returns
   # how many limits refused it.
   defp sweep(each) do
-    {:ok, none} = BeTree.new(@domains)
+    {:ok, none} = BeTree.new(@schema)
     least = BeTree.info!(none).memory_bytes
 
     least

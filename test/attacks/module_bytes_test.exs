@@ -4,7 +4,8 @@ defmodule BeTree.Attacks.ModuleBytesTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Guest, Image, Native}
+  alias BeTree.{Guest, Image}
+  alias BeTree.Engine.{Instance, Native}
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag runtime: BeTree.Runtime.Wasmtime
@@ -19,7 +20,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
     for number <- 1..Attack.size(20, 2_000) do
       wasm = WasmGuest.spin(number)
       {:ok, guest} = Guest.load(wasm)
-      assert Guest.wasm(guest) == wasm
+      assert Instance.wasm(guest) == wasm
       image = {:binary, Image.to_binary!(BeTree.new!([a: :integer], guest: guest))}
       assert Image.verify(image) == :ok
       Image.read!(image)
@@ -32,7 +33,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
 
   test "the bytes outlive the handle that they came from" do
     wasm = WasmGuest.spin(1_000_001)
-    bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Guest.wasm() end))
+    bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Instance.wasm() end))
     settled()
     assert bytes == wasm
   end

@@ -3,6 +3,7 @@ defmodule BeTree.Attacks.ModulesTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
+  alias BeTree.Engine.Instance
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag timeout: :infinity
@@ -13,8 +14,8 @@ defmodule BeTree.Attacks.ModulesTest do
   @refused [:bad_module, :trap, :out_of_fuel, :out_of_memory]
 
   test "the built-in module" do
-    {:ok, guest} = Guest.built_in(BeTree.Runtime.default())
-    attack(Guest.wasm(guest), Attack.size(25, 921))
+    {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
+    attack(Instance.wasm(guest), Attack.size(25, 921))
     sound?()
   end
 
@@ -30,8 +31,8 @@ defmodule BeTree.Attacks.ModulesTest do
   end
 
   test "the built-in module, cut off at the ends of its sections and around them" do
-    {:ok, guest} = Guest.built_in(BeTree.Runtime.default())
-    wasm = Guest.wasm(guest)
+    {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
+    wasm = Instance.wasm(guest)
 
     for place <- sections(wasm, byte_size(wasm)), off <- Attack.size([0, 1], [-2, -1, 0, 1, 2]) do
       length = place + off

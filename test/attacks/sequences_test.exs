@@ -33,7 +33,7 @@ defmodule BeTree.Attacks.SequencesTest do
   end
 
   defp sequence(operations) do
-    domains = Random.domains()
+    domains = Random.schema()
     least = BeTree.info!(BeTree.new!(domains)).memory_bytes
 
     case BeTree.new(domains, memory: least + @page * Enum.random(0..24)) do

@@ -32,7 +32,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
       name = :"full_#{System.unique_integer([:positive])}"
 
       options = [
-        domains: [a: :integer, s: {:string, optional: true}],
+        schema: [a: :integer, s: {:string, optional: true}],
         memory: unquote(memory) <<< 20,
         interval: :infinity
       ]

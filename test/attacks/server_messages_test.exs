@@ -16,7 +16,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
 
   defp start(options \\ []) do
     name = :"stray_#{System.unique_integer([:positive])}"
-    pid = start_supervised!({Server, Keyword.merge([name: name, domains: [a: :integer]], options)}, id: name)
+    pid = start_supervised!({Server, Keyword.merge([name: name, schema: [a: :integer]], options)}, id: name)
     {name, pid}
   end
 
@@ -51,7 +51,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
 
   test "a follower ignores what it does not know" do
     {name, _pid} = start()
-    {follower, _pid} = start(domains: nil, follow: {name, node()})
+    {follower, _pid} = start(schema: nil, follow: {name, node()})
     pid = Process.whereis(follower)
 
     for message <- @messages do

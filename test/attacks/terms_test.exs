@@ -8,12 +8,12 @@ defmodule BeTree.Attacks.TermsTest do
 
   @moduletag timeout: :infinity
 
-  @domains Language.domains()
-  @names Keyword.keys(@domains)
+  @schema Language.schema()
+  @names Keyword.keys(@schema)
   @batch 100
 
   setup_all do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     BeTree.insert_all!(tree, Language.subscriptions())
     {:ok, tree: tree, event: hd(for {_text, event, true} <- Language.rows(), do: event)}
   end

@@ -9,7 +9,7 @@ defmodule BeTree.ClusterTest do
 
   doctest Cluster
 
-  @domains [age: :integer]
+  @schema [age: :integer]
 
   setup_all :distribute
   setup :quiet
@@ -17,14 +17,14 @@ defmodule BeTree.ClusterTest do
   # A server on this node that lives as long as the test.
   defp server(options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, domains: @domains, interval: 5], options)}, id: name)
+    start_supervised!({Server, Keyword.merge([name: name, schema: @schema, interval: 5], options)}, id: name)
     name
   end
 
   # One on another node, and its shard.
   defp peer_server(node, options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
-    Peers.start_server(node, Keyword.merge([name: name, domains: @domains, interval: 5], options))
+    Peers.start_server(node, Keyword.merge([name: name, schema: @schema, interval: 5], options))
     {name, node}
   end
 
@@ -167,7 +167,7 @@ defmodule BeTree.ClusterTest do
     test "shows what the other shows: base, delta and deletions" do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
-      follower = server(domains: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader, interval: 5)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
       eventually(fn -> BeTree.search(follower, %{age: 50}) == {:ok, Enum.to_list(1..50)} end)
       assert %{connected: true, follows: ^leader, expressions: 100, error: nil} = Server.info!(follower)
@@ -190,7 +190,7 @@ defmodule BeTree.ClusterTest do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
-      follower = server(domains: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader, interval: 5)
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
       stop = :atomics.new(1, [])
 
@@ -207,7 +207,7 @@ defmodule BeTree.ClusterTest do
 
       [short, _host] = node |> Atom.to_string() |> String.split("@")
       {_peer, ^node} = Peers.start(String.to_atom(short))
-      Peers.start_server(node, name: name, domains: @domains, interval: 5)
+      Peers.start_server(node, name: name, schema: @schema, interval: 5)
       :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [2]} end)
       assert %{connected: true, error: nil} = Server.info!(follower)
@@ -217,7 +217,7 @@ defmodule BeTree.ClusterTest do
 
     test "goes on when the other's process is killed" do
       leader = server()
-      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
+      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
       Server.insert!(leader, 1, "age >= 1")
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
       Process.exit(Process.whereis(leader), :kill)
@@ -226,10 +226,10 @@ defmodule BeTree.ClusterTest do
     end
 
     test "waits for the other, and takes no changes itself" do
-      follower = server(domains: nil, follow: {:late, node()}, interval: 5)
+      follower = server(schema: nil, follow: {:late, node()}, interval: 5)
       assert {:error, %Error{kind: :not_found, message: message}} = BeTree.search(follower, %{age: 1})
       assert message =~ "nothing to show yet"
-      start_supervised!({Server, name: :late, domains: @domains, interval: 5})
+      start_supervised!({Server, name: :late, schema: @schema, interval: 5})
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, []} end)
 
       for change <- [
@@ -245,7 +245,7 @@ defmodule BeTree.ClusterTest do
 
     test "refuses what was damaged on its way, goes on with what it has, and asks for it again" do
       leader = server()
-      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
+      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
       Server.insert!(leader, 1, "age >= 1")
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
 
@@ -260,8 +260,8 @@ defmodule BeTree.ClusterTest do
 
     test "says so where the other one follows itself" do
       leader = server()
-      follower = server(domains: nil, follow: {leader, node()}, interval: 5)
-      last = server(domains: nil, follow: {follower, node()}, interval: 5)
+      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
+      last = server(schema: nil, follow: {follower, node()}, interval: 5)
       eventually(fn -> match?(%{error: %Error{kind: :not_found}}, Server.info!(last)) end)
       assert Server.info!(last).error.message =~ "#{inspect(follower)} follows #{inspect(leader)}"
     end
@@ -271,7 +271,7 @@ defmodule BeTree.ClusterTest do
       {name, ^node} = leader = peer_server(node)
       {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
       publish(leader)
-      follower = server(domains: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader, interval: 5)
       eventually(fn -> BeTree.search(follower, %{age: 19_999}) == {:ok, [19_999]} end, 60)
       assert length(BeTree.search!(follower, %{age: -1})) == 20_000
       assert Server.info!(follower).memory > 3_000_000

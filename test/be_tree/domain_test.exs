@@ -88,9 +88,9 @@ defmodule BeTree.DomainTest do
     {[{nil, :integer}], :type, nil, ~r/an atom or a string/},
     {[{1, :integer}], :type, nil, ~r/an atom or a string/},
     {[{<<0xFF>>, :integer}], :type, nil, ~r/UTF-8/},
-    {[:a], :type, nil, ~r/a domain is {name, spec}/},
+    {[:a], :type, nil, ~r/an attribute is {name, domain}/},
     {[{:a, :integer} | :b], :type, nil, ~r/proper list/},
-    {%{a: :integer}, :type, nil, ~r/a list of {name, spec}/},
+    {%{a: :integer}, :type, nil, ~r/a list of {name, domain}/},
     {[a: :integer, a: :string], :type, "a", ~r/declared twice/},
     {[%Domain{name: "a", type: :nope}], :type, "a", ~r/the types are/}
   ]

@@ -12,7 +12,7 @@ defmodule BeTree.EmptiedTest do
   @moduletag runtime: Wasmtime
   @moduletag timeout: :infinity
 
-  @domains [a: :integer, s: {:string, optional: true}]
+  @schema [a: :integer, s: {:string, optional: true}]
   @count 5_000
 
   # As the built-in runtime, but for instances, of which a process that says so gets no more.
@@ -43,7 +43,7 @@ defmodule BeTree.EmptiedTest do
   defp empty(tree), do: for(id <- 1..@count, do: :ok = BeTree.delete(tree, id))
 
   # An emptied tree has room for a few changes and searches more than one that has just been made.
-  defp new?(tree), do: memory(tree) <= 1.25 * memory(BeTree.new!(@domains))
+  defp new?(tree), do: memory(tree) <= 1.25 * memory(BeTree.new!(@schema))
 
   defp works?(tree) do
     BeTree.insert!(tree, 7, "a = 7 and s = 'text'")
@@ -53,11 +53,11 @@ defmodule BeTree.EmptiedTest do
   end
 
   test "it takes as much memory as a new one, however often" do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
 
     for _ <- 1..3 do
       fill(tree)
-      assert memory(tree) > 2 * memory(BeTree.new!(@domains))
+      assert memory(tree) > 2 * memory(BeTree.new!(@schema))
       empty(tree)
       assert new?(tree)
       assert works?(tree)
@@ -65,7 +65,7 @@ defmodule BeTree.EmptiedTest do
   end
 
   test "also one that began as an index or an image, and one that is put and given ids again" do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     fill(tree)
     {:ok, copy} = Index.to_tree(BeTree.publish!(tree), 100_000_000)
     {:ok, read} = Image.read_tree({:binary, Image.to_binary!(tree)})
@@ -81,7 +81,7 @@ defmodule BeTree.EmptiedTest do
 
   test "its limit is the same" do
     limit = 4_000_000
-    tree = BeTree.new!(@domains, memory: limit)
+    tree = BeTree.new!(@schema, memory: limit)
 
     for _ <- 1..2 do
       full =
@@ -100,8 +100,8 @@ defmodule BeTree.EmptiedTest do
 
   test "a server that is emptied publishes as little as a new one" do
     name = __MODULE__.Emptied
-    start_supervised!({Server, name: name, domains: @domains})
-    fresh = BeTree.info!(BeTree.publish!(BeTree.new!(@domains))).memory_bytes
+    start_supervised!({Server, name: name, schema: @schema})
+    fresh = BeTree.info!(BeTree.publish!(BeTree.new!(@schema))).memory_bytes
     {:ok, @count} = Server.insert_all(name, for(id <- 1..@count, do: {id, "a = #{id} or s = 'value #{id}'"}))
     {:ok, index} = Server.index(name)
     assert BeTree.info!(index).memory_bytes > 2 * fresh
@@ -115,7 +115,7 @@ defmodule BeTree.EmptiedTest do
   end
 
   test "what others insert meanwhile is kept, and all searches are answered" do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     rounds = Attack.size(20, 500)
     text = String.duplicate("x", 20_000)
 
@@ -138,9 +138,9 @@ defmodule BeTree.EmptiedTest do
   end
 
   test "a tree goes on as a new one only while it is empty and in no use" do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     fill(tree)
-    renew = fn -> Wasmtime.renew(tree.instance, BeTree.new!(@domains).instance, "be_tree_spent", 0) end
+    renew = fn -> Wasmtime.renew(tree.instance, BeTree.new!(@schema).instance, "be_tree_spent", 0) end
     before = memory(tree)
     assert renew.() == {:ok, false}
     {:yield, search} = Search.start(tree, %{a: 1}, slice: 100)
@@ -156,16 +156,16 @@ defmodule BeTree.EmptiedTest do
   end
 
   test "an instance goes on only as one of its module and options, which then is nobody's" do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi", 0) end
-    scan = BeTree.new!(@domains, guest: WasmGuest.spin(1))
+    scan = BeTree.new!(@schema, guest: WasmGuest.spin(1))
 
-    for other <- [scan, BeTree.new!(@domains, memory: 1_000_000), BeTree.publish!(tree)] do
+    for other <- [scan, BeTree.new!(@schema, memory: 1_000_000), BeTree.publish!(tree)] do
       assert {:error, %Error{kind: :bad_module}} = renew.(other)
     end
 
     assert {:error, %Error{kind: :overloaded}} = renew.(tree)
-    other = BeTree.new!(@domains)
+    other = BeTree.new!(@schema)
     BeTree.insert!(other, 1, "a = 1")
     assert renew.(other) == {:ok, true}
     assert {:error, %Error{kind: :trap}} = BeTree.info(other)
@@ -176,7 +176,7 @@ defmodule BeTree.EmptiedTest do
   test "where there is no second instance, it stays as it is" do
     wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     {:ok, guest} = Guest.load(wasm, Refusing)
-    tree = BeTree.new!(@domains, guest: guest)
+    tree = BeTree.new!(@schema, guest: guest)
     fill(tree)
     before = memory(tree)
     Refusing.refuse()
@@ -189,7 +189,7 @@ defmodule BeTree.EmptiedTest do
     spent = WasmGuest.deletes_and_is_spent()
 
     for options <- [[], [spent: i32_const(1)], [spent: unreachable()], [spent: [loop(branch(0)), i32_const(0)]]] do
-      tree = BeTree.new!(@domains, guest: WasmGuest.assemble(nop(), [delete: spent] ++ options))
+      tree = BeTree.new!(@schema, guest: WasmGuest.assemble(nop(), [delete: spent] ++ options))
       for _ <- 1..3, do: assert(BeTree.delete(tree, 1) == :ok)
       assert BeTree.search!(tree, %{a: 1}) == WasmGuest.ids()
     end

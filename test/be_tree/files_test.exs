@@ -174,15 +174,15 @@ defmodule BeTree.FilesTest do
       domains = write(folder, "domains", "[{a,bool,disallow_undefined}].\n")
       exprs = write(folder, "exprs", "<<\"a\">>.\n")
 
-      assert {:ok, [%Domain{name: "a"}], [{1, "a"}]} = Files.load(exprs, domains: domains)
+      assert {:ok, [%Domain{name: "a"}], [{1, "a"}]} = Files.load(exprs, schema: domains)
 
       assert message(Files.load(exprs), folder) ==
-               "exprs: does not begin with its attributes; name their file with the option domains"
+               "exprs: does not begin with its attributes; name their file with the option schema"
 
-      assert message(Files.load(domains, domains: domains), folder) =~
-               "domains:1:1: the attributes stand here; leave the option domains away\n"
+      assert message(Files.load(domains, schema: domains), folder) =~
+               "domains:1:1: the attributes stand here; leave the option schema away\n"
 
-      assert message(Files.load(exprs, domains: exprs), folder) =~ "exprs:1:1: expected a list of attributes"
+      assert message(Files.load(exprs, schema: exprs), folder) =~ "exprs:1:1: expected a list of attributes"
     end
 
     test "what is no expression is refused", %{tmp_dir: folder} do
@@ -213,8 +213,8 @@ defmodule BeTree.FilesTest do
       constants = write(folder, "constants", "7,1,2,3,4\n18446744073709551615, 5,-6,7,8")
       events = write(folder, "events", ~s({"a":true}\n\n  {"b": 1, "f": "é"}))
 
-      assert message(Files.load(exprs), folder) == "exprs: has no attributes; name their file with the option domains"
-      assert {:ok, parsed, subscriptions} = Files.load(exprs, domains: domains)
+      assert message(Files.load(exprs), folder) == "exprs: has no attributes; name their file with the option schema"
+      assert {:ok, parsed, subscriptions} = Files.load(exprs, schema: domains)
       assert subscriptions == [{1, "a"}, {2, "b > 3 and\tf = \"[x]\""}, {3, "   not a"}]
 
       assert parsed == [
@@ -231,11 +231,11 @@ defmodule BeTree.FilesTest do
                %Domain{name: "k", type: :frequency_caps, optional: true}
              ]
 
-      assert message(Files.load(exprs, domains: domains, constants: constants), folder) =~
+      assert message(Files.load(exprs, schema: domains, constants: constants), folder) =~
                ~r/\Aconstants: has 2 lines for the 3 expressions of .*exprs; there must be one for each\z/
 
       exprs = write(folder, "exprs", "a\nnot a\n")
-      assert {:ok, _domains, subscriptions} = Files.load(exprs, domains: domains, constants: constants)
+      assert {:ok, _domains, subscriptions} = Files.load(exprs, schema: domains, constants: constants)
 
       assert subscriptions == [
                {7, "a", constants: [campaign_group_id: 1, campaign_id: 2, advertiser_id: 3, flight_id: 4]},
@@ -264,7 +264,7 @@ defmodule BeTree.FilesTest do
       test "a declaration is refused: #{line}", %{tmp_dir: folder} do
         domains = write(folder, "defs", "a|boolean|true\n\n#{unquote(line)}\n")
         exprs = write(folder, "exprs", "a\n")
-        assert String.starts_with?(message(Files.load(exprs, domains: domains), folder), unquote(expected))
+        assert String.starts_with?(message(Files.load(exprs, schema: domains), folder), unquote(expected))
       end
     end
 
@@ -273,11 +273,11 @@ defmodule BeTree.FilesTest do
       exprs = write(folder, "exprs", "a\na\n")
 
       constants = write(folder, "constants", "1,2,3,4,5\n2,2,3,4\n")
-      message = message(Files.load(exprs, domains: domains, constants: constants), folder)
+      message = message(Files.load(exprs, schema: domains, constants: constants), folder)
       assert message =~ "constants:2:1: constants are an id, campaign_group_id, campaign_id, advertiser_id, flight_id"
 
       constants = write(folder, "constants", "1,2,3,4,5\n2,2,3,four,5\n")
-      message = message(Files.load(exprs, domains: domains, constants: constants), folder)
+      message = message(Files.load(exprs, schema: domains, constants: constants), folder)
       assert message == "constants:2:7: expected an integer\n\n    2,2,3,four,5\n          ^"
     end
   end
@@ -294,7 +294,7 @@ defmodule BeTree.FilesTest do
       empty = write(folder, "empty", "\n\n")
 
       assert Enum.to_list(Files.events(empty)) == []
-      assert {:ok, [_a], []} = Files.load(empty, domains: domains)
+      assert {:ok, [_a], []} = Files.load(empty, schema: domains)
       assert message(Files.load(Path.join(folder, "none")), folder) == "none: no such file or directory"
       assert message(Files.load(folder), folder) =~ "illegal operation on a directory"
       assert_raise Files.Error, ~r/none: no such file/, fn -> Files.events(Path.join(folder, "none")) end
@@ -316,7 +316,7 @@ defmodule BeTree.FilesTest do
     test "leads from a refused expression to its place", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\ns|string|true\n")
       exprs = write(folder, "exprs", "a\n\n  s = \"x\" and and\n")
-      options = [domains: domains]
+      options = [schema: domains]
 
       assert {:ok, attributes, subscriptions} = Files.load(exprs, options)
       tree = BeTree.new!(attributes)
@@ -341,7 +341,7 @@ defmodule BeTree.FilesTest do
       domains = write(folder, "defs", "a|boolean|true\n")
       exprs = write(folder, "exprs", "a\nnot a\n")
       constants = write(folder, "constants", "5,1,2,3,4\n\n5,1,2,3,4\n")
-      options = [domains: domains, constants: constants]
+      options = [schema: domains, constants: constants]
 
       assert {:ok, attributes, subscriptions} = Files.load(exprs, options)
       assert {:error, error} = BeTree.insert_all(BeTree.new!(attributes), subscriptions)
@@ -352,9 +352,9 @@ defmodule BeTree.FilesTest do
       domains = write(folder, "defs", "a|boolean|true\na|string|true\n")
       exprs = write(folder, "exprs", "a\n")
 
-      assert {:ok, attributes, _subscriptions} = Files.load(exprs, domains: domains)
+      assert {:ok, attributes, _subscriptions} = Files.load(exprs, schema: domains)
       assert {:error, error} = BeTree.new(attributes)
-      assert message({:error, Files.locate(error, exprs, domains: domains)}, folder) =~ ~r/\Adefs: .*`a`/
+      assert message({:error, Files.locate(error, exprs, schema: domains)}, folder) =~ ~r/\Adefs: .*`a`/
     end
 
     test "leads from a refused event to its line", %{tmp_dir: folder} do

@@ -2,6 +2,7 @@ defmodule BeTree.GuestTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
+  alias BeTree.Engine.Instance
 
   doctest Guest
 
@@ -22,8 +23,8 @@ defmodule BeTree.GuestTest do
     # As part of a larger one, which is not to stay.
     <<_first, part::binary>> = <<0, wasm::binary>>
     {:ok, guest} = Guest.load(part)
-    assert Guest.wasm(guest) == wasm
-    assert Guest.wasm(guest) == wasm
+    assert Instance.wasm(guest) == wasm
+    assert Instance.wasm(guest) == wasm
 
     tree = BeTree.new!([a: :integer], guest: guest)
     BeTree.insert!(tree, 1, "a = 1")

@@ -16,7 +16,7 @@ defmodule BeTree.ImageTest do
 
   # Random domains, a tree over them that was changed and searched, and events with the ids that a naive scan finds.
   defp random(expressions) do
-    domains = Random.domains()
+    domains = Random.schema()
     expressions = for id <- 1..expressions, do: {id * 3, Random.expression(domains)}
     tree = BeTree.new!(domains)
     texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
@@ -27,7 +27,7 @@ defmodule BeTree.ImageTest do
     events = for _ <- 1..@events, do: Random.event(domains)
     found = for event <- events, do: {event, naive(expressions, Map.new(event))}
     for {event, ids} <- found, do: assert(BeTree.search(tree, event) == {:ok, ids})
-    %{domains: domains, tree: tree, texts: texts, found: found}
+    %{schema: domains, tree: tree, texts: texts, found: found}
   end
 
   defp naive(expressions, event) do
@@ -43,7 +43,7 @@ defmodule BeTree.ImageTest do
 
   test "an image is the index, as an index and as a tree, from a tree and from an index", %{tmp_dir: folder} do
     for _ <- 1..5 do
-      %{tree: tree, texts: texts, found: found, domains: domains} = random(300)
+      %{tree: tree, texts: texts, found: found, schema: domains} = random(300)
       path = Path.join(folder, "index.wasm")
       assert Image.write(tree, path) == :ok
       {:ok, index} = Image.read(path)
@@ -63,7 +63,7 @@ defmodule BeTree.ImageTest do
       same(copy, found)
       same(index, found)
       {:ok, domains} = BeTree.Domain.parse(domains)
-      assert {:ok, %{domains: ^domains}} = Image.info(path)
+      assert {:ok, %{schema: ^domains}} = Image.info(path)
     end
   end
 
@@ -323,7 +323,7 @@ defmodule BeTree.ImageTest do
       end
 
       assert refusal(Image.read(forge(layout, counts: "x"))) =~ "this is no image: its counts are wrong: "
-      {:ok, counts} = BeTree.Answer.info(layout.counts)
+      {:ok, counts} = BeTree.Engine.Answer.info(layout.counts)
       other = :erlang.term_to_binary(Enum.to_list(%{counts | expressions: 7}))
 
       assert refusal(Image.read(forge(layout, counts: other))) =~

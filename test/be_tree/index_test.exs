@@ -5,7 +5,7 @@ defmodule BeTree.IndexTest do
   import BeTree.Test.Holding
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Index, Iterator, Search}
+  alias BeTree.{Error, Index, Search}
   alias BeTree.Test.{Language, Random, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 
@@ -25,7 +25,7 @@ defmodule BeTree.IndexTest do
 
   describe "an index answers what its tree answers," do
     test "over the whole language, in every way to search" do
-      tree = BeTree.new!(Language.domains())
+      tree = BeTree.new!(Language.schema())
       BeTree.insert_all!(tree, Language.subscriptions())
       index = BeTree.publish!(tree)
       events = for {_expression, event, _holds} <- Language.rows(), do: event
@@ -36,7 +36,7 @@ defmodule BeTree.IndexTest do
         assert Search.run(index, event, slice: 1_000) == Search.run(tree, event, slice: 1_000)
         some = Enum.take_random(0..length(events), 20)
         assert BeTree.search(index, event, ids: some) == BeTree.search(tree, event, ids: some)
-        assert index |> Iterator.stream(event) |> Enum.to_list() == ids
+        assert {:done, ^ids, _stats} = Search.run(index, event, slice: 1_000)
       end
 
       assert BeTree.search_many(index, events) == BeTree.search_many(tree, events)
@@ -51,7 +51,7 @@ defmodule BeTree.IndexTest do
     for workload <- [W1, W3] do
       test "over #{inspect(workload)}" do
         parameters = Map.merge(unquote(workload).defaults(), %{expressions: 2_000, events: 100})
-        tree = BeTree.new!(unquote(workload).domains(parameters))
+        tree = BeTree.new!(unquote(workload).schema(parameters))
         texts = parameters |> unquote(workload).expressions() |> Enum.with_index(&{&2 + 1, &1})
         BeTree.insert_all!(tree, texts)
         index = BeTree.publish!(tree)
@@ -79,7 +79,7 @@ defmodule BeTree.IndexTest do
 
     test "however the tree came to hold what it holds, and after every change" do
       :rand.seed(:exsss, 1)
-      domains = Random.domains()
+      domains = Random.schema()
       tree = BeTree.new!(domains)
 
       texts = for id <- 1..300, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()}
@@ -409,7 +409,7 @@ defmodule BeTree.IndexTest do
       assert_raise ArgumentError, fn -> BeTree.search(wrong, %{}) end
       assert_raise ArgumentError, fn -> BeTree.info(wrong) end
       assert_raise ArgumentError, fn -> BeTree.explain(wrong, %{}, 1) end
-      assert_raise ArgumentError, fn -> Iterator.new(wrong, %{}) end
+      assert_raise ArgumentError, fn -> Search.start(wrong, %{}) end
     end
   end
 end

@@ -4,13 +4,14 @@ defmodule BeTree.ReplicasTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Native, Search}
+  alias BeTree.Search
+  alias BeTree.Engine.Native
   alias BeTree.Workload.W3
 
   @parameters Map.merge(W3.defaults(), %{expressions: 20_000, events: 30})
 
   defp tree do
-    tree = BeTree.new!(W3.domains(@parameters))
+    tree = BeTree.new!(W3.schema(@parameters))
     texts = @parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1})
     BeTree.insert_all!(tree, texts)
     tree

@@ -279,7 +279,7 @@ defmodule BeTree.RuntimesTest do
       for workload <- [W1, W3] do
         test "slices change nothing over #{inspect(workload)}", %{runtime: runtime} do
           parameters = Map.merge(unquote(workload).defaults(), %{expressions: 500, events: 20})
-          tree = BeTree.new!(unquote(workload).domains(parameters), runtime: runtime)
+          tree = BeTree.new!(unquote(workload).schema(parameters), runtime: runtime)
           texts = parameters |> unquote(workload).expressions() |> Enum.with_index(&{&2 + 1, &1})
           BeTree.insert_all!(tree, texts)
 
@@ -474,7 +474,7 @@ defmodule BeTree.RuntimesTest do
         assert tree |> BeTree.stream([%{age: 70, plan: 3}, %{}]) |> Enum.map(&elem(&1, 0)) == [:ok, :error]
         {:ok, prepared} = BeTree.Event.prepare(tree, %{age: 70, plan: 3})
         assert BeTree.search(tree, prepared) == {:ok, [2, 3]}
-        assert tree |> BeTree.Iterator.stream(%{age: 70, plan: 3}) |> Enum.to_list() == [2, 3]
+        assert {:done, [2, 3], _stats} = BeTree.Search.run(tree, %{age: 70, plan: 3}, slice: 1_000)
         assert BeTree.explain!(tree, %{age: 70, plan: 3}, 2).match
         assert BeTree.info!(tree).expressions == 3
         {:ok, index} = BeTree.publish(tree)
@@ -516,7 +516,7 @@ defmodule BeTree.RuntimesTest do
 
       test "what is changed one by one is published, and another base built of it", %{runtime: runtime} do
         name = :"server_#{System.unique_integer([:positive])}"
-        start_supervised!({Server, name: name, domains: [a: :integer], runtime: runtime, interval: :infinity})
+        start_supervised!({Server, name: name, schema: [a: :integer], runtime: runtime, interval: :infinity})
         Server.insert_all!(name, for(id <- 1..5_000, do: {id, "a = #{rem(id, 10)}"}))
         Server.publish!(name)
         for id <- 1..600, do: Server.delete!(name, id)

@@ -5,7 +5,8 @@ defmodule BeTree.SchedulingTest do
   import BeTree.Test.Reductions
   import BeTree.WasmModule
 
-  alias BeTree.{Error, Fuel, Native, Search}
+  alias BeTree.{Error, Fuel, Search}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Language, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 
@@ -15,7 +16,7 @@ defmodule BeTree.SchedulingTest do
   @free 1_000_000_000_000
 
   defp tree(workload, parameters, options \\ []) do
-    tree = BeTree.new!(workload.domains(parameters), options)
+    tree = BeTree.new!(workload.schema(parameters), options)
     BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
     tree
   end
@@ -33,7 +34,7 @@ defmodule BeTree.SchedulingTest do
 
     test "over the whole language" do
       build = fn ->
-        tree = BeTree.new!(Language.domains())
+        tree = BeTree.new!(Language.schema())
         BeTree.insert_all!(tree, Language.subscriptions())
         tree
       end

@@ -4,19 +4,20 @@ defmodule BeTree.ServerTest do
 
   import BeTree.Test.{Eventually, Quiet}
 
-  alias BeTree.{Error, Index, Native, Search, Server}
+  alias BeTree.{Error, Index, Search, Server}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Language, Naive, Random}
 
   doctest Server
 
   setup :quiet
 
-  @domains [age: :integer, country: {:string, optional: true}]
+  @schema [age: :integer, country: {:string, optional: true}]
 
   # Starts a server that lives as long as the test, and answers its name.
   defp server(options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, [name: name, domains: @domains] |> Keyword.merge(options)}, id: name)
+    start_supervised!({Server, [name: name, schema: @schema] |> Keyword.merge(options)}, id: name)
     name
   end
 
@@ -33,8 +34,8 @@ defmodule BeTree.ServerTest do
 
   describe "a server's name stands for its index," do
     test "in every way to search" do
-      name = server(domains: Language.domains(), interval: :infinity)
-      tree = BeTree.new!(Language.domains())
+      name = server(schema: Language.schema(), interval: :infinity)
+      tree = BeTree.new!(Language.schema())
       {first, second} = Enum.split(Language.subscriptions(), 100)
       BeTree.insert_all!(tree, first ++ second)
       # Some in the base, some in the delta, and some that were in the base and are in the delta now.
@@ -56,7 +57,7 @@ defmodule BeTree.ServerTest do
         assert {:ok, ^ids, %{fuel: ^fuel}} = BeTree.search(name, event, stats: true, slice: 1_000)
         some = Enum.take_random(0..length(events), 20)
         assert BeTree.search(name, event, ids: some) == BeTree.search(tree, event, ids: some)
-        assert name |> BeTree.Iterator.stream(event) |> Enum.to_list() == ids
+        assert {:done, ^ids, _stats} = BeTree.Search.run(name, event, slice: 1_000)
         {:ok, prepared} = BeTree.Event.prepare(name, event)
 
         for form <- [:binary, :bitmap] do
@@ -157,17 +158,17 @@ defmodule BeTree.ServerTest do
   describe "start_link" do
     test "takes its options, or raises" do
       for {options, message} <- [
-            {[domains: @domains], ~r/:name takes an atom/},
-            {[name: :some], ~r/:domains is missing, or :follow/},
-            {[name: :some, domains: @domains, follow: {:other, node()}], ~r/exclude each other/},
+            {[schema: @schema], ~r/:name takes an atom/},
+            {[name: :some], ~r/:schema is missing, or :follow/},
+            {[name: :some, schema: @schema, follow: {:other, node()}], ~r/exclude each other/},
             {[name: :some, follow: :other], ~r/:follow takes {name, node}/},
             {[name: :some, follow: {:other, node()}, interval: :infinity], ~r/is finite/},
-            {[name: "some", domains: @domains], ~r/:name takes an atom/},
-            {[name: true, domains: @domains], ~r/:name takes an atom/},
-            {[name: :some, domains: @domains, interval: 1.5], ~r/:interval takes milliseconds/},
-            {[name: :some, domains: @domains, changes: 0], ~r/:changes takes a positive integer/},
-            {[name: :some, domains: @domains, replicas: 0], ~r/:replicas takes/},
-            {[name: :some, domains: @domains, what: 1], ~r/unknown keys/}
+            {[name: "some", schema: @schema], ~r/:name takes an atom/},
+            {[name: true, schema: @schema], ~r/:name takes an atom/},
+            {[name: :some, schema: @schema, interval: 1.5], ~r/:interval takes milliseconds/},
+            {[name: :some, schema: @schema, changes: 0], ~r/:changes takes a positive integer/},
+            {[name: :some, schema: @schema, replicas: 0], ~r/:replicas takes/},
+            {[name: :some, schema: @schema, what: 1], ~r/unknown keys/}
           ] do
         assert_raise ArgumentError, message, fn -> Server.start_link(options) end
       end
@@ -176,8 +177,8 @@ defmodule BeTree.ServerTest do
     test "answers what is wrong with the domains or the guest, and leaves nothing" do
       Process.flag(:trap_exit, true)
 
-      assert {:error, %Error{kind: :type, attribute: "age"}} = Server.start_link(name: :some, domains: [age: :int])
-      assert {:error, %Error{kind: :bad_module}} = Server.start_link(name: :some, domains: @domains, guest: "no module")
+      assert {:error, %Error{kind: :type, attribute: "age"}} = Server.start_link(name: :some, schema: [age: :int])
+      assert {:error, %Error{kind: :bad_module}} = Server.start_link(name: :some, schema: @schema, guest: "no module")
       assert Process.whereis(:some) == nil
       assert :ets.whereis(:some) == :undefined
     end
@@ -185,7 +186,7 @@ defmodule BeTree.ServerTest do
     test "does not start a name twice" do
       name = server()
       pid = Process.whereis(name)
-      assert Server.start_link(name: name, domains: @domains) == {:error, {:already_started, pid}}
+      assert Server.start_link(name: name, schema: @schema) == {:error, {:already_started, pid}}
       assert BeTree.search(name, %{age: 1}) == {:ok, []}
     end
   end
@@ -233,8 +234,8 @@ defmodule BeTree.ServerTest do
     # Through all ways to publish: a delta, a base that is built aside, the whole tree.
     test "are what a model of them says, at every version" do
       :rand.seed(:exsss, 5)
-      domains = Random.domains()
-      name = server(domains: domains, interval: :infinity)
+      domains = Random.schema()
+      name = server(schema: domains, interval: :infinity)
       events = for _ <- 1..5, do: Random.event(domains)
       expressions = for id <- 1..4_000, do: {id, Random.expression(domains)}
 
@@ -307,7 +308,7 @@ defmodule BeTree.ServerTest do
     end
 
     test "count distinct values over all that is there" do
-      name = server(domains: [country: {:string, count: 2}], interval: :infinity)
+      name = server(schema: [country: {:string, count: 2}], interval: :infinity)
       Server.insert_all!(name, [{1, "country = 'CA'"}, {2, "country = 'US'"}])
       {:ok, _index} = Server.index(name)
       assert {:error, %Error{kind: :out_of_bounds}} = Server.insert(name, 3, "country = 'MX'")

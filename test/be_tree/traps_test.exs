@@ -6,7 +6,7 @@ defmodule BeTree.TrapsTest do
   alias BeTree.{Event, Runtime.Wasmtime}
 
   @request %{input: nil, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :normal}
-  @domains [
+  @schema [
     a: :integer,
     b: {:boolean, optional: true},
     s: {:string, optional: true},
@@ -20,7 +20,7 @@ defmodule BeTree.TrapsTest do
       ["a > #{i}", "b", "not b", "s = 'x#{i}' or contains(s, 'ell')", "l one of (#{i}, 3)", "not (a > #{i} and b)"]
     end
 
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     BeTree.insert_all!(tree, for(i <- 1..40, do: {rem(i * 7919, 1000), Enum.at(expressions.(i), rem(i, 6))}))
     tree
   end
@@ -144,7 +144,7 @@ defmodule BeTree.TrapsTest do
 
     for _ <- 1..2 do
       assert {:done, 1, refusal, _fuel} = call(tree.instance, "be_tree_resume", [], [])
-      assert BeTree.Answer.refusal(refusal).kind == :not_found
+      assert BeTree.Engine.Answer.refusal(refusal).kind == :not_found
       assert {:ok, [_ | _]} = BeTree.search(tree, %{a: 33})
     end
   end

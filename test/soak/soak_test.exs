@@ -6,7 +6,8 @@ defmodule BeTree.SoakTest do
 
   import BeTree.Test.{Eventually, Quiet}
 
-  alias BeTree.{Error, Native, Server}
+  alias BeTree.{Error, Server}
+  alias BeTree.Engine.Native
   alias BeTree.Test.{Naive, Random}
 
   @moduletag timeout: :infinity
@@ -109,7 +110,7 @@ defmodule BeTree.SoakTest do
 
   defp window(window, seed, operations) do
     :rand.seed(:exsss, {seed, window, 0})
-    domains = Random.domains()
+    domains = Random.schema()
     {:ok, supervisor} = Supervisor.start_link([server(domains)], strategy: :one_for_one)
 
     try do
@@ -128,7 +129,7 @@ defmodule BeTree.SoakTest do
     end
   end
 
-  defp server(domains), do: {Server, name: @name, domains: domains, interval: :infinity, changes: 1_000_000}
+  defp server(domains), do: {Server, name: @name, schema: domains, interval: :infinity, changes: 1_000_000}
 
   defp operation(percent) when percent <= 30, do: :insert
   defp operation(percent) when percent <= 40, do: :insert_all

@@ -12,7 +12,9 @@ defmodule BeTree.Test.Eventually do
         :ok
 
       attempts == 0 ->
-        ExUnit.Assertions.flunk("did not come true within #{seconds} seconds: #{inspect(BeTree.Native.counts())}")
+        ExUnit.Assertions.flunk(
+          "did not come true within #{seconds} seconds: #{inspect(BeTree.Engine.Native.counts())}"
+        )
 
       true ->
         Process.sleep(10)

@@ -15,7 +15,7 @@ defmodule BeTree.Test.Language do
   @doc "`[{expression, kind, attribute, column}]`"
   def refusals, do: @refusals
 
-  def domains do
+  def schema do
     [
       b: {:boolean, optional: true},
       i: {:integer, optional: true},

@@ -8,7 +8,8 @@ defmodule BeTree.Test.Limits do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Native, Sandbox, Search, Server, WasmModule}
+  alias BeTree.{Error, Sandbox, Search, Server, WasmModule}
+  alias BeTree.Engine.Native
 
   @doc "Calls `function` of this module in a node of its own that may have so many descriptors, or as many as this one has."
   def in_node(function, arguments, descriptors \\ nil) do
@@ -117,7 +118,7 @@ defmodule BeTree.Test.Limits do
       servers =
         for number <- 1..count do
           name = :"limits_#{number}"
-          {:ok, pid} = Server.start_link(name: name, domains: [a: :integer])
+          {:ok, pid} = Server.start_link(name: name, schema: [a: :integer])
           :ok = Server.insert(name, 7, "a > 7")
           :ok = Server.publish(name)
           {:ok, [7]} = BeTree.search(name, %{a: 8})

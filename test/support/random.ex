@@ -22,7 +22,7 @@ defmodule BeTree.Test.Random do
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
 
   @doc "Domains as `BeTree.new/2` takes them: the language's own attributes, most times, and some of all types."
-  def domains do
+  def schema do
     own = [
       {"now", :integer},
       {"latitude", :float},

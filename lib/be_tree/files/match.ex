@@ -5,7 +5,7 @@ defmodule BeTree.Files.Match do
   alias BeTree.{Files, Image}
   alias BeTree.Files.Latencies
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
   @enforce_keys [:expressions, :build]
   defstruct @enforce_keys ++
@@ -26,10 +26,10 @@ defmodule BeTree.Files.Match do
 
   # A tree of the expressions in the files, and how long their insertion took. `options` are those of
   # `BeTree.Files.load/2`.
-  @spec build(Path.t(), domains: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
+  @spec build(Path.t(), schema: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
   def build(path, options) do
-    with {:ok, domains, subscriptions} <- Files.load(path, options),
-         {:ok, tree} <- BeTree.new(domains),
+    with {:ok, schema, subscriptions} <- Files.load(path, options),
+         {:ok, tree} <- BeTree.new(schema),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, subscriptions) end) do
       {:ok, tree, %__MODULE__{expressions: count, build: elapsed}}
     else

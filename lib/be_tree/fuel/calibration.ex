@@ -2,13 +2,13 @@ defmodule BeTree.Fuel.Calibration do
   @moduledoc """
   Measures what fuel and reductions are worth on this machine, for `mix be_tree.tune --calibrate`.
 
-  Two small trees are searched over and over: 5,000 dense boolean expressions (`BeTree.Workload.W1`) and 10,000 as in ad
-  targeting (`BeTree.Workload.W3`). They run unsliced and with each of several slices in turns, so that what else the
+  Two small trees are searched over and over: 5,000 dense boolean expressions (`W1`) and 10,000 as in ad targeting
+  (`W3`). They run unsliced and with each of several slices in turns, so that what else the
   machine does falls on all of them alike; of each the median counts.
   """
 
   alias BeTree.Fuel
-  alias BeTree.Workload.{W1, W3}
+  alias BeTree.Fuel.Calibration.{AdTargeting, Dense}
 
   @enforce_keys [:workloads, :fuel_per_microsecond, :nanoseconds_per_reduction, :fuel_per_reduction]
   defstruct @enforce_keys
@@ -32,7 +32,7 @@ defmodule BeTree.Fuel.Calibration do
   @type workload :: %{fuel: float, fuel_per_microsecond: float, slices: [{pos_integer, percent :: float | nil}]}
 
   # Expressions, and events of a round: it takes some milliseconds.
-  @workloads [{"W1", W1, 5_000, 10}, {"W3", W3, 10_000, 50}]
+  @workloads [{"W1", Dense, 5_000, 10}, {"W3", AdTargeting, 10_000, 50}]
 
   @slices [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 10_000_000]
   @rounds 100
@@ -64,7 +64,7 @@ defmodule BeTree.Fuel.Calibration do
 
   defp measure(workload, expressions, events) do
     parameters = Map.merge(workload.defaults(), %{expressions: expressions, events: events})
-    tree = BeTree.new!(workload.domains(parameters))
+    tree = BeTree.new!(workload.schema(parameters))
     BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
     events = Enum.to_list(workload.events(parameters))
     fuels = search(tree, events, :infinity)

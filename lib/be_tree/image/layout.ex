@@ -4,6 +4,7 @@ defmodule BeTree.Image.Layout do
   # section that tells what it is. Nothing here runs a module.
 
   alias BeTree.Error
+  alias BeTree.Engine.Describe
   alias BeTree.Image.{Digest, Wasm}
 
   @enforce_keys [:abi, :guest, :memory, :segments, :schema, :counts]
@@ -264,9 +265,7 @@ defmodule BeTree.Image.Layout do
   defp section_start(bytes) do
     start = binary_part(bytes, 0, min(8, byte_size(bytes)))
 
-    bad(
-      "expected a WebAssembly module, which begins with #{BeTree.Describe.value(@preamble)}, got #{BeTree.Describe.value(start)}"
-    )
+    bad("expected a WebAssembly module, which begins with #{Describe.value(@preamble)}, got #{Describe.value(start)}")
   end
 
   defp read_header(bytes, length) do

@@ -18,13 +18,14 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Deadline, Error, Heap, Native, Runtime}
+  alias BeTree.{Error, Runtime}
+  alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
 
   # The fuel that a change never needs more of, as the host has it for one that lost its process.
   @longest_change 500_000_000
   @longest_change_per_byte 10_000
 
-  @most 0xFFFF_FFFF_FFFF_FFFF
+  @most Limits.max_u64()
 
   # How many milliseconds a caller waits until its module is compiled: seconds, and as many for each one before it.
   @compile_timeout 60_000
@@ -131,7 +132,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defdelegate place_get(place, version), to: Native
 
   @doc """
-  `call/4` for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
+  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
 
   Integers are answered signed, and taken signed or unsigned. A float that is not finite is answered as `:nan`,
   `:infinity` or `:negative_infinity`. To go on after a yield there is `continue/1`.
@@ -153,7 +154,7 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  @doc "`resume/1` for a call that `invoke/4` began."
+  @doc "Like `c:BeTree.Runtime.resume/1`, for a call that `invoke/4` began."
   @spec continue(Runtime.suspended()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
           | {:yield, Runtime.suspended(), non_neg_integer}
@@ -271,7 +272,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp status({:done, [], output, fuel}), do: {:done, 0, output, fuel}
 
   defp status({:done, results, _output, _fuel}) do
-    error(:bad_module, "a status is one integer, but the export answered #{BeTree.Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export answered #{Describe.value(results)}")
   end
 
   defp status(answer), do: answer

@@ -1,14 +1,16 @@
 defmodule BeTree.Sandbox.Call do
   @moduledoc "A call between two slices (`BeTree.Sandbox.start/4`); its fields are private."
 
+  alias BeTree.Engine.Slices
+
   @enforce_keys [:slices]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{slices: BeTree.Slices.t()}
+  @type t :: %__MODULE__{slices: Slices.t()}
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do
-      "#BeTree.Sandbox.Call<#{BeTree.Slices.count(slices)}, #{slices.fuel} fuel>"
+      "#BeTree.Sandbox.Call<#{Slices.count(slices)}, #{slices.fuel} fuel>"
     end
   end
 end

@@ -34,9 +34,9 @@ defmodule BeTree.Server.Builder do
 
   @doc "The same in another index module: from the subscriptions of `table`, up to `version`."
   @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
-  def with_guest(guest, domains, table, version, options) do
+  def with_guest(guest, schema, table, version, options) do
     start(version, options, fn ->
-      with {:ok, tree} <- BeTree.new(domains, Keyword.put(options.new, :guest, guest)),
+      with {:ok, tree} <- BeTree.new(schema, Keyword.put(options.new, :guest, guest)),
            {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
            :ok <- check_count(tree, count),
            do: {:ok, tree}

@@ -4,7 +4,8 @@ defmodule BeTree.Server.Changes do
   # takes less than the way to a dirty one and back, and should the process be killed in it, the tree that it leaves half
   # changed is lost anyway. Many at once, and all where a runtime can suspend only searches, run on a dirty scheduler.
 
-  alias BeTree.{Answer, Deletion, Error, Guest, Index, Subscription}
+  alias BeTree.{Error, Index}
+  alias BeTree.Engine.{Answer, Deletion, Instance, Subscription}
   alias BeTree.Server.Table
 
   # Bytes of subscriptions that are inserted in slices: some milliseconds.
@@ -70,7 +71,7 @@ defmodule BeTree.Server.Changes do
     input = Subscription.encode(subscriptions)
     scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
 
-    case Guest.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler: scheduler) do
+    case Instance.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler: scheduler) do
       {:ok, answer} -> with :ok <- Answer.nothing(answer), do: {:ok, length(subscriptions)}
       {:error, error} -> {:error, blame(error, subscriptions)}
     end

@@ -4,7 +4,8 @@ defmodule BeTree.Server.Delta do
   # The former are published as an index of their own, of a small tree that follows the changes; the latter are held back
   # from what the base finds.
 
-  alias BeTree.{Error, Index, Subscription}
+  alias BeTree.{Error, Index}
+  alias BeTree.Engine.Subscription
   alias BeTree.Server.{Changes, Deleted, Table}
 
   # Changes after which the next base is to be built, at least and at most: the index of 10,000 W3 expressions takes 5 ms
@@ -16,7 +17,7 @@ defmodule BeTree.Server.Delta do
   # Times as many changes, for which there is room.
   @room 4
 
-  @enforce_keys [:enough, :deleted_set, :domains, :options]
+  @enforce_keys [:enough, :deleted_set, :schema, :options]
   defstruct [
     :enough,
     # By id, what was inserted and is there: {version, subscription}.
@@ -26,7 +27,7 @@ defmodule BeTree.Server.Delta do
     deleted_count: 0,
     deleted_set: nil,
     # What the tree is made of, and what it has; and the ids that were changed since it was brought up to date.
-    domains: nil,
+    schema: nil,
     options: nil,
     tree: nil,
     ids: MapSet.new(),
@@ -39,10 +40,10 @@ defmodule BeTree.Server.Delta do
 
   @doc "Nothing yet. `options` are those of `BeTree.new/2`."
   @spec new(Index.t(), keyword) :: t
-  def new(%Index{guest: guest, domains: domains, info: %{expressions: expressions}}, options) do
+  def new(%Index{guest: guest, schema: schema, info: %{expressions: expressions}}, options) do
     enough = expressions |> div(@share) |> max(@few) |> min(@many)
     set = Deleted.new(@room * enough)
-    %__MODULE__{enough: enough, deleted_set: set, domains: domains, options: Keyword.put(options, :guest, guest)}
+    %__MODULE__{enough: enough, deleted_set: set, schema: schema, options: Keyword.put(options, :guest, guest)}
   end
 
   @doc "How many changes there are, without those that were undone."
@@ -82,7 +83,7 @@ defmodule BeTree.Server.Delta do
   end
 
   @doc "What was changed after `version`."
-  @spec since(t, Table.version()) :: Changes.t()
+  @spec since(t, Table.version() | -1) :: Changes.t()
   def since(delta, version) do
     %{
       deleted: for({_id, since} = deletion <- delta.deleted, since > version, do: deletion),
@@ -105,7 +106,7 @@ defmodule BeTree.Server.Delta do
   def update(%{tree: nil, inserted: inserted} = delta) when inserted == %{}, do: {:ok, %{delta | pending: MapSet.new()}}
 
   def update(%{tree: nil} = delta) do
-    with {:ok, tree} <- BeTree.new(delta.domains, delta.options),
+    with {:ok, tree} <- BeTree.new(delta.schema, delta.options),
          do: update(%{delta | tree: tree, ids: MapSet.new(), pending: MapSet.new(Map.keys(delta.inserted))})
   end
 

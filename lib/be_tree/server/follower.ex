@@ -6,6 +6,7 @@ defmodule BeTree.Server.Follower do
   use GenServer
 
   alias BeTree.{Error, Image}
+  alias BeTree.Engine.Describe
   alias BeTree.Server.{Courier, Deleted, Stray, Table, View}
 
   # Milliseconds until another courier is sent for.
@@ -39,9 +40,7 @@ defmodule BeTree.Server.Follower do
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
-    {:reply,
-     {:raise, "#{BeTree.Describe.value(table.name)} follows #{BeTree.Describe.value(name)} of #{node}; ask that one"},
-     state}
+    {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; ask that one"}, state}
   end
 
   @impl GenServer
@@ -158,7 +157,7 @@ defmodule BeTree.Server.Follower do
   defp error(reason, %{options: %{follow: {name, node}}}) do
     %Error{
       kind: :not_found,
-      message: "#{BeTree.Describe.value(name)} of #{node} cannot be followed now: #{BeTree.Describe.reason(reason)}"
+      message: "#{Describe.value(name)} of #{node} cannot be followed now: #{Describe.reason(reason)}"
     }
   end
 

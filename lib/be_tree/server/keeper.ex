@@ -6,7 +6,8 @@ defmodule BeTree.Server.Keeper do
 
   use GenServer
 
-  alias BeTree.{Describe, Error}
+  alias BeTree.Error
+  alias BeTree.Engine.Describe
   alias BeTree.Server.{Stray, Table}
 
   # Milliseconds: the first pause and the longest, and how long a process runs until its end is its first again.

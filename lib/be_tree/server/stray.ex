@@ -2,6 +2,8 @@ defmodule BeTree.Server.Stray do
   @moduledoc false
   # What a process does with a message that it does not know: it logs that, once a second at the most, and goes on.
 
+  alias BeTree.Engine.Describe
+
   @key {__MODULE__, :logged}
   # Milliseconds between two lines of a process.
   @pause 1_000
@@ -20,7 +22,7 @@ defmodule BeTree.Server.Stray do
         more = if logged, do: elem(logged, 1), else: 0
         Process.put(@key, {now, 0})
         others = if more > 0, do: ", and #{more} before it", else: ""
-        text = "a process of BeTree ignores an unknown #{sort}: #{BeTree.Describe.value(message)}#{others}"
+        text = "a process of BeTree ignores an unknown #{sort}: #{Describe.value(message)}#{others}"
         :logger.warning(text, %{domain: [:be_tree]})
     end
   end
@@ -29,6 +31,6 @@ defmodule BeTree.Server.Stray do
   @spec refuse(term) :: {:error, BeTree.Error.t()}
   def refuse(call) do
     ignore(:call, call)
-    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{BeTree.Describe.value(call)}"}}
+    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{Describe.value(call)}"}}
   end
 end

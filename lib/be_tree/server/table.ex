@@ -13,7 +13,8 @@ defmodule BeTree.Server.Table do
   # A writer may be killed between any two operations here. Each of them leaves the tables as they were, or changed by a
   # whole change that may not have been acknowledged; what it leaves over, `recover/1` passes over and clears.
 
-  alias BeTree.{Index, Subscription}
+  alias BeTree.Index
+  alias BeTree.Engine.Subscription
   alias BeTree.Server.Changes
 
   @enforce_keys [:name, :subscriptions, :deleted]

@@ -6,6 +6,7 @@ defmodule BeTree.Server.View do
   import Bitwise
 
   alias BeTree.{Error, Index, Search}
+  alias BeTree.Engine.Describe
   alias BeTree.Server.{Deleted, Table}
 
   # A bitmap has room for so many ids at the least.
@@ -30,7 +31,7 @@ defmodule BeTree.Server.View do
 
   # It is copied for each search, so it has only what searching needs.
   defp lean(nil), do: nil
-  defp lean(%Index{} = index), do: %{index | guest: nil, domains: nil, snapshot: nil}
+  defp lean(%Index{} = index), do: %{index | guest: nil, schema: nil, snapshot: nil}
 
   @doc "The view that the server `name` shows now."
   @spec of(atom) :: {:ok, t} | {:error, Error.t()}
@@ -47,7 +48,7 @@ defmodule BeTree.Server.View do
   defp no_view(name, false), do: missing(name)
 
   defp no_view(name, true) do
-    {:error, %Error{kind: :not_found, message: "the server #{BeTree.Describe.value(name)} has nothing to show yet"}}
+    {:error, %Error{kind: :not_found, message: "the server #{Describe.value(name)} has nothing to show yet"}}
   end
 
   @doc "The error where no server of this name is there to ask."
@@ -56,7 +57,7 @@ defmodule BeTree.Server.View do
     {:error,
      %Error{
        kind: :not_found,
-       message: "no BeTree.Server called #{BeTree.Describe.value(name)} runs on this node; start one"
+       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
      }}
   end
 

@@ -10,7 +10,10 @@ defmodule BeTree.Server.Writer do
 
   use GenServer
 
+  import BeTree.Engine.Limits, only: [is_id: 1]
+
   alias BeTree.{Error, Guest, Index}
+  alias BeTree.Engine.Describe
   alias BeTree.Server.{Builder, Changes, Delta, Stray, Table, View}
 
   @none %{inserted: [], deleted: []}
@@ -53,7 +56,8 @@ defmodule BeTree.Server.Writer do
   What the server `name` shows, once that is another base than the one of this name, or another version: the name of its
   base, the view, and what was deleted from the base.
   """
-  @spec next_view(atom, reference | nil, non_neg_integer | nil) :: {reference, View.t(), [{BeTree.id(), pos_integer}]}
+  @spec next_view(atom, reference | nil, non_neg_integer | nil) ::
+          {reference, View.t(), [{BeTree.id(), pos_integer}]} | {:raise, String.t()}
   def next_view(name, base, version), do: GenServer.call(name, {:next_view, base, version}, :infinity)
 
   @impl GenServer
@@ -73,7 +77,7 @@ defmodule BeTree.Server.Writer do
   end
 
   defp begin(%{options: options} = state, nil) do
-    with {:ok, tree} <- BeTree.new(options.domains, options.new),
+    with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, index} <- BeTree.publish(tree, options.publish),
          do: rebase(%{state | version: 0}, base(index, 0, true))
   end
@@ -96,7 +100,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  def handle_call({:delete, id}, _from, state) when id in 0..0xFFFF_FFFF_FFFF_FFFF do
+  def handle_call({:delete, id}, _from, state) when is_id(id) do
     case Changes.delete(state.tree, id) do
       :ok -> {:reply, :ok, deleted(state, id), {:continue, :due}}
       {:error, error} -> refuse(error, state)
@@ -120,7 +124,7 @@ defmodule BeTree.Server.Writer do
 
   def handle_call({:swap, %Guest{} = guest}, from, %{base: %{complete: true}} = state) do
     state = stop_building(state)
-    builder = Builder.with_guest(guest, state.base.index.domains, state.table, state.version, state.options)
+    builder = Builder.with_guest(guest, state.base.index.schema, state.table, state.version, state.options)
     {:noreply, %{state | builder: {builder, from}}}
   end
 
@@ -171,7 +175,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, reason}, %{builder: {pid, from}} = state) do
-    error = %Error{kind: :trap, message: "building the next base ended with #{BeTree.Describe.reason(reason)}"}
+    error = %Error{kind: :trap, message: "building the next base ended with #{Describe.reason(reason)}"}
     {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
   end
 

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.Image do
   @moduledoc """
   Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
 
-      mix be_tree.image build --expressions FILE [--domains FILE] [--constants FILE] --out FILE
+      mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE
       mix be_tree.image info FILE
       mix be_tree.image verify FILE
 
@@ -16,16 +16,17 @@ defmodule Mix.Tasks.BeTree.Image do
 
   use Mix.Task
 
-  alias BeTree.{Command, Image}
+  alias BeTree.Image
+  alias Mix.BeTree.Command
   alias BeTree.Files.Match
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
   @requirements ["app.start"]
 
-  @switches [expressions: :string, domains: :string, constants: :string, out: :string]
+  @switches [expressions: :string, schema: :string, constants: :string, out: :string]
 
-  @usage "mix be_tree.image build --expressions FILE [--domains FILE] [--constants FILE] --out FILE\n" <>
+  @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE\n" <>
            "       mix be_tree.image info FILE\n" <>
            "       mix be_tree.image verify FILE"
 
@@ -41,7 +42,7 @@ defmodule Mix.Tasks.BeTree.Image do
 
   defp build(options) do
     Command.require!(options, [:expressions, :out], @usage)
-    {:ok, tree, summary} = ok!(Match.build(options[:expressions], Keyword.take(options, [:domains, :constants])))
+    {:ok, tree, summary} = ok!(Match.build(options[:expressions], Keyword.take(options, [:schema, :constants])))
     ok!(Image.write(tree, options[:out]))
     {:ok, info} = ok!(Image.info(options[:out]))
     Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
@@ -57,7 +58,7 @@ defmodule Mix.Tasks.BeTree.Image do
       {"memory", "#{grouped(info.memory)} bytes"},
       {"sha256", info.sha256},
       {"module's sha256", info.guest_sha256},
-      {"attributes", grouped(length(info.domains))} | counts
+      {"attributes", grouped(length(info.schema))} | counts
     ]
 
     Mix.shell().info(Enum.map_join(rows, "\n", fn {label, text} -> "  " <> String.pad_trailing(label, 23) <> text end))

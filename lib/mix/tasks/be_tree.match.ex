@@ -3,13 +3,13 @@ defmodule Mix.Tasks.BeTree.Match do
   @moduledoc """
   Matches a file of events against a file of expressions.
 
-      mix be_tree.match --expressions FILE --events FILE [--domains FILE] [--constants FILE] [--out FILE] [--stats]
+      mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
 
   The files are in either of the formats of `BeTree.Files`, told apart by their content:
 
       mix be_tree.match --expressions P_128_Ex_5_000.txt --events P_128_Ev_3_000.txt
-      mix be_tree.match --domains betree_defs --expressions betree_exprs --events betree_events --out results
+      mix be_tree.match --schema betree_defs --expressions betree_exprs --events betree_events --out results
 
   At the end it prints how many expressions, events and matches there were, how fast the searches went, and what fuel
   and how many slices they took. The clock runs during the searches only, the decoding of the event included.
@@ -19,7 +19,7 @@ defmodule Mix.Tasks.BeTree.Match do
     * `--expressions` - the expressions;
     * `--image` - an image of them instead, as `mix be_tree.image` builds it;
     * `--events` - the events;
-    * `--domains` - the attributes, where the file of expressions does not begin with them;
+    * `--schema` - the attributes, where the file of expressions does not begin with them;
     * `--constants` - the ids and constants of the expressions;
     * `--out` - a file for the results, one JSON array of ascending ids a line and event. With `-` they go to the
       standard output and all else to the standard error;
@@ -31,7 +31,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
   use Mix.Task
 
-  alias BeTree.Command
+  alias Mix.BeTree.Command
   alias BeTree.Files.{Match, Results}
 
   @requirements ["app.start"]
@@ -40,14 +40,14 @@ defmodule Mix.Tasks.BeTree.Match do
     expressions: :string,
     image: :string,
     events: :string,
-    domains: :string,
+    schema: :string,
     constants: :string,
     out: :string,
     stats: :boolean
   ]
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
-           "[--domains FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
+           "[--schema FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
            "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
 
   # How often a terminal is told how far it is.
@@ -70,7 +70,7 @@ defmodule Mix.Tasks.BeTree.Match do
   defp index(options) do
     show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
-    case read_or_build(options[:image], Keyword.take(options, [:expressions, :domains, :constants])) do
+    case read_or_build(options[:image], Keyword.take(options, [:expressions, :schema, :constants])) do
       {:ok, target, summary} -> {target, summary}
       {:error, error} -> Mix.raise(Exception.message(error))
     end
@@ -112,14 +112,17 @@ defmodule Mix.Tasks.BeTree.Match do
         finish!(:file.close(device), path)
 
       {:error, reason} ->
-        finish!({:error, reason}, path)
+        fail!(reason, path)
     end
   end
 
   defp write!(device, path, line), do: finish!(:file.write(device, line), path)
 
   defp finish!(:ok, _path), do: :ok
-  defp finish!({:error, reason}, path), do: Mix.raise("#{path}: #{:file.format_error(reason)}")
+  defp finish!({:error, reason}, path), do: fail!(reason, path)
+
+  @spec fail!(atom, Path.t()) :: no_return
+  defp fail!(reason, path), do: Mix.raise("#{path}: #{:file.format_error(reason)}")
 
   defp say(options, text) do
     if options[:out] == "-", do: IO.write(:stderr, text), else: Mix.shell().info(String.trim_trailing(to_string(text)))

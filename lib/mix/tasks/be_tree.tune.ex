@@ -17,9 +17,10 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   use Mix.Task
 
-  import BeTree.Command, only: [grouped: 1]
+  import Mix.BeTree.Command, only: [grouped: 1]
 
-  alias BeTree.{Command, Fuel}
+  alias BeTree.Fuel
+  alias Mix.BeTree.Command
   alias BeTree.Fuel.Calibration
 
   @requirements ["app.start"]

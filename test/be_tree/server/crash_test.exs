@@ -10,7 +10,7 @@ defmodule BeTree.Server.CrashTest do
 
   defp start(options) do
     name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, domains: [a: :integer]], options)}, id: name)
+    start_supervised!({Server, Keyword.merge([name: name, schema: [a: :integer]], options)}, id: name)
     name
   end
 
@@ -154,7 +154,7 @@ defmodule BeTree.Server.CrashTest do
   end
 
   test "a module that traps in a change is made anew with what was there" do
-    name = start(domains: [], guest: WasmGuest.trapping_insert(), interval: :infinity)
+    name = start(schema: [], guest: WasmGuest.trapping_insert(), interval: :infinity)
 
     for id <- 1..3 do
       assert {:error, %Error{kind: :trap}} = Server.insert(name, id, String.duplicate(" ", 6_000))

@@ -6,7 +6,8 @@ defmodule BeTree.Server.SwapTest do
 
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Guest, Native, Server}
+  alias BeTree.{Error, Guest, Server}
+  alias BeTree.Engine.{Instance, Native}
   alias BeTree.Test.WasmGuest
   alias BeTree.Workload.W3
 
@@ -25,7 +26,7 @@ defmodule BeTree.Server.SwapTest do
     %{W3.defaults() | expressions: count} |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1})
   end
 
-  defp domains, do: W3.domains(W3.defaults())
+  defp domains, do: W3.schema(W3.defaults())
   defp events(count), do: %{W3.defaults() | events: count} |> W3.events() |> Enum.to_list()
 
   # Searches for one event after the other in `count` processes, until the function that is answered is called, which
@@ -64,7 +65,7 @@ defmodule BeTree.Server.SwapTest do
     allowed = for event <- events, do: {event, for(index <- versions, do: BeTree.search!(index, event))}
     assert Enum.count(allowed, fn {_event, [all, some]} -> all != some end) > 20
 
-    name = start(domains: domains(), interval: 5)
+    name = start(schema: domains(), interval: 5)
     Server.swap!(name, hd(versions))
     searched = searching(name, allowed, System.schedulers_online())
 
@@ -90,7 +91,7 @@ defmodule BeTree.Server.SwapTest do
     subscriptions = subscriptions(1_000)
     other = domains() |> BeTree.new!() |> fill([{5_000, "true"}]) |> BeTree.publish!()
     events = events(20)
-    name = start(domains: domains(), interval: 1)
+    name = start(schema: domains(), interval: 1)
 
     # What is there is all of the other index, or of the first some from the beginning, all at once.
     tree = fill(BeTree.new!(domains()), subscriptions)
@@ -113,9 +114,9 @@ defmodule BeTree.Server.SwapTest do
 
   describe "a third-party module takes the BE-Tree's place" do
     test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
-      {:ok, built_in} = Guest.built_in(BeTree.Runtime.default())
+      {:ok, built_in} = Instance.built_in(BeTree.Runtime.default())
       subscriptions = subscriptions(500)
-      name = start(domains: domains(), interval: 5)
+      name = start(schema: domains(), interval: 5)
       Server.insert_all!(name, subscriptions)
       Server.publish!(name)
       tree = fill(BeTree.new!(domains()), subscriptions)
@@ -145,7 +146,7 @@ defmodule BeTree.Server.SwapTest do
     end
 
     test "by its bytes; and where it is none, or refuses an expression, all is as it was" do
-      name = start(domains: [a: :integer], interval: :infinity)
+      name = start(schema: [a: :integer], interval: :infinity)
       Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
       # One that says yes to everything and keeps nothing.
@@ -159,7 +160,7 @@ defmodule BeTree.Server.SwapTest do
     end
 
     test "but not of an index that came without its expressions", %{scan: scan} do
-      name = start(domains: [a: :integer], interval: :infinity)
+      name = start(schema: [a: :integer], interval: :infinity)
       index = [a: :integer] |> BeTree.new!() |> fill([{1, "a = 1"}]) |> BeTree.publish!()
       Server.swap!(name, index)
       Server.insert!(name, 2, "a = 1")
@@ -174,7 +175,7 @@ defmodule BeTree.Server.SwapTest do
   end
 
   test "an index of other domains, and one after the other" do
-    name = start(domains: [a: :integer])
+    name = start(schema: [a: :integer])
     Server.insert!(name, 1, "a = 1")
 
     for type <- [:string, :float] do
@@ -192,7 +193,7 @@ defmodule BeTree.Server.SwapTest do
 
   @tag :tmp_dir
   test "an image, in a file or a binary; a damaged one changes nothing", %{tmp_dir: folder} do
-    name = start(domains: [a: :integer], interval: :infinity, replicas: 3)
+    name = start(schema: [a: :integer], interval: :infinity, replicas: 3)
     Server.insert!(name, 1, "a = 1")
     path = Path.join(folder, "index.wasm")
     tree = fill(BeTree.new!(a: :integer), [{2, "a = 1"}, {3, "a = 2"}])
@@ -214,7 +215,7 @@ defmodule BeTree.Server.SwapTest do
 
   test "what was swapped out is freed" do
     {_modules, before, _calls} = Native.counts()
-    name = start(domains: [a: :integer])
+    name = start(schema: [a: :integer])
 
     for id <- 1..50 do
       tree = BeTree.new!(a: :integer)

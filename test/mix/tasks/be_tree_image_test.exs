@@ -26,7 +26,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
   test "an image of files is described, verified, and matched like the files", %{tmp_dir: folder} do
     files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 300, events: 50}, folder)
     path = Path.join(folder, "index.wasm")
-    sources = for role <- [:expressions, :domains, :constants], argument <- ["--#{role}", files[role]], do: argument
+    sources = for role <- [:expressions, :schema, :constants], argument <- ["--#{role}", files[role]], do: argument
     image(["build", "--out", path | sources])
     sha256 = Image.info!(path).sha256
     assert said() =~ ~r/\A300 expressions in [\d,]+ bytes, #{sha256}\z/
@@ -56,12 +56,12 @@ defmodule Mix.Tasks.BeTree.ImageTest do
     domains = write(folder, "defs", "age|integer|false\n")
     bad = write(folder, "bad", "age > 3\nage > 3 and\n")
     out = Path.join(folder, "index.wasm")
-    assert refusal(["build", "--domains", domains, "--expressions", bad, "--out", out]) =~ ~r/\A#{bad}:2:12: /
+    assert refusal(["build", "--schema", domains, "--expressions", bad, "--out", out]) =~ ~r/\A#{bad}:2:12: /
     refute File.exists?(out)
 
     good = write(folder, "good", "age > 3\n")
     nowhere = Path.join([folder, "none", "index.wasm"])
-    message = refusal(["build", "--domains", domains, "--expressions", good, "--out", nowhere])
+    message = refusal(["build", "--schema", domains, "--expressions", good, "--out", nowhere])
     assert message == "cannot write #{nowhere}: no such file or directory"
 
     for command <- ["info", "verify"] do
@@ -69,7 +69,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
       assert refusal([command, nowhere]) == "cannot read #{nowhere}: no such file or directory"
     end
 
-    image(["build", "--domains", domains, "--expressions", good, "--out", out])
+    image(["build", "--schema", domains, "--expressions", good, "--out", out])
     bytes = File.read!(out)
     File.write!(out, binary_part(bytes, 0, byte_size(bytes) - 1) <> "!")
     assert refusal(["verify", out]) =~ "its SHA-256 is "

@@ -51,7 +51,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
 
   test "be-tree's lines, with constants, and more numbers", %{tmp_dir: folder} do
     files = %{
-      domains: write(folder, "defs", "age|integer|false|0|120\ncountry|string|true\n"),
+      schema: write(folder, "defs", "age|integer|false|0|120\ncountry|string|true\n"),
       expressions: write(folder, "exprs", "age >= 21\ncountry = \"CA\" and not (age < 65)\n"),
       constants: write(folder, "constants", "30,1,1,1,1\n20,1,1,1,1\n"),
       events: write(folder, "events", ~s({"age": 70, "country": "CA"}\n{"age": 3}\n\n{"age":21,"country":null}\n))
@@ -94,16 +94,16 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     good = write(folder, "good", "age > 3\n")
     events = write(folder, "events", ~s({"age": 3}\n{"age": "x"}\n))
 
-    assert refusal(["--domains", domains, "--expressions", bad, "--events", events], folder) =~
+    assert refusal(["--schema", domains, "--expressions", bad, "--events", events], folder) =~
              ~r/\Abad:2:12: .*\n\n    age > 3 and\n               \^\z/
 
-    assert refusal(["--domains", domains, "--expressions", good, "--events", events], folder) =~
+    assert refusal(["--schema", domains, "--expressions", good, "--events", events], folder) =~
              ~r/\Aevents:2.*: .*`age`/
 
     events = write(folder, "events", ~s({"age": 3}\n{"age": 3\n))
-    assert refusal(["--domains", domains, "--expressions", good, "--events", events], folder) =~ ~r/\Aevents:2:\d+: /
+    assert refusal(["--schema", domains, "--expressions", good, "--events", events], folder) =~ ~r/\Aevents:2:\d+: /
 
-    assert refusal(["--domains", domains, "--expressions", good, "--events", Path.join(folder, "none")], folder) ==
+    assert refusal(["--schema", domains, "--expressions", good, "--events", Path.join(folder, "none")], folder) ==
              "none: no such file or directory"
   end
 

@@ -45,7 +45,7 @@ mod stage;
 mod terms;
 mod trial;
 
-rustler::init!("Elixir.BeTree.Native", load = load);
+rustler::init!("Elixir.BeTree.Engine.Native", load = load);
 
 fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
     reaper::start() && finisher::start()

@@ -1,4 +1,4 @@
-//! The functions that `BeTree.Native` declares. What each takes and answers is told there.
+//! The functions that `BeTree.Engine.Native` declares. What each takes and answers is told there.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ if Code.ensure_loaded?(Wasmex) do
     # The most fuel that a start function may use, and each call of the inbox or the outbox: as in the built-in runtime.
     @convention_fuel 1_000_000_000
 
-    @most 0xFFFF_FFFF_FFFF_FFFF
+    @most BeTree.Engine.Limits.max_u64()
 
     # What is kept about a machine between calls: an atomic number each, changed by whoever holds the machine.
     #
@@ -70,7 +70,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     @doc "A machine with an instance of its own, whose memory takes `limit` bytes at most, and each table an eighth of that."
     @spec new(Wasmex.Engine.t(), Compiled.t(), pos_integer, String.t() | nil) :: {:ok, t} | {:error, Error.t()}
-    def new(engine, %Compiled{} = compiled, limit, outbox) do
+    def new(engine, compiled, limit, outbox) do
       limits = %Wasmex.StoreLimits{memory_size: min(limit, @most), table_elements: div(limit, 8), memories: 1}
 
       with {:ok, store} <- Wasmex.Store.new(limits, engine),

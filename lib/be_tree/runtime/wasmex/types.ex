@@ -61,7 +61,10 @@ defmodule BeTree.Runtime.Wasmex.Types do
         fit(export, rest, position + 1, [number | fitted])
 
       :error ->
-        error(:type, "#{export} takes an #{type} as argument #{position}, and got #{BeTree.Describe.value(argument)}")
+        error(
+          :type,
+          "#{export} takes an #{type} as argument #{position}, and got #{BeTree.Engine.Describe.value(argument)}"
+        )
     end
   end
 

@@ -1,0 +1,93 @@
+defmodule BeTree.Engine.Answer do
+  @moduledoc false
+  # What a guest puts into its outbox (docs/abi.md). A guest is an artifact that anybody may swap, so nothing
+  # it answers is trusted: what does not have the documented shape is an error of kind :bad_module.
+
+  alias BeTree.Error
+  alias BeTree.Engine.{Describe, Limits}
+
+  @kinds [
+    :syntax,
+    :unknown_attribute,
+    :type,
+    :out_of_bounds,
+    :missing_attribute,
+    :duplicate_id,
+    :not_found,
+    :out_of_memory,
+    :trap
+  ]
+
+  @counts [
+    :expressions,
+    :predicates,
+    :strings,
+    :nodes,
+    :entries,
+    :ungated,
+    :depth,
+    :code_bytes,
+    :memory_bytes
+  ]
+
+  @doc "The term in `binary`, if it is one that makes no new atoms and does not inflate."
+  @spec term(binary) :: {:ok, term} | {:error, Error.t()}
+  # A compressed term may claim a size far beyond the guest's own memory.
+  def term(<<131, 80, _rest::binary>>), do: {:error, bad("a compressed term")}
+
+  def term(binary) do
+    {:ok, :erlang.binary_to_term(binary, [:safe])}
+  rescue
+    ArgumentError -> {:error, bad("bytes that are no term")}
+  end
+
+  # No guest counts further than 64 bits. A larger integer would take seconds to print.
+  @most Limits.max_u64()
+
+  @doc "Whether `value` is an integer from `least` on that a guest may have counted to."
+  defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most
+
+  defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
+
+  @doc "The refusal in `binary`."
+  @spec refusal(binary) :: Error.t()
+  def refusal(binary) do
+    case term(binary) do
+      {:ok, {kind, message, attribute, column, position}}
+      when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
+             is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
+        %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+
+      {:ok, other} ->
+        bad("an error of the wrong shape: #{Describe.value(other)}")
+
+      {:error, error} ->
+        error
+    end
+  end
+
+  @doc "Whether `binary` is the answer of an operation that has nothing to say."
+  @spec nothing(binary) :: :ok | {:error, Error.t()}
+  def nothing(""), do: :ok
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
+
+  @doc "The counts and sizes in `binary`, all of them."
+  @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
+  def info(binary) do
+    with {:ok, pairs} <- term(binary) do
+      if is_list(pairs) and List.improper?(pairs) == false and Enum.all?(pairs, &count?/1) and
+           Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
+        {:ok, Map.new(pairs)}
+      else
+        {:error, bad("counts of the wrong shape: #{Describe.value(pairs)}")}
+      end
+    end
+  end
+
+  defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
+  defp count?(_other), do: false
+
+  @doc "The error for a guest that answers `what`."
+  @spec bad(String.t()) :: Error.t()
+  def bad(what), do: %Error{kind: :bad_module, message: "the index module answered #{what}"}
+end

@@ -1,0 +1,70 @@
+defmodule BeTree.Engine.Check do
+  @moduledoc false
+  # Checks what a program passes to a public function. What is the program's fault raises an ArgumentError that says what
+  # was expected and what came.
+
+  alias BeTree.Error
+  alias BeTree.Engine.{Describe, Limits, Options}
+
+  @timeout [timeout: [type: :timeout, default: :infinity]]
+  # What an instance of a runtime is made with.
+  @instantiate {:instantiate, 2}
+
+  @doc "Raises an `ArgumentError`: what was expected, and the value that came."
+  @spec expected!(String.t(), term) :: no_return
+  def expected!(expected, value), do: raise(ArgumentError, "expected #{expected}, got: #{Describe.value(value)}")
+
+  @doc "Returns the timeout in `options`, a list of this option alone; raises an `ArgumentError` for anything else."
+  @spec timeout!(term) :: timeout
+  def timeout!([]), do: :infinity
+  def timeout!(options), do: Options.validate!(options, @timeout)[:timeout]
+
+  @doc "Raises an `ArgumentError` unless `bytes` is an amount of memory."
+  @spec memory!(term) :: pos_integer
+  def memory!(bytes), do: Options.check!(:memory, {:bytes, 1, Limits.max_u64()}, bytes)
+
+  @doc "Returns whether `runtime` is a module that implements `BeTree.Runtime`."
+  @spec runtime?(term) :: boolean
+  def runtime?(runtime) do
+    {function, arity} = @instantiate
+    is_atom(runtime) and Code.ensure_loaded?(runtime) and function_exported?(runtime, function, arity)
+  end
+
+  @doc "Raises an `ArgumentError` unless `runtime` is a module that implements `BeTree.Runtime`."
+  @spec runtime!(term) :: module
+  def runtime!(runtime) do
+    Options.check!(:runtime, {:check, "a module that implements BeTree.Runtime", &runtime?/1}, runtime)
+  end
+
+  @doc "Returns whether `list` is a proper list."
+  @spec proper_list?(term) :: boolean
+  def proper_list?(list), do: is_list(list) and not List.improper?(list)
+
+  @doc "Raises an `ArgumentError` unless `path` is one: a string, or a list of characters and strings."
+  @spec path!(term) :: :ok
+  def path!(path) when is_binary(path), do: :ok
+
+  def path!(path) do
+    if is_list(path) and is_binary(characters(path)), do: :ok, else: expected!("a path, a string", path)
+  end
+
+  defp characters(path) do
+    :unicode.characters_to_binary(path)
+  rescue
+    ArgumentError -> nil
+  end
+
+  @doc "Returns an error of kind `:type` unless `many` is a proper list or something else that can be enumerated."
+  @spec enumerable(term, String.t()) :: :ok | {:error, Error.t()}
+  def enumerable(many, what) do
+    if enumerable?(many),
+      do: :ok,
+      else: {:error, %Error{kind: :type, message: "#{what} are a list or a stream, got: #{Describe.value(many)}"}}
+  end
+
+  # The length of an improper list is none.
+  defp enumerable?(list) when is_list(list) and length(list) >= 0, do: true
+  defp enumerable?(list) when is_list(list), do: false
+  defp enumerable?(function) when is_function(function), do: is_function(function, 2)
+  defp enumerable?(other), do: Enumerable.impl_for(other) != nil
+end

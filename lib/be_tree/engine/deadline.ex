@@ -1,0 +1,19 @@
+defmodule BeTree.Engine.Deadline do
+  @moduledoc false
+  # The moment when a timeout has passed, for what takes more than one wait.
+
+  @type t :: integer | :infinity
+
+  @doc "The moment `timeout` milliseconds from now."
+  @spec new(timeout) :: t
+  def new(:infinity), do: :infinity
+  def new(timeout), do: System.monotonic_time(:millisecond) + timeout
+
+  @doc "The milliseconds until then; 0 afterwards."
+  @spec left(t) :: timeout
+  def left(:infinity), do: :infinity
+  def left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)
+
+  @spec passed?(t) :: boolean
+  def passed?(deadline), do: left(deadline) == 0
+end

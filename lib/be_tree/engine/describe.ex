@@ -1,0 +1,83 @@
+defmodule BeTree.Engine.Describe do
+  @moduledoc false
+  # Describes any value for a message, in bounded time and length. A small value is printed; a large one is named by its
+  # kind and size. Printing an integer of a million bits takes seconds on its scheduler, and a message that holds a
+  # whole event shows it to everyone who reads the log.
+
+  # Values, and bytes of a string, that are printed at most.
+  @values 24
+  @bytes 64
+  # Elements of a list that are counted at most.
+  @counted 10_000
+
+  @doc "Returns `term` as text where it is small, or else its kind and size."
+  @spec value(term) :: String.t()
+  def value(term) do
+    if is_integer(small(term, @values)), do: inspect(term, structs: false), else: kind(term)
+  end
+
+  @doc "Returns the name of an attribute or a constant, shortened where it is long or no text."
+  @spec name(binary) :: String.t()
+  def name(name) do
+    if byte_size(name) <= 4 * @bytes and String.valid?(name), do: name, else: kind(name)
+  end
+
+  @doc "Returns the reason with which a process ended: the name of an exception, without what it was called with."
+  @spec reason(term) :: String.t()
+  def reason({reason, [{module, function, arity_or_arguments, location} | _rest]})
+      when is_atom(module) and is_atom(function) and is_list(location) do
+    arity = if is_list(arity_or_arguments), do: length(arity_or_arguments), else: arity_or_arguments
+    "#{reason(reason)} in #{value(module)}.#{function}/#{arity}"
+  end
+
+  def reason({reason, _details}) when is_atom(reason), do: value(reason)
+  def reason(%BeTree.Error{message: message}), do: message
+  def reason(reason), do: value(reason)
+
+  @doc "Returns a number of expressions as `1 expression` or `12000 expressions`."
+  @spec expressions(non_neg_integer) :: String.t()
+  def expressions(1), do: "1 expression"
+  def expressions(count), do: "#{count} expressions"
+
+  @doc "Returns a number of bytes as `3.1 MB`."
+  @spec megabytes(non_neg_integer) :: String.t()
+  def megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1) <> " MB"
+
+  # What is left of the budget, or :large.
+  defp small(_term, 0), do: :large
+
+  defp small(integer, budget) when is_integer(integer) do
+    if integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF, do: budget - 1, else: :large
+  end
+
+  defp small(bits, budget) when is_bitstring(bits), do: if(byte_size(bits) <= @bytes, do: budget - 1, else: :large)
+  defp small([head | tail], budget), do: with(left when is_integer(left) <- small(head, budget), do: small(tail, left))
+  defp small(%_{}, _budget), do: :large
+
+  defp small(map, budget) when is_map(map) do
+    if map_size(map) < budget, do: small(Map.to_list(map), budget), else: :large
+  end
+
+  defp small(tuple, budget) when is_tuple(tuple) do
+    if tuple_size(tuple) < budget, do: small(Tuple.to_list(tuple), budget), else: :large
+  end
+
+  defp small(_other, budget), do: budget - 1
+
+  defp kind(integer) when is_integer(integer) do
+    "#{if integer < 0, do: "a negative", else: "an"} integer of #{:erlang.external_size(integer)} bytes"
+  end
+
+  defp kind(binary) when is_binary(binary), do: "a binary of #{byte_size(binary)} bytes"
+  defp kind(bits) when is_bitstring(bits), do: "a bitstring of #{bit_size(bits)} bits"
+  defp kind(list) when is_list(list), do: count(list, 0)
+  defp kind(%module{}), do: "a %#{inspect(module)}{}"
+  defp kind(map) when is_map(map), do: "a map of #{map_size(map)} keys"
+  defp kind(tuple) when is_tuple(tuple), do: "a tuple of #{tuple_size(tuple)} elements"
+  defp kind(other), do: inspect(other)
+
+  defp count([], count), do: "a list of #{count} elements"
+  defp count([_ | _], @counted), do: "a list of more than #{@counted} elements"
+  defp count([_ | rest], count), do: count(rest, count + 1)
+  defp count(_tail, count), do: "an improper list of #{count} elements"
+end

@@ -1,0 +1,51 @@
+defmodule BeTree.Engine.Heap do
+  @moduledoc false
+  # Room for large answers in the heap of the process that asked for them.
+  #
+  # Such answers come in parts. Whenever the heap is full with those that came, the garbage collector copies them into one
+  # that is a little larger, and again, and again. So the heap is made as large as all will need at once. Nor is it collected
+  # for the binaries that come up meanwhile.
+
+  # No more words than these are asked for: an estimate may be wrong. What of them is not used is never touched.
+  @most 16_000_000
+
+  @doc """
+  What `fun` answers, called where there is room for `words` words: while hardly anything is there that would have to be
+  copied. A process that keeps much has all of that copied instead, so this is for answers of many events.
+  """
+  @spec with_room(non_neg_integer, (() -> answer)) :: answer when answer: var
+  def with_room(words, fun), do: widened(words, &make_room/1, fun)
+
+  @doc "What `fun` answers, called where the first collection, if there is any, makes room for `words` words."
+  @spec with_room_in_time(non_neg_integer, (() -> answer)) :: answer when answer: var
+  def with_room_in_time(words, fun), do: widened(words, fn _words -> :ok end, fun)
+
+  defp widened(words, prepare, fun) do
+    {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
+    words = min(words, @most)
+    # Where the heap has a limit, that is its owner's choice.
+    if words > settings[:min_heap_size] and settings[:max_heap_size].size == 0,
+      do: widen(words, settings, prepare, fun),
+      else: fun.()
+  end
+
+  defp widen(words, settings, prepare, fun) do
+    Process.flag(:min_heap_size, words)
+    Process.flag(:min_bin_vheap_size, max(words, settings[:min_bin_vheap_size]))
+
+    try do
+      prepare.(words)
+      fun.()
+    after
+      Process.flag(:min_heap_size, settings[:min_heap_size])
+      Process.flag(:min_bin_vheap_size, settings[:min_bin_vheap_size])
+    end
+  end
+
+  defp make_room(words), do: if(free() < words, do: :erlang.garbage_collect(self(), type: :minor))
+
+  defp free do
+    {:garbage_collection_info, info} = Process.info(self(), :garbage_collection_info)
+    info[:heap_block_size] - info[:heap_size] - info[:mbuf_size]
+  end
+end

@@ -1,0 +1,151 @@
+defmodule BeTree.Engine.Instance do
+  @moduledoc false
+  # Instances of an index module, and every call into one but a search.
+
+  alias BeTree.{Domain, Error, Fuel, Guest}
+  alias BeTree.Engine.Answer
+
+  @abi 1
+
+  @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
+
+  # Far more than any call but a search takes, and an end to a module that has none: about 2 seconds of wasm, and
+  # 20 microseconds for each byte of input.
+  @patience 10_000_000_000
+  @patience_per_byte 100_000
+
+  # The bytes of a guest's module.
+  @spec wasm(Guest.t()) :: binary
+  def wasm(%Guest{runtime: runtime, compiled: compiled}), do: runtime.wasm(compiled)
+
+  # The built-in guest, read and checked once for each runtime and kept for the life of the VM.
+  @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
+  def built_in(runtime) do
+    with nil <- :persistent_term.get({__MODULE__, runtime}, nil),
+         {:ok, wasm} <- read_built_in(),
+         {:ok, guest} <- Guest.load(wasm, runtime) do
+      :persistent_term.put({__MODULE__, runtime}, guest)
+      {:ok, guest}
+    else
+      %Guest{} = guest -> {:ok, guest}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp read_built_in do
+    path = Application.app_dir(:be_tree, "priv/be_tree.wasm")
+
+    with {:error, reason} <- File.read(path) do
+      message = "cannot read #{path}: #{:file.format_error(reason)}; compile the project again"
+      {:error, %Error{kind: :bad_module, message: message}}
+    end
+  end
+
+  # A fresh instance with `memory` bytes at most, or one that begins as a snapshot, which speaks our version of the
+  # interface.
+  @spec instantiate(Guest.t(), pos_integer, BeTree.Runtime.snapshot() | nil) ::
+          {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def instantiate(%Guest{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
+    options = [memory: memory, snapshot: snapshot] ++ @conventions
+
+    with {:ok, instance} <- runtime.instantiate(compiled, options) do
+      case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
+        {:done, @abi, _output, _fuel} -> {:ok, instance}
+        {:done, version, _output, _fuel} -> bad("it speaks version #{version} of the interface; expected #{@abi}")
+        {:error, error} -> {:error, error}
+      end
+    end
+  end
+
+  # A fresh instance that holds an empty index over `schema`.
+  @spec begin(Guest.t(), [Domain.t()], pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def begin(%Guest{runtime: runtime} = guest, schema, memory) do
+    schema = Domain.encode(schema)
+
+    with {:ok, instance} <- instantiate(guest, memory),
+         {:ok, answer} <- call(runtime, instance, "be_tree_schema", [byte_size(schema)], schema),
+         :ok <- Answer.nothing(answer),
+         do: {:ok, instance}
+  end
+
+  # The counts and sizes of the index in an instance, as `BeTree.info/2` returns them.
+  @spec info(module, BeTree.Runtime.instance(), timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
+  def info(runtime, instance, timeout \\ :infinity) do
+    with {:ok, answer} <- call(runtime, instance, "be_tree_info", [], nil, timeout: timeout), do: Answer.info(answer)
+  end
+
+  # Whether an instance can tell that a new one would do as well, and go on as that one.
+  @spec renews?(Guest.t()) :: boolean
+  def renews?(%Guest{runtime: runtime} = guest),
+    do: function_exported?(runtime, :renew, 4) and exports?(guest, "be_tree_spent")
+
+  # An instance of replicas that begin as `snapshot`, with `memory` bytes at most each.
+  @spec replicate(Guest.t(), BeTree.Runtime.snapshot(),
+          memory: pos_integer,
+          replicas: pos_integer,
+          queue: non_neg_integer
+        ) ::
+          {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
+  def replicate(%Guest{runtime: runtime, compiled: compiled}, snapshot, options) do
+    runtime.replicate(compiled, snapshot, @conventions ++ options)
+  end
+
+  # Any operation but a search: to its end, and its answer.
+  #
+  #   * `:scheduler` - `:dirty` by default. What takes some microseconds may run on the `:normal` one; in `:slices` anything
+  #     may, if its runtime can suspend it: a process that is killed meanwhile cuts it short;
+  #   * `:timeout` - as `BeTree.Runtime` has it.
+  @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
+          scheduler: :dirty | :normal | :slices,
+          timeout: timeout
+        ) :: {:ok, binary} | {:error, Error.t()}
+  def call(runtime, instance, function, arguments, input, options \\ []) do
+    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty))
+    request = Map.put(request, :timeout, Keyword.get(options, :timeout, :infinity))
+
+    case to_end(runtime.call(instance, function, arguments, request), runtime) do
+      {:done, 0, answer, _fuel} -> {:ok, answer}
+      {:done, 1, refusal, _fuel} -> {:error, Answer.refusal(refusal)}
+      {:done, status, _answer, _fuel} -> {:error, Answer.bad("#{function} with status #{status}")}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp scheduled(request, :slices), do: %{request | scheduler: :normal, slice: Fuel.default_slice()}
+  defp scheduled(request, scheduler), do: %{request | scheduler: scheduler}
+
+  # A slice is a time slice (BeTree.Fuel), which is 4,000 reductions.
+  defp to_end({:yield, suspended, _fuel}, runtime) do
+    :erlang.bump_reductions(4_000)
+    to_end(runtime.resume(suspended), runtime)
+  end
+
+  defp to_end(outcome, _runtime), do: outcome
+
+  # Has an instance forget all but its subscriptions, where its module knows how to.
+  @spec forget(Guest.t(), BeTree.Runtime.instance()) :: :ok | {:error, Error.t()}
+  def forget(%Guest{runtime: runtime} = guest, instance) do
+    with true <- exports?(guest, "be_tree_forget"),
+         {:ok, _nothing} <- call(runtime, instance, "be_tree_forget", [], nil) do
+      :ok
+    else
+      false -> :ok
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp exports?(%Guest{runtime: runtime, compiled: compiled}, name) do
+    List.keymember?(runtime.exports(compiled), name, 0)
+  end
+
+  # The version of the interface that guests have to speak.
+  @spec abi() :: non_neg_integer
+  def abi, do: @abi
+
+  defp request(input, output) do
+    patience = @patience + @patience_per_byte * byte_size(input || "")
+    %{input: input, output: output, fuel: patience, slice: :infinity, scheduler: :dirty}
+  end
+
+  defp bad(reason), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{reason}"}}
+end

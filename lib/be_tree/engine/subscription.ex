@@ -1,0 +1,118 @@
+defmodule BeTree.Engine.Subscription do
+  @moduledoc false
+  # A subscription, an expression under an id, on its way into the sandbox: checked as far as the host can.
+
+  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
+
+  alias BeTree.Error
+  alias BeTree.Engine.{Check, Describe, Limits, Options}
+
+  @type constants :: [{String.t(), integer}]
+  @type wire :: {BeTree.id(), String.t(), constants}
+
+  @doc "One subscription as docs/abi.md has it."
+  @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
+  def new(id, expression, options) do
+    constants = Keyword.get(Options.known!(options, [:constants]), :constants, [])
+
+    with :ok <- check_id(id),
+         :ok <- check_expression(expression),
+         {:ok, constants} <- check_constants(constants),
+         do: {:ok, {id, expression, constants}}
+  end
+
+  @doc "One as `BeTree.insert_all/3` takes it."
+  @spec new(term) :: {:ok, wire} | {:error, Error.t()}
+  def new({id, expression}), do: new(id, expression, [])
+  def new({id, expression, options}) when is_list(options), do: new(id, expression, options)
+
+  def new(other) do
+    refuse(
+      :type,
+      "a subscription is {id, expression} or {id, expression, options}, got: #{Describe.value(other)}"
+    )
+  end
+
+  @doc "Many of them, in order. An error has the position of the first that is wrong."
+  @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
+  def new_all(subscriptions) do
+    with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions)
+  end
+
+  defp each_new(subscriptions) do
+    subscriptions
+    |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
+      case new(subscription) do
+        {:ok, wire} -> {:cont, {[wire | wires], position + 1}}
+        {:error, error} -> {:halt, {:error, %{error | position: position}}}
+      end
+    end)
+    |> case do
+      {:error, error} -> {:error, error}
+      {wires, _count} -> {:ok, Enum.reverse(wires)}
+    end
+  end
+
+  @doc "Whether `id` is an unsigned 64-bit integer."
+  @spec check_id(term) :: :ok | {:error, Error.t()}
+  def check_id(id) when is_id(id), do: :ok
+
+  def check_id(id) when is_integer(id) do
+    refuse(:out_of_bounds, "an id is an integer from 0 to #{Limits.max_u64()}, got: #{Describe.value(id)}")
+  end
+
+  def check_id(id), do: refuse(:type, "an id is an integer, got: #{Describe.value(id)}")
+
+  defp check_expression(expression) when is_binary(expression), do: :ok
+
+  defp check_expression(expression) do
+    refuse(:type, "an expression is a string, got: #{Describe.value(expression)}")
+  end
+
+  defp check_constants([]), do: {:ok, []}
+  defp check_constants(constants) when is_map(constants), do: check_constants(Map.to_list(constants))
+
+  defp check_constants([constant | rest]) do
+    with {:ok, constant} <- check_constant(constant),
+         {:ok, rest} <- check_constants(rest),
+         do: {:ok, [constant | rest]}
+  end
+
+  defp check_constants(other) do
+    refuse(:type, "constants are a keyword list or a map of integers, got: #{Describe.value(other)}")
+  end
+
+  defp check_constant({name, value}) when is_atom(name), do: check_constant({Atom.to_string(name), value})
+  defp check_constant({name, value}) when is_binary(name) and is_i64(value), do: {:ok, {name, value}}
+
+  defp check_constant({name, value}) when is_binary(name) and is_integer(value) do
+    refuse(
+      :out_of_bounds,
+      "the constant `#{Describe.name(name)}` is a signed 64-bit integer, got: #{Describe.value(value)}",
+      name
+    )
+  end
+
+  defp check_constant({name, value}) when is_binary(name) do
+    refuse(
+      :type,
+      "the constant `#{Describe.name(name)}` is an integer, got: #{Describe.value(value)}",
+      name
+    )
+  end
+
+  defp check_constant(other) do
+    refuse(
+      :type,
+      "a constant is {name, integer} with an atom or a string for a name, got: #{Describe.value(other)}"
+    )
+  end
+
+  @doc "The inbox of be_tree_insert for a few; many are a `BeTree.Engine.Subscription.Batch`."
+  @spec encode([wire]) :: binary
+  def encode(subscriptions), do: :erlang.term_to_binary(subscriptions, minor_version: 2)
+
+  defp refuse(kind, message, attribute \\ nil) do
+    {:error, %Error{kind: kind, message: message, attribute: attribute}}
+  end
+end

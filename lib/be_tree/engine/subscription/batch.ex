@@ -1,0 +1,75 @@
+defmodule BeTree.Engine.Subscription.Batch do
+  @moduledoc false
+  # Many subscriptions on their way into the sandbox: one list as docs/abi.md has it, encoded a few hundred at a time.
+  # Of a hundred thousand there is never a list on the calling process's heap, for its garbage collector to move, and a
+  # stream is consumed as it comes.
+
+  alias BeTree.Error
+  alias BeTree.Engine.{Answer, Check, Subscription}
+
+  @enforce_keys [:count, :input, :sizes]
+  defstruct @enforce_keys
+
+  @typedoc "`input` is the inbox of be_tree_insert, and `sizes` are the bytes in it of each `@chunk` subscriptions."
+  @type t :: %__MODULE__{count: non_neg_integer, input: binary, sizes: [pos_integer]}
+
+  @chunk 500
+
+  # The external term format's version, and the tags of a list that is not empty, with its length, and of one that is.
+  @version 131
+  @list 108
+  @nil_tag 106
+
+  @doc "Checks and encodes, in order. An error has the position of the first that is wrong."
+  @spec new(Enumerable.t()) :: {:ok, t} | {:error, Error.t()}
+  def new(subscriptions) do
+    with :ok <- Check.enumerable(subscriptions, "subscriptions"),
+         {chunk, chunks, count} <- Enum.reduce_while(subscriptions, {[], [], 0}, &add/2) do
+      chunks = Enum.reverse(encode(chunk, chunks))
+      {:ok, %__MODULE__{count: count, input: list(chunks, count), sizes: Enum.map(chunks, &byte_size/1)}}
+    end
+  end
+
+  defp add(subscription, {chunk, chunks, count}) do
+    case Subscription.new(subscription) do
+      {:ok, wire} when rem(count + 1, @chunk) == 0 -> {:cont, {[], encode([wire | chunk], chunks), count + 1}}
+      {:ok, wire} -> {:cont, {[wire | chunk], chunks, count + 1}}
+      {:error, error} -> {:halt, {:error, %{error | position: count}}}
+    end
+  end
+
+  # The elements of a list of tuples are what lies between its length and its tail.
+  defp encode([], chunks), do: chunks
+
+  defp encode(reversed, chunks) do
+    <<@version, @list, _length::32, rest::binary>> = Subscription.encode(Enum.reverse(reversed))
+    [binary_part(rest, 0, byte_size(rest) - 1) | chunks]
+  end
+
+  defp list(_chunks, 0), do: <<@version, @nil_tag>>
+  defp list(chunks, count), do: IO.iodata_to_binary([<<@version, @list, count::32>>, chunks, @nil_tag])
+
+  @doc "The guest's refusal of one of them, with the text and the id of the one that it is about."
+  @spec blame(Error.t(), t) :: Error.t()
+  def blame(%Error{position: nil} = error, _batch), do: error
+
+  def blame(%Error{position: position} = error, %__MODULE__{count: count} = batch) when position < count do
+    {id, expression, _constants} = fetch(batch, position)
+    %{error | text: expression, message: "subscription #{id}: #{error.message}"}
+  end
+
+  def blame(%Error{position: position}, %__MODULE__{count: count}) do
+    Answer.bad("that subscription #{position} of #{count} is wrong")
+  end
+
+  defp fetch(%__MODULE__{count: count, input: input, sizes: sizes}, position) do
+    {before, [size | _after]} = Enum.split(sizes, div(position, @chunk))
+    start = byte_size(<<@version, @list, count::32>>) + Enum.sum(before)
+    length = min(@chunk, count - @chunk * length(before))
+
+    [binary_part(input, start, size)]
+    |> list(length)
+    |> :erlang.binary_to_term()
+    |> Enum.fetch!(rem(position, @chunk))
+  end
+end

@@ -1,0 +1,41 @@
+defmodule BeTree.Engine.Target do
+  @moduledoc false
+  # What can be searched: a tree, a published index, or a server by its name. Whatever searches asks here for what its
+  # target stands for: a handle, or a server's view, which is made of two. Handles have the fields runtime, instance and
+  # fuel_per_reduction.
+
+  alias BeTree.{Error, Index, Tree}
+  alias BeTree.Engine.Describe
+  alias BeTree.Server.View
+
+  @type t :: BeTree.target() | View.t()
+
+  @doc "The handle or the view to search; an error where there is no such server, an `ArgumentError` for anything else."
+  @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
+  def resolve(%Tree{} = tree), do: tree
+  def resolve(%Index{} = index), do: index
+  def resolve(%View{} = view), do: view
+
+  def resolve(name) when is_atom(name) and name not in [nil, true, false] do
+    with {:ok, view} <- View.of(name), do: plain(view)
+  end
+
+  def resolve(other) do
+    raise ArgumentError,
+          "what is searched is a tree, a published index or a server's name, got: #{Describe.value(other)}"
+  end
+
+  @doc "One handle that has the target's attributes."
+  @spec handle(t) :: {:ok, BeTree.t() | Index.t()} | {:error, Error.t()}
+  def handle(target) do
+    case resolve(target) do
+      {:error, error} -> {:error, error}
+      %View{base: base} -> {:ok, base}
+      handle -> {:ok, handle}
+    end
+  end
+
+  # A view of a base alone is its base.
+  defp plain(%View{base: base, delta: nil, deleted: nil}), do: base
+  defp plain(view), do: view
+end

@@ -1,0 +1,69 @@
+defmodule ErlBetree.Candidates do
+  @moduledoc false
+  # What a search has evaluated, handed out one candidate a call. The search itself runs to its end at once, in BeTree's
+  # own slices, so that nothing holds the tree between the calls; each of them takes 0.3 microseconds.
+  #
+  # Candidates are the expressions that were evaluated, and in a tree that fits into one leaf list all of them, as in
+  # erl-be-tree. Those that match come first.
+
+  alias BeTree.{Event, Search, Stats}
+  alias ErlBetree.{Ids, Tree}
+
+  # What a leaf list holds before it is split.
+  @leaf 64
+
+  # The cursor of candidates that are given up: no number of calls moves it on to the first one.
+  @released -0x4000_0000_0000_0000
+
+  @typedoc "The packed ids that match, how many candidates there are, and how many of these were handed out."
+  @type t :: {found :: binary, count :: non_neg_integer, cursor :: :atomics.atomics_ref()}
+
+  @doc "The candidates for an event, and how many entries of the tree were visited, its root included."
+  @spec select(Tree.t(), Event.t()) :: {t, pos_integer}
+  def select(%Tree{} = tree, event) do
+    case Search.run(Tree.target(tree), event, as: :binary) do
+      {:done, found, %Stats{visited: visited, evaluated: evaluated}} ->
+        {{found, count(found, evaluated, Tree.inserted(tree)), :atomics.new(1, [])}, visited + 1}
+
+      {:error, error} ->
+        Tree.fail(error)
+    end
+  end
+
+  defp count(_found, _evaluated, inserted) when inserted <= @leaf, do: inserted
+  # Some match without having been evaluated.
+  defp count(found, evaluated, _inserted), do: max(evaluated, div(byte_size(found), 8))
+
+  @doc "How many candidates there are."
+  @spec count(t) :: non_neg_integer
+  def count({_found, count, _cursor}), do: count
+
+  @doc "The next candidate: its id if it matches; with the last one all ids that match. A badarg after `release/1`."
+  @spec next(t) :: {:continue, [BeTree.id()]} | {:ok, [BeTree.id()]}
+  def next({found, count, cursor}) do
+    case :atomics.add_get(cursor, 1, 1) do
+      released when released < 1 -> :erlang.error(:badarg)
+      number when number < count -> {:continue, nth(found, number)}
+      _last -> {:ok, Ids.unpack(found)}
+    end
+  end
+
+  defp nth(found, number) do
+    before = 8 * (number - 1)
+
+    case found do
+      <<_before::binary-size(before), id::little-64, _behind::binary>> -> [id]
+      _behind -> []
+    end
+  end
+
+  @doc "All ids that match. A badarg after `release/1`."
+  @spec all(t) :: {:ok, [BeTree.id()]}
+  def all({found, _count, cursor}) do
+    if :atomics.get(cursor, 1) < 0, do: :erlang.error(:badarg), else: {:ok, Ids.unpack(found)}
+  end
+
+  @doc "Gives the candidates up."
+  @spec release(t) :: :ok
+  def release({_found, _count, cursor}), do: :atomics.put(cursor, 1, @released)
+end

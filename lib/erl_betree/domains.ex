@@ -1,0 +1,68 @@
+defmodule ErlBetree.Domains do
+  @moduledoc false
+  # Domains as Erlang programs declare them: lists of `{Name, Type, allow_undefined | disallow_undefined}`, with bounds
+  # behind it. erl-be-tree refuses an expression for too many distinct values, but not for a number outside of the
+  # attribute's minimum and maximum. So of the bounds only counts are passed on; of the others only the types are checked.
+
+  alias BeTree.Domain
+  alias BeTree.Engine.Limits
+
+  @types %{
+    bool: :boolean,
+    int: :integer,
+    int64: :integer,
+    int_enum: :integer_enum,
+    float: :float,
+    bin: :string,
+    int_list: :integer_list,
+    bin_list: :string_list,
+    segments: :segments,
+    frequency_caps: :frequency_caps
+  }
+
+  @integers Limits.integers()
+  # More distinct values than that no tree holds.
+  @most 0xFFFF_FFFF
+
+  @doc "The declarations, in order; a badarg for what is none."
+  @spec parse(term) :: [Domain.t()]
+  def parse(lists) do
+    for list <- proper(lists), domain <- proper(list), do: declare(domain)
+  end
+
+  defp proper(list) when length(list) >= 0, do: list
+  defp proper(_other), do: :erlang.error(:badarg)
+
+  defp declare(domain) when is_tuple(domain) and tuple_size(domain) >= 3 do
+    [name, type, undefined | bounds] = Tuple.to_list(domain)
+
+    if is_atom(name) and is_map_key(@types, type) and undefined in [:allow_undefined, :disallow_undefined] do
+      type = @types[type]
+
+      %Domain{
+        name: Atom.to_string(name),
+        type: type,
+        optional: undefined == :allow_undefined,
+        count: count(type, bounds)
+      }
+    else
+      :erlang.error(:badarg)
+    end
+  end
+
+  defp declare(_other), do: :erlang.error(:badarg)
+
+  # What a type does not take is passed over.
+  defp count(type, [min, max])
+       when type in [:integer, :integer_list] and (min not in @integers or max not in @integers) do
+    :erlang.error(:badarg)
+  end
+
+  defp count(:float, [min, max]) when not (is_number(min) and is_number(max)), do: :erlang.error(:badarg)
+
+  defp count(type, [count]) when type in [:string, :string_list, :integer_enum] do
+    if is_integer(count) and count > 0, do: min(count, @most), else: :erlang.error(:badarg)
+  end
+
+  defp count(_type, _bounds), do: nil
+end

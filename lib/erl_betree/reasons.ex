@@ -1,0 +1,73 @@
+defmodule ErlBetree.Reasons do
+  @moduledoc false
+  # Searches that also tell why what does not match does not: be_tree_reasons of docs/abi.md.
+
+  alias BeTree.{Error, Event, Fuel, Search}
+  alias BeTree.Engine.{Answer, Slices}
+  alias ErlBetree.{Ids, Reference, Tree}
+
+  # Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
+  @trailer 2
+
+  @doc "The ids that match and a reference to the others; `:error` where the event lacks a required attribute."
+  @spec search(Tree.t(), Event.t(), [BeTree.id()] | nil) :: {:ok | :error, [BeTree.id()], reference}
+  def search(%Tree{reasons: nil}, _event, _ids), do: :erlang.error(:badarg)
+
+  def search(%Tree{reasons: names} = tree, event, ids) do
+    with {:ok, format, bytes} <- Event.encode(event),
+         {:ok, input, ids_length} <- Search.append_ids(bytes, ids),
+         {:ok, found} <- run(Tree.target(tree), [format, byte_size(bytes), ids_length], input),
+         {:ok, answer} <- split(found, names) do
+      answer
+    else
+      {:error, error} -> Tree.fail(error)
+    end
+  end
+
+  defp run(tree, arguments, input) do
+    request = %{input: input, output: :binary, fuel: :infinity, slice: Fuel.default_slice(), scheduler: :normal}
+    slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
+    tree.instance |> tree.runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
+  end
+
+  defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
+  defp finish({:done, 0, found, _slices}), do: {:ok, found}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, Answer.refusal(refusal)}
+  defp finish({:done, status, _output, _slices}), do: {:error, Answer.bad("a search for reasons with status #{status}")}
+  defp finish({:error, %Error{} = error}), do: {:error, error}
+
+  # The ids that match, and behind the numbers visited and evaluated all else as it is: few look at it.
+  defp split(<<_visited::64, _evaluated::64, found::binary>>, names) do
+    counts_size = 8 * tuple_size(names)
+    ids_size = byte_size(found) - counts_size - 8 * @trailer
+
+    with <<ids::binary-size(ids_size), counts::binary-size(counts_size), ascend::little-64, does_not_fit::little-64>> <-
+           found,
+         missed_size = 8 * (counts |> Ids.unpack() |> Enum.sum()),
+         matched_size = ids_size - missed_size,
+         <<matched::binary-size(matched_size), missed::binary>> <- ids do
+      status = if does_not_fit == 0, do: :ok, else: :error
+      {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, {names, missed, counts, ascend == 1})}}
+    else
+      _other -> {:error, Answer.bad("reasons of the wrong shape")}
+    end
+  end
+
+  defp split(_other, _names), do: {:error, Answer.bad("reasons of the wrong shape")}
+
+  @doc "For each reason that there is, its name and the ids, ascending."
+  @spec parse(reference) :: [{atom, [BeTree.id()]}]
+  def parse(reference) do
+    {names, missed, counts, ascend} = Reference.open(:reasons, reference)
+    groups(Tuple.to_list(names), Ids.unpack(counts), missed, ascend)
+  end
+
+  defp groups([], [], <<>>, _ascend), do: []
+  defp groups([_name | names], [0 | counts], missed, ascend), do: groups(names, counts, missed, ascend)
+
+  defp groups([name | names], [count | counts], missed, ascend) do
+    <<group::binary-size(count)-unit(64), missed::binary>> = missed
+    ids = Ids.unpack(group)
+    [{name, if(ascend, do: ids, else: Enum.sort(ids))} | groups(names, counts, missed, ascend)]
+  end
+end

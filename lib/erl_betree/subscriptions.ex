@@ -1,0 +1,63 @@
+defmodule ErlBetree.Subscriptions do
+  @moduledoc false
+  # Subscriptions as Erlang programs make them: checked first, inserted later.
+
+  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
+
+  alias BeTree.Engine.{Instance, Subscription}
+  alias ErlBetree.{Reference, Tree}
+
+  @type refusal ::
+          {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
+          | {:error, :bad_constant, non_neg_integer, atom}
+
+  @doc "A reference to a subscription that the tree has checked and does not hold."
+  @spec make(Tree.t(), term, term, term) :: {:ok, reference} | refusal
+  def make(%Tree{tree: tree}, id, constants, expression) do
+    with :ok <- check_id(id),
+         {:ok, constants} <- encode_constants(constants),
+         {:ok, text} <- to_binary(expression),
+         input = Subscription.encode([{id, text, constants}]),
+         {:ok, _nothing} <- Instance.call(tree.runtime, tree.instance, "be_tree_check", [byte_size(input)], input) do
+      {:ok, Reference.new(:subscription, input)}
+    else
+      {:error, %BeTree.Error{}} -> {:error, :failed}
+      refusal -> refusal
+    end
+  end
+
+  defp check_id(id) when is_id(id), do: :ok
+  defp check_id(_other), do: {:error, :bad_id}
+
+  defp encode_constants(constants) when length(constants) >= 0, do: encode_constants(constants, 0, [])
+  defp encode_constants(_other), do: {:error, :bad_constant_list}
+
+  defp encode_constants([], _position, encoded), do: {:ok, Enum.reverse(encoded)}
+
+  defp encode_constants([{name, value} | rest], position, encoded) when is_atom(name) and is_i64(value) do
+    encode_constants(rest, position + 1, [{Atom.to_string(name), value} | encoded])
+  end
+
+  defp encode_constants([{name, _other} | _rest], position, _encoded) when is_atom(name) do
+    {:error, :bad_constant, position, name}
+  end
+
+  defp encode_constants(_constants, position, _encoded), do: {:error, :bad_constant, position, :unknown}
+
+  defp to_binary(expression) do
+    {:ok, :erlang.iolist_to_binary(expression)}
+  rescue
+    ArgumentError -> {:error, :bad_binary}
+  end
+
+  @doc "Inserts what `make/4` made; `:error` where the tree does not take it."
+  @spec insert(Tree.t(), reference) :: :ok | :error
+  def insert(%Tree{tree: tree} = held, subscription) do
+    input = Reference.open(:subscription, subscription)
+
+    case Instance.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input) do
+      {:ok, _nothing} -> Tree.count_insertion(held)
+      {:error, _error} -> :error
+    end
+  end
+end

@@ -1,0 +1,118 @@
+defmodule ErlBetree.Yielding do
+  @moduledoc false
+  # Searches that stop where a threshold of time has passed, and go on from the same reference.
+  #
+  # Within a call BeTree's own slices yield to other processes. Between two slices the clock is looked at, and past the
+  # threshold the search is left suspended. It then holds what it runs on, so it goes on on a replica of the tree, and what
+  # it did before that is lost. With a threshold of 0 there are candidates instead, which hold nothing.
+
+  alias BeTree.{Event, Fuel, Search}
+  alias ErlBetree.{Candidates, Clock, Reference, Tree}
+
+  # A slice takes no longer than a quarter of the threshold, at the fuel that burns in a microsecond at the least; but no
+  # shorter than it takes to begin one.
+  @share 4
+  @fuel_per_microsecond 5_000
+  @least_slice 20_000
+
+  # The places of the counters of a state: microseconds, and of a suspended search its fuel and its slices so far.
+  @elapsed 1
+  @fuel 2
+  @slices 3
+
+  @type answer :: {{:ok, [BeTree.id()]} | {:continue, reference}, non_neg_integer}
+
+  @doc "Starts a search, and runs it for `threshold` microseconds, as the clock of the type `clock` reads them."
+  @spec start(Tree.t(), Event.t(), integer, integer) :: answer
+  def start(tree, event, clock, threshold) do
+    {outcome, elapsed} = Clock.time(clock, fn -> begin(tree, event, threshold) end)
+
+    case outcome do
+      {:ok, ids} -> {{:ok, ids}, elapsed}
+      {:continue, standing} -> {{:continue, suspend(standing, elapsed)}, elapsed}
+    end
+  end
+
+  defp begin(tree, event, threshold) when threshold > 0 do
+    slice = (threshold * @fuel_per_microsecond) |> div(@share) |> max(@least_slice) |> min(Fuel.default_slice())
+    target = Tree.target(tree)
+
+    with {:continue, search} <- run(Search.start(target, event, slice: slice), deadline(threshold)) do
+      if target.instance == tree.tree.instance, do: move(search, tree, event, slice), else: {:continue, search}
+    end
+  end
+
+  defp begin(tree, event, _none) do
+    {candidates, _visited} = Candidates.select(tree, event)
+    if Candidates.count(candidates) == 0, do: {:ok, []}, else: {:continue, candidates}
+  end
+
+  # Without replicas the search runs to its end.
+  defp move(search, tree, event, slice) do
+    Search.cancel(search)
+
+    case Tree.replicas(tree) do
+      nil -> run(Search.start(tree.tree, event, slice: slice), :infinity)
+      replicas -> run(Search.start(replicas, event, slice: slice), deadline(0))
+    end
+  end
+
+  defp suspend(standing, elapsed) do
+    counters = :atomics.new(3, [])
+    :atomics.put(counters, @elapsed, elapsed)
+    note(standing, counters)
+    Reference.new(:state, {standing, counters})
+  end
+
+  defp note(%Search{} = search, counters) do
+    {fuel, slices} = Search.used(search)
+    :atomics.put(counters, @fuel, fuel)
+    :atomics.put(counters, @slices, slices)
+  end
+
+  defp note(_candidates, _counters), do: :ok
+
+  @doc """
+  Goes on with a search for `threshold` microseconds. The time with the ids is that of all its calls; a badarg where it has
+  come to its end.
+  """
+  @spec continue(reference, integer, integer) :: answer
+  def continue(state, clock, threshold) do
+    {standing, counters} = Reference.open(:state, state)
+    {outcome, elapsed} = Clock.time(clock, fn -> go_on(standing, counters, threshold) end)
+
+    case outcome do
+      {:ok, ids} ->
+        {{:ok, ids}, :atomics.add_get(counters, @elapsed, elapsed)}
+
+      {:continue, standing} ->
+        :atomics.add(counters, @elapsed, elapsed)
+        note(standing, counters)
+        {{:continue, state}, elapsed}
+    end
+  end
+
+  defp go_on(%Search{} = search, counters, threshold) do
+    deadline = deadline(threshold)
+    search = Search.with_used(search, {:atomics.get(counters, @fuel), :atomics.get(counters, @slices)})
+    run(Search.resume(search), deadline)
+  end
+
+  defp go_on(candidates, _counters, threshold) when threshold > 0, do: Candidates.all(candidates)
+
+  defp go_on(candidates, _counters, _none) do
+    with {:continue, _ids} <- Candidates.next(candidates), do: {:continue, candidates}
+  end
+
+  defp run({:yield, search}, deadline) do
+    if :erlang.monotonic_time(:microsecond) < deadline,
+      do: run(Search.resume(search), deadline),
+      else: {:continue, search}
+  end
+
+  defp run({:done, ids, _stats}, _deadline), do: {:ok, ids}
+  defp run({:error, error}, _deadline), do: Tree.fail(error)
+
+  # In time that passes, whatever the elapsed time is measured in: the scheduler's turns are as well.
+  defp deadline(threshold), do: :erlang.monotonic_time(:microsecond) + threshold
+end

@@ -1,0 +1,36 @@
+defmodule Mix.BeTree.Command do
+  @moduledoc false
+  # What the Mix tasks share: arguments, terminals, numbers.
+
+  # The options and the other arguments in `arguments`; `switches` are those of `OptionParser`.
+  @spec parse!([String.t()], keyword) :: {keyword, [String.t()]}
+  def parse!(arguments, switches) do
+    OptionParser.parse!(arguments, strict: switches)
+  rescue
+    error in OptionParser.ParseError -> Mix.raise(Exception.message(error))
+  end
+
+  # Raises unless each of `names` is among the options.
+  @spec require!(keyword, [atom], String.t()) :: :ok
+  def require!(options, names, usage) do
+    case Enum.reject(names, &Keyword.has_key?(options, &1)) do
+      [] -> :ok
+      missing -> Mix.raise("#{Enum.map_join(missing, ", ", &"--#{&1}")} missing\n\nUsage: #{usage}")
+    end
+  end
+
+  # Raises unless the option is absent or not negative.
+  @spec check_count!(keyword, atom) :: :ok
+  def check_count!(options, name) do
+    if options[name] != nil and options[name] < 0, do: Mix.raise("--#{name} is 0 or more, got: #{options[name]}")
+    :ok
+  end
+
+  # Whether somebody looks at the output. Elixir asks that when it starts; without a shell Erlang itself cannot tell.
+  @spec terminal?() :: boolean
+  def terminal?, do: IO.ANSI.enabled?()
+
+  # 1234567 as 1,234,567.
+  @spec grouped(integer) :: String.t()
+  def grouped(integer), do: integer |> Integer.to_string() |> String.replace(~r/(?<=\d)(?=(\d{3})+$)/, ",")
+end

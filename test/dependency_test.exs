@@ -1,0 +1,59 @@
+defmodule BeTree.DependencyTest do
+  # An application that depends on BeTree, compiled as its users compile theirs.
+  use ExUnit.Case, async: true
+
+  @moduletag :tmp_dir
+
+  setup %{tmp_dir: folder} do
+    File.write!(Path.join(folder, "mix.exs"), """
+    defmodule Ads.MixProject do
+      use Mix.Project
+      def project, do: [app: :ads, version: "1.0.0", deps: [{:be_tree, path: #{inspect(File.cwd!())}, env: Mix.env()}]]
+    end
+    """)
+
+    :ok
+  end
+
+  defp mix(folder, environment, arguments) do
+    variables = [{"MIX_ENV", environment}, {"MIX_BUILD_PATH", nil}, {"MIX_EXS", nil}]
+    {output, status} = System.cmd("mix", arguments, cd: folder, env: variables, stderr_to_stdout: true)
+    assert status == 0, output
+    output
+  end
+
+  # With the application's own environment too, which is dev or test while it is developed.
+  for environment <- ["dev", "test"] do
+    test "sees none of the tools, in #{environment}", %{tmp_dir: folder} do
+      mix(folder, unquote(environment), ["compile"])
+
+      modules =
+        for path <- Path.wildcard(Path.join(folder, "_build/#{unquote(environment)}/lib/be_tree/ebin/*.beam")),
+            do: Path.basename(path, ".beam")
+
+      assert "Elixir.BeTree" in modules
+      assert "Elixir.Mix.Tasks.BeTree.Match" in modules
+      tools = for path <- Path.wildcard("tools/**/*.ex"), module <- modules_in(path), do: module
+
+      assert "Elixir.BeTree.Workload" in tools and "Elixir.Mix.Tasks.BeTree.Demo" in tools and
+               "erl_betree_bench" in tools
+
+      assert Enum.filter(modules, &(&1 in tools)) == []
+      assert Enum.filter(modules, &(&1 =~ "Test")) == []
+
+      help = mix(folder, unquote(environment), ["help"])
+
+      assert Regex.scan(~r/mix (be_tree\.\w+)/, help, capture: :all_but_first) == [
+               ["be_tree.image"],
+               ["be_tree.match"],
+               ["be_tree.tune"]
+             ]
+    end
+  end
+
+  defp modules_in(path) do
+    for [name] <- Regex.scan(~r/^defmodule :?([\w.]+) do/m, File.read!(path), capture: :all_but_first) do
+      if name =~ ~r/^[A-Z]/, do: "Elixir." <> name, else: name
+    end
+  end
+end

@@ -1,0 +1,80 @@
+defmodule BeTree.ErlBench.Tree do
+  @moduledoc false
+  # What a file of expressions holds, inserted through erl_betree one by one, and the events of a file as it takes them.
+
+  alias BeTree.Files
+  alias BeTree.Files.Terms
+
+  @enforce_keys [:betree, :types, :expressions, :build]
+  defstruct @enforce_keys
+
+  @typedoc "The tree, the types of its attributes in order, how many expressions it has, and the microseconds they took."
+  @type t :: %__MODULE__{
+          betree: term,
+          types: [BeTree.Domain.type()],
+          expressions: non_neg_integer,
+          build: non_neg_integer
+        }
+
+  @spec load!(Path.t()) :: t
+  def load!(path) do
+    {schema, subscriptions} = read!(path)
+    {:ok, betree} = :erl_betree.betree_make([declarations(path)])
+    {build, :ok} = :timer.tc(fn -> Enum.each(subscriptions, &insert!(betree, &1, path)) end)
+
+    %__MODULE__{
+      betree: betree,
+      types: for(domain <- schema, do: domain.type),
+      expressions: length(subscriptions),
+      build: build
+    }
+  end
+
+  # The events in the file at `path`, each as erl_betree takes it and with its line, read as they are asked for.
+  @spec events(t, Path.t()) :: Enumerable.t()
+  def events(%__MODULE__{types: types}, path) do
+    path |> Files.events() |> Stream.map(fn {event, line} -> {record(event, types, path, line), line} end)
+  end
+
+  defp read!(path) do
+    case Files.load(path) do
+      {:ok, schema, subscriptions} -> {schema, subscriptions}
+      {:error, error} -> raise error
+    end
+  end
+
+  # The first term again, as erl_betree takes it. It is checked by now, so it has no more atoms than attributes.
+  defp declarations(path) do
+    [{declarations, _text, _number, _offset}] = path |> Terms.stream() |> Enum.take(1)
+
+    for declaration <- declarations do
+      {[name, type, undefined], bounds} = declaration |> Tuple.to_list() |> Enum.split(3)
+      List.to_tuple([String.to_atom(name), String.to_atom(type), String.to_atom(undefined) | bounds])
+    end
+  end
+
+  defp insert!(betree, {id, text}, path) do
+    with {:ok, sub} <- :erl_betree.betree_make_sub(betree, id, [], text),
+         :ok <- :erl_betree.betree_insert_sub(betree, sub) do
+      :ok
+    else
+      refused -> raise %Files.Error{path: path, reason: "expression #{id} is refused: #{inspect(refused)}"}
+    end
+  end
+
+  defp record({:record, values}, types, _path, _line) when length(values) == length(types) do
+    [List.to_tuple([:event | Enum.zip_with(values, types, &value/2)])]
+  end
+
+  defp record({:record, values}, types, path, line) do
+    raise %Files.Error{path: path, line: line, reason: "#{length(values)} values for #{length(types)} attributes"}
+  end
+
+  defp record(_json, _types, path, line) do
+    raise %Files.Error{path: path, line: line, reason: "expected an event as an Erlang list, [1,0,1]."}
+  end
+
+  defp value(1, :boolean), do: true
+  defp value(0, :boolean), do: false
+  defp value(value, _type), do: value
+end

@@ -1,0 +1,75 @@
+defmodule BeTree.ErlBench.Way do
+  @moduledoc false
+  # The ways in which erl_betree finds the expressions that an event matches, each as its users write it.
+
+  @type t :: :std | :iterated_all | :iterated_next | :with_event
+
+  @titles [
+    std: "betree_search/2",
+    iterated_all: "search_iterator/2, search_all/1",
+    iterated_next: "search_iterator/2, search_next/1 until the last candidate",
+    with_event: "betree_make_event/2, betree_search/3"
+  ]
+
+  # All of them; the first is what the others are compared with.
+  @spec all() :: [t, ...]
+  def all, do: Keyword.keys(@titles)
+
+  @spec title(t) :: String.t()
+  def title(way), do: Keyword.fetch!(@titles, way)
+
+  # The benchmark relies on no spec of erl_betree, which rule out the last clauses.
+  @dialyzer {:no_match, evaluate: 3, iterator: 2, next: 1, search: 2}
+
+  # What erl_betree answers where it does not answer ids is handed on behind the name of the function.
+  @spec evaluate(t, term, :erl_betree.event()) :: {:ok, [BeTree.id()]} | {:error, {atom, term}}
+  def evaluate(:std, betree, event) do
+    case :erl_betree.betree_search(betree, event) do
+      {:ok, ids} -> {:ok, ids}
+      other -> {:error, {:betree_search, other}}
+    end
+  end
+
+  def evaluate(:iterated_all, betree, event) do
+    with {:ok, iterator} <- iterator(betree, event) do
+      case :erl_betree.search_all(iterator) do
+        {:ok, ids} -> {:ok, ids}
+        other -> {:error, {:search_all, other}}
+      end
+    end
+  end
+
+  def evaluate(:iterated_next, betree, event) do
+    with {:ok, iterator} <- iterator(betree, event), do: next(iterator)
+  end
+
+  def evaluate(:with_event, betree, event) do
+    case :erl_betree.betree_make_event(betree, event) do
+      {{:ok, made}, _elapsed} -> search(betree, made)
+      other -> {:error, {:betree_make_event, other}}
+    end
+  end
+
+  defp iterator(betree, event) do
+    case :erl_betree.search_iterator(betree, event) do
+      {:ok, {iterator, _candidates, _nodes}} -> {:ok, iterator}
+      other -> {:error, {:search_iterator, other}}
+    end
+  end
+
+  defp next(iterator) do
+    case :erl_betree.search_next(iterator) do
+      {:continue, _id} -> next(iterator)
+      {:ok, ids} -> {:ok, ids}
+      other -> {:error, {:search_next, other}}
+    end
+  end
+
+  # 0 is the clock of the original's run.
+  defp search(betree, made) do
+    case :erl_betree.betree_search(betree, made, 0) do
+      {{:ok, ids}, _elapsed} -> {:ok, ids}
+      other -> {:error, {:betree_search, other}}
+    end
+  end
+end

@@ -1,0 +1,107 @@
+defmodule Mix.Tasks.BeTree.Gen do
+  @shortdoc "Generates a workload: expressions and events"
+  @moduledoc """
+  Generates a workload of `BeTree.Workload`: files of expressions and events for `mix be_tree.match`.
+
+      mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]
+
+  The same options give the same files. Files that are there are overwritten. What the workloads are like, and what
+  their options are where they are not given, `BeTree.Workload.W1` to `BeTree.Workload.W5` tell.
+
+  ## Options
+
+    * `--out` - the folder, which is made where it is missing;
+    * `--seed` - 0 or more;
+    * `--expressions`, `--events` - how many;
+    * `--attributes` - for W1: 64, 96 or 128;
+    * `--sharing` - for W2: the exponent, 0.0 and more;
+    * `--near-miss` - for W4: events that nothing matches;
+    * `--dimensions` - for W5: how many, from 1;
+    * `--skew` - for W5: the exponent, 0.0 and more;
+    * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
+    * `--matching` - for W5: the probability of a match, from 0.001 to 1.0.
+  """
+
+  use Mix.Task
+
+  alias BeTree.Workload
+  alias Mix.BeTree.Command
+
+  @requirements ["app.start"]
+
+  @switches [
+    out: :string,
+    seed: :integer,
+    expressions: :integer,
+    events: :integer,
+    attributes: :integer,
+    sharing: :float,
+    near_miss: :boolean,
+    dimensions: :integer,
+    skew: :float,
+    equality: :float,
+    matching: :float
+  ]
+
+  @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]"
+
+  @impl true
+  def run(arguments) do
+    {options, rest} = Command.parse!(arguments, @switches)
+    workload = workload!(rest)
+    Command.require!(options, [:out], @usage)
+    for name <- [:seed, :expressions, :events], do: Command.check_count!(options, name)
+
+    parameters = parameters!(hd(rest), workload.defaults(), Keyword.delete(options, :out))
+    {elapsed, files} = :timer.tc(fn -> write!(workload, parameters, options[:out]) end)
+
+    Mix.shell().info("""
+    #{Command.grouped(parameters.expressions)} expressions and #{Command.grouped(parameters.events)} events \
+    in #{Command.grouped(div(elapsed, 1_000))} ms. To match them:
+
+        mix be_tree.match #{match_arguments(files)}\
+    """)
+  end
+
+  defp workload!([name]) do
+    case Workload.all() do
+      %{^name => workload} -> workload
+      all -> Mix.raise("there is no workload #{name}, only #{Enum.join(Map.keys(all), ", ")}")
+    end
+  end
+
+  defp workload!(_other), do: Mix.raise("one workload is to be named\n\nUsage: #{@usage}")
+
+  defp parameters!(name, defaults, options) do
+    for {key, value} <- options, reduce: defaults do
+      parameters ->
+        if not is_map_key(defaults, key), do: Mix.raise("#{name} has no #{switch(key)}")
+        check!(key, value)
+        %{parameters | key => value}
+    end
+  end
+
+  defp check!(:attributes, value), do: check!(:attributes, value, value in [64, 96, 128], "64, 96 or 128")
+  defp check!(:dimensions, value), do: check!(:dimensions, value, value > 0, "1 or more")
+  defp check!(key, value) when key in [:sharing, :skew], do: check!(key, value, value >= 0, "0.0 or more")
+  defp check!(:equality, value), do: check!(:equality, value, value >= 0 and value <= 1, "from 0.0 to 1.0")
+  defp check!(:matching, value), do: check!(:matching, value, value >= 0.001 and value <= 1, "from 0.001 to 1.0")
+  defp check!(_key, _value), do: :ok
+
+  defp check!(key, value, right?, expected) do
+    if not right?, do: Mix.raise("#{switch(key)} is #{expected}, got: #{value}")
+  end
+
+  defp switch(key), do: "--" <> String.replace(to_string(key), "_", "-")
+
+  defp write!(workload, parameters, folder) do
+    Workload.write(workload, parameters, folder)
+  rescue
+    error in File.Error -> Mix.raise(Exception.message(error))
+  end
+
+  defp match_arguments(files) do
+    roles = for role <- [:schema, :expressions, :constants, :events], is_map_key(files, role), do: role
+    Enum.map_join(roles, " ", &"--#{&1} #{files[&1]}")
+  end
+end
