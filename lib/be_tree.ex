@@ -561,7 +561,7 @@ defmodule BeTree do
     * `:predicates` - the predicates of all expressions, repeated ones included;
     * `:strings` - the distinct strings of all expressions;
     * `:nodes`, `:entries`, `:depth` - the nodes of the index, the entries in them, and the number of levels;
-    * `:ungated` - the entries that every search visits;
+    * `:unindexed` - the entries that every search visits;
     * `:code_bytes` - the bytes of the compiled expressions;
     * `:memory_bytes` - the bytes of memory that the index takes.
 

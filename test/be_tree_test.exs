@@ -276,7 +276,7 @@ defmodule BeTreeTest do
     assert empty.expressions == 0
 
     assert empty |> Map.keys() |> Enum.sort() ==
-             ~w(code_bytes depth entries expressions memory_bytes nodes predicates strings ungated)a
+             ~w(code_bytes depth entries expressions memory_bytes nodes predicates strings unindexed)a
 
     BeTree.insert_all!(tree, for(id <- 1..50_000, do: {id, "a > #{id} and a < #{id + 9}"}))
     {:ok, full} = BeTree.info(tree)

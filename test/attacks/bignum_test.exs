@@ -92,7 +92,7 @@ defmodule BeTree.Attacks.BignumTest do
 
   test "the answer of a guest", %{values: values, huge: huge} do
     deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
-    names = ~w(expressions predicates strings nodes entries ungated depth code_bytes memory_bytes)a
+    names = ~w(expressions predicates strings nodes entries unindexed depth code_bytes memory_bytes)a
     answered = fn term -> :erlang.term_to_binary(term) end
     assert {:ok, %{nodes: 7}} = Answer.info(answered.(for name <- names, do: {name, 7}))
 

@@ -15,7 +15,7 @@ defmodule BeTree.Test.WasmGuest do
   @id 7
   @numbers <<1::little-64, 2::little-64, @id::little-64>>
 
-  @counts ~w(expressions predicates strings nodes entries ungated depth code_bytes memory_bytes)a
+  @counts ~w(expressions predicates strings nodes entries unindexed depth code_bytes memory_bytes)a
           |> Enum.map(&{&1, 0})
           |> :erlang.term_to_binary(minor_version: 2)
 

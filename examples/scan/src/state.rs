@@ -281,7 +281,7 @@ impl State {
             ("strings", 0),
             ("nodes", 0),
             ("entries", expressions),
-            ("ungated", expressions),
+            ("unindexed", expressions),
             ("depth", 0),
             ("code_bytes", steps().count() * size_of::<Step>()),
             ("memory_bytes", memory_bytes()),

@@ -24,7 +24,7 @@ defmodule BeTree.Engine.Answer do
     :strings,
     :nodes,
     :entries,
-    :ungated,
+    :unindexed,
     :depth,
     :code_bytes,
     :memory_bytes

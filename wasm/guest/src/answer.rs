@@ -33,7 +33,7 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
         ("strings", info.strings),
         ("nodes", info.nodes),
         ("entries", info.entries),
-        ("ungated", info.unindexed),
+        ("unindexed", info.unindexed),
         ("depth", info.depth),
         ("code_bytes", info.code_bytes),
     ];
