@@ -116,7 +116,7 @@ defmodule BeTree do
   @stream_options [
                     max_concurrency: [
                       type: :positive,
-                      default_doc: "the number of online schedulers, or 1 for a tree",
+                      default_doc: "the number of online schedulers, and to 1 for a tree",
                       doc:
                         "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
                           "runs one search at a time"
@@ -620,6 +620,6 @@ defmodule BeTree do
   defp check_tree(%Tree{}), do: :ok
 
   defp check_tree(other) do
-    raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
+    raise ArgumentError, "expected a tree to change or publish, got: #{Describe.value(other)}"
   end
 end

@@ -116,17 +116,16 @@ defmodule BeTree.Engine.Options do
   @doc "Returns the definitions as a list in Markdown, an item for each option."
   @spec docs(definitions) :: String.t()
   def docs(definitions) do
-    definitions
-    |> Enum.map(fn {name, definition} -> "  * `#{inspect(name)}` - #{definition[:doc]}#{default_doc(definition)}" end)
-    |> Enum.join(";\n")
-    |> Kernel.<>(".")
+    Enum.map_join(definitions, "\n", fn {name, definition} ->
+      "  * `#{inspect(name)}` - #{definition[:doc]}.#{default_doc(definition)}"
+    end)
   end
 
   defp default_doc(definition) do
     case definition[:default_doc] || Keyword.get(definition, :default) do
       nil -> ""
-      text when is_binary(text) -> ", #{text} by default"
-      value -> ", `#{inspect(value)}` by default"
+      text when is_binary(text) -> " Defaults to #{text}."
+      value -> " Defaults to `#{inspect(value)}`."
     end
   end
 end
