@@ -112,6 +112,7 @@ defmodule BeTree do
                      Common.timeout("milliseconds that the call may wait for the tree, or `:infinity`")
 
   @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
+  @search_defaults Map.put(Search.check([]), :stats, false)
 
   @stream_options [
                     max_concurrency: [
@@ -392,9 +393,9 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
-    {stats?, options} = options |> Options.validate!(@search_options) |> Keyword.pop!(:stats)
+    {stats?, options} = @search_defaults |> Options.put!(options, @search_options) |> Map.pop!(:stats)
 
-    with {:done, ids, stats} <- Search.run(target, event, options) do
+    with {:done, ids, stats} <- Search.run_checked(target, event, options) do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
     end
   end
