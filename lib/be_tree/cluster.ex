@@ -48,6 +48,8 @@ defmodule BeTree.Cluster do
   Raises an `ArgumentError` for an unknown or wrong option.
 
       iex> cluster = BeTree.Cluster.new([{Ads, :a@host}, {Ads, :b@host}], shard: &rem(&1, 2))
+      iex> cluster
+      #BeTree.Cluster<2 shards>
       iex> BeTree.Cluster.shard(cluster, 7)
       {Ads, :b@host}
   """
@@ -274,4 +276,9 @@ defmodule BeTree.Cluster do
   end
 
   defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
+
+  defimpl Inspect do
+    def inspect(%{shards: {_shard}}, _options), do: "#BeTree.Cluster<1 shard>"
+    def inspect(%{shards: shards}, _options), do: "#BeTree.Cluster<#{tuple_size(shards)} shards>"
+  end
 end
