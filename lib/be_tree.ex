@@ -112,11 +112,12 @@ defmodule BeTree do
                      Common.timeout("milliseconds that the call may wait for the tree, or `:infinity`")
 
   @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
+  @search_defaults Map.put(Search.check([]), :stats, false)
 
   @stream_options [
                     max_concurrency: [
                       type: :positive,
-                      default_doc: "the number of online schedulers, or 1 for a tree",
+                      default_doc: "the number of online schedulers, and to 1 for a tree",
                       doc:
                         "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
                           "runs one search at a time"
@@ -392,9 +393,9 @@ defmodule BeTree do
   end
 
   def search(target, event, options) do
-    {stats?, options} = options |> Options.validate!(@search_options) |> Keyword.pop!(:stats)
+    {stats?, options} = @search_defaults |> Options.put!(options, @search_options) |> Map.pop!(:stats)
 
-    with {:done, ids, stats} <- Search.run(target, event, options) do
+    with {:done, ids, stats} <- Search.run_checked(target, event, options) do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
     end
   end
@@ -620,6 +621,6 @@ defmodule BeTree do
   defp check_tree(%Tree{}), do: :ok
 
   defp check_tree(other) do
-    raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
+    raise ArgumentError, "expected a tree to change or publish, got: #{Describe.value(other)}"
   end
 end

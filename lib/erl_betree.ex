@@ -1,6 +1,6 @@
 defmodule :erl_betree do
   @moduledoc """
-  The interface of erl-be-tree, for programs that were written for it: their dependency changes, their code does not.
+  The interface of erl-be-tree, on top of `BeTree`. A program changes its dependency and keeps its code.
 
       {ok, Betree} = erl_betree:betree_make([[{age, int, disallow_undefined}, {country, bin, allow_undefined}]]),
       {ok, Sub} = erl_betree:betree_make_sub(Betree, 1, [], <<"age >= 21 and country = 'CA'">>),
@@ -15,26 +15,26 @@ defmodule :erl_betree do
       iex> :erl_betree.betree_search(tree, [{:user, 30, "CA"}])
       {:ok, [1]}
 
-  `include/erl_betree.hrl` has the clock types and thresholds. New programs are better off with `BeTree`, whose errors say
-  what is wrong; this module answers what erl-be-tree does.
+  `include/erl_betree.hrl` has the clock types and thresholds. This module returns the results of erl-be-tree. New programs
+  should use `BeTree`, whose errors name the fault.
 
   ## Domains
 
   A list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type` is `bool`,
-  `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. Behind it may stand
-  `Min, Max` for `int`, `int64`, `float` and `int_list`, which refuse no expression, and `Count`, how many distinct values
-  expressions may name, for `bin`, `bin_list` and `int_enum`.
+  `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. `Min, Max` may follow for
+  `int`, `int64`, `float` and `int_list`; they refuse no expression. `Count`, the number of distinct values that expressions may
+  name, may follow for `bin`, `bin_list` and `int_enum`.
 
   ## Events
 
   A list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after list.
-  `undefined` stands for none, and so does what is left out at the end. Wrong types, missing required values or too many
-  fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
+  `undefined` is an undefined value, and so is a field that is left out at the end. Wrong types, missing required values and
+  too many fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
 
   ## References
 
   Trees, subscriptions, events, iterators and states are references, and live as long as something refers to them. They are
-  good in any process of the node where they were made. What is none, or another kind of thing, is `error:badarg`.
+  valid in any process of their node. Another term, or a reference of another kind, is `error:badarg`.
 
   ## Times
 
@@ -54,13 +54,13 @@ defmodule :erl_betree do
 
   ## Differences
 
-    * An id is inserted once: a second subscription with it is refused, and `betree_insert_sub/2` answers `error`;
-    * ids are answered in ascending order;
-    * the reason of a miss is always that of `betree_parse_reasons/1`; erl-be-tree names, of what its tree holds back without
-      a look at the expression, the attribute by which it does;
-    * a search that an iterator or a threshold of 0 evaluates step by step has been run when the first step is taken; the
-      steps hand out what it came to;
-    * what goes wrong beside all that (memory, a broken module) raises a `BeTree.Error`.
+    * An id is inserted once: for a second subscription with it, `betree_insert_sub/2` returns `error`;
+    * ids are in ascending order;
+    * the reason of a miss is always that of `betree_parse_reasons/1`; for an expression that its tree skips without
+      evaluation, erl-be-tree names the attribute by which it skips;
+    * an iterator, and a search with a threshold of 0, run the whole search before the first step. The steps return its results
+      one by one;
+    * any other fault (memory, a broken module) raises a `BeTree.Error`.
   """
 
   alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
@@ -96,7 +96,7 @@ defmodule :erl_betree do
   @type refusal :: Subscriptions.refusal()
 
   @doc """
-  Makes an empty tree. What are no domains is `error:badarg`.
+  Returns an empty tree. Wrong domains are `error:badarg`.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> :erl_betree.betree_search(tree, [])
@@ -106,11 +106,16 @@ defmodule :erl_betree do
   def betree_make(domains), do: {:ok, Tree.make(domains, false)}
 
   @doc """
-  Checks a subscription for a tree, which does not hold it yet.
+  Checks a subscription for a tree, and returns a reference to it. It is not inserted.
 
-  `{error, bad_id}` for what is no unsigned 64-bit integer; `{error, bad_constant_list}` for what is no list;
-  `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer, its name
-  `unknown` where it has none; `{error, bad_binary}` for what is no iolist; `{error, failed}` for an expression that is wrong.
+  Returns
+
+    * `{error, bad_id}` for an id that is no unsigned 64-bit integer;
+    * `{error, bad_constant_list}` for constants that are no list;
+    * `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer. `Name` is
+      `unknown` for a constant without one;
+    * `{error, bad_binary}` for an expression that is no iolist;
+    * `{error, failed}` for a wrong expression.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [flight_id: 10], ["not ", "a"])
@@ -127,7 +132,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  Inserts a subscription; `error` where the tree holds its id already, or has no room for it.
+  Inserts a subscription. Returns `error` if the tree holds its id already, or has no memory for it.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -146,7 +151,7 @@ defmodule :erl_betree do
   @doc """
   Reads an event once, for every tree with the same domains.
 
-  One that lacks a required value is `error:badarg`, but for a tree that tells reasons, where `betree_search_err/3` tells it.
+  One that lacks a required value is `error:badarg`, but for a tree that keeps reasons, where `betree_search_err/3` tells it.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
@@ -219,7 +224,7 @@ defmodule :erl_betree do
   def betree_search_ids(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
 
   @doc """
-  Whether `Event` makes any subscription true.
+  Returns whether `Event` makes any subscription true.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> :erl_betree.betree_exists(tree, [{:user, true}])
@@ -232,7 +237,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  Writes a picture of the tree in Graphviz's language to a file; `{error, failed}` where that cannot be written.
+  Writes a picture of the tree in Graphviz's language to a file. Returns `{error, failed}` if the file cannot be written.
   """
   @spec betree_write_dot(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot(betree, file) when is_list(file) do
@@ -243,7 +248,7 @@ defmodule :erl_betree do
   def betree_write_dot(_betree, _file), do: :erlang.error(:badarg)
 
   @doc """
-  A search that is gone through step by step: the number of candidates, and of the entries of the tree that were visited.
+  Returns an iterator over a search, with the number of candidates and of the visited entries of the tree.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> for {id, text} <- [{1, "a"}, {2, "not a"}] do
@@ -263,15 +268,15 @@ defmodule :erl_betree do
     {:ok, {Reference.new(:iterator, candidates), Candidates.count(candidates), visited}}
   end
 
-  @doc "Takes one candidate: `{continue, Ids}` with its id if it matches; with the last one `{ok, Ids}`, all that match."
+  @doc "Takes one candidate. Returns `{continue, Ids}` with its id if it matches, and for the last one `{ok, Ids}` with all matches."
   @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
   def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
 
-  @doc "Takes all candidates, whatever was taken before."
+  @doc "Returns the matches of all candidates, also of those taken before."
   @spec search_all(iterator) :: {:ok, [id]}
   def search_all(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.all()
 
-  @doc "Gives an iterator up, which is of no use any more."
+  @doc "Releases an iterator. It cannot be used any more."
   @spec search_iterator_release(iterator) :: :ok
   def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
 
@@ -280,12 +285,12 @@ defmodule :erl_betree do
   def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
 
   @doc """
-  Searches for so many microseconds: `{continue, State}` where the search is not at its end, to go on with in
-  `search_next_yield/3`. With 0 that is where there is a candidate at all.
+  Searches for `threshold` microseconds. Returns `{continue, State}` if the search has not ended; `search_next_yield/3` continues
+  it. With a threshold of 0 it returns `{continue, State}` if there is any candidate.
 
-  What came to its threshold goes on on a replica of the tree, which it holds until it is at its end, or nobody refers to its
-  state any more. The first such search after an insertion makes the replicas and starts anew there, past its threshold.
-  Where there can be none, it runs to its end.
+  A search that reaches its threshold continues on a replica of the tree, and holds the replica until it ends or nothing refers
+  to its state any more. The first such search after an insertion makes the replicas and starts over on one of them, beyond its
+  threshold. Where there can be no replicas, the search runs to its end.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -306,8 +311,8 @@ defmodule :erl_betree do
   def search_yield(_betree, _event, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc """
-  Goes on with a search for so many microseconds; with 0 for one candidate. The same state is answered where it is not at its end. The
-  time that comes with the ids is that of all its calls.
+  Continues a search for `threshold` microseconds, or with 0 for one candidate. Returns the same state if the search has not
+  ended. The time that comes with the ids is the sum of all its calls.
   """
   @spec search_next_yield(state, clock_type, threshold :: integer) ::
           {{:ok, [id]} | {:continue, state}, elapsed}
@@ -366,7 +371,7 @@ defmodule :erl_betree do
   def search_ids_yield(_betree, _event, _ids, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc """
-  Makes an empty tree that also tells why an expression does not match. It takes 4 to 8 bytes more for each predicate.
+  Returns an empty tree that also keeps the reasons of misses. It takes 4 to 8 bytes more per predicate.
 
       iex> {:ok, tree} = :erl_betree.betree_make_err([[{:a, :bool, :disallow_undefined}, {:b, :bool, :allow_undefined}]])
       iex> for {id, text} <- [{1, "a and b"}, {2, "a or b"}, {3, "not a"}] do
@@ -384,36 +389,36 @@ defmodule :erl_betree do
   @spec betree_make_err([[domain]]) :: {:ok, betree}
   def betree_make_err(domains), do: {:ok, Tree.make(domains, true)}
 
-  @doc "`betree_make_sub/4` for a tree that tells reasons."
+  @doc "`betree_make_sub/4` for a tree that keeps reasons."
   @spec betree_make_sub_err(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
   def betree_make_sub_err(betree, id, constants, expression), do: betree_make_sub(betree, id, constants, expression)
 
-  @doc "`betree_insert_sub/2` for a tree that tells reasons."
+  @doc "`betree_insert_sub/2` for a tree that keeps reasons."
   @spec betree_insert_sub_err(betree, sub) :: :ok | :error
   def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
 
-  @doc "In erl-be-tree to be called once after the insertions; here nothing is left to do then."
+  @doc "Does nothing. A program for erl-be-tree calls it once after the insertions."
   @spec betree_make_sub_ids(betree) :: :ok
   def betree_make_sub_ids(betree) do
     %Tree{} = Tree.open(betree)
     :ok
   end
 
-  @doc "`betree_make_event/2` for a tree that tells reasons."
+  @doc "`betree_make_event/2` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event), do: betree_make_event(betree, event)
 
-  @doc "`betree_make_event/3` for a tree that tells reasons."
+  @doc "`betree_make_event/3` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event, clock), do: betree_make_event(betree, event, clock)
 
-  @doc "`betree_write_dot/2` for a tree that tells reasons."
+  @doc "`betree_write_dot/2` for a tree that keeps reasons."
   @spec betree_write_dot_err(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
 
   @doc """
-  The ids that match, and for `betree_parse_reasons/1` all others. An event that lacks a required value is
-  `{error, [], NonMatches}`; what else is wrong with one is `error:badarg`, and so is a tree that tells no reasons.
+  Returns the ids that match, and a term with all others for `betree_parse_reasons/1`. For an event that lacks a required value it
+  returns `{error, [], NonMatches}`. Any other fault of the event is `error:badarg`, and so is a tree that keeps no reasons.
   """
   @spec betree_search_err(betree, event) :: {:ok | :error, [id], non_matches}
   def betree_search_err(betree, event), do: betree |> Tree.open() |> Reasons.search(event(event), nil)
@@ -442,11 +447,11 @@ defmodule :erl_betree do
   def betree_search_ids_err(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
 
   @doc """
-  The attributes that kept subscriptions from matching, each with their ids: of an expression, the one whose predicate was
-  evaluated last, from left to right and only as far as it decides.
+  Returns the reasons of misses: attributes, each with the ids of the expressions that it kept from matching. The reason of an
+  expression is the attribute of the predicate that was evaluated last, from left to right, as far as needed.
 
-  Other names are `geo` for a place on the map, `no_reason` for an expression that is false whatever the event, and
-  `invalid_event` for all where the event does not fit.
+  Other reasons are `geo` for a geographic predicate, `no_reason` for an expression that no event makes true, and
+  `invalid_event`, for all ids, when the event does not fit.
   """
   @spec betree_parse_reasons(non_matches) :: {:ok, [{atom, [id]}]}
   def betree_parse_reasons([]), do: {:ok, []}

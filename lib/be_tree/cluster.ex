@@ -1,18 +1,18 @@
 defmodule BeTree.Cluster do
   @moduledoc """
-  One index over several nodes: subscriptions are divided among servers by their ids, and a search asks them all.
+  A cluster is one index over several nodes. A function of the id divides subscriptions among servers.
 
       cluster = BeTree.Cluster.new([{Ads, :"a@10.0.0.1"}, {Ads, :"b@10.0.0.2"}])
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
       {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
 
-  Each shard is a `BeTree.Server` by its name and its node; all have the same schema. Which shard has an id is told by a
-  function of the id, which every node that changes the index has to agree upon. A cluster is a plain value: it holds no
-  process and no connection.
+  Each shard is a `BeTree.Server`, by its name and its node. All shards have the same schema, and a search asks all of them.
+  Every node that changes the index has to use the same function of the id. A cluster is a plain value: it holds no process
+  and no connection.
 
-  The nodes are connected as Erlang connects nodes. A shard that does not answer makes a search an error, which names it:
-  a list of ids is never short of a shard. Where a shard is to outlive its node, let a server of another node follow it
-  (`BeTree.Server`), and make a cluster with that one in its place.
+  The nodes are connected by distributed Erlang. When a shard does not reply, the search returns an error that names the shard;
+  a list of ids never lacks a shard. If a shard is to survive its node, let a server of another node follow it
+  (`BeTree.Server`), and make a cluster with the follower in its place.
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
@@ -34,20 +34,22 @@ defmodule BeTree.Cluster do
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
 
-  @typedoc "A server on some node."
+  @typedoc "A server by its name and its node."
   @type shard :: {Server.name(), node}
 
-  @typedoc "Its fields are private."
+  @typedoc "A cluster. Its fields are private."
   @opaque t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
 
   @doc """
-  The index that `shards` make, at least one.
+  Returns a cluster of `shards`, at least one.
 
-    * `:shard` - a function that answers for an id the number of its shard, from 0; by default a hash of the id.
+    * `:shard` - a function of an id that returns the number of its shard, from 0; a hash of the id by default.
 
-  An option that is unknown or wrong raises an `ArgumentError`.
+  Raises an `ArgumentError` for an unknown or wrong option.
 
       iex> cluster = BeTree.Cluster.new([{Ads, :a@host}, {Ads, :b@host}], shard: &rem(&1, 2))
+      iex> cluster
+      #BeTree.Cluster<2 shards>
       iex> BeTree.Cluster.shard(cluster, 7)
       {Ads, :b@host}
   """
@@ -68,7 +70,7 @@ defmodule BeTree.Cluster do
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
   defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
-  # The ids of all shards are merged into one list, so each shard answers a list.
+  # The ids of all shards are merged into one list, so each shard returns a list.
   defp check_form(form) when form in [nil, :list], do: :ok
 
   defp check_form(other) do
@@ -84,7 +86,7 @@ defmodule BeTree.Cluster do
     raise ArgumentError, "the option :shard takes a function of an id, got: #{Describe.value(other)}"
   end
 
-  @doc "The shard that has `id`."
+  @doc "Returns the shard of `id`."
   @spec shard(t, BeTree.id()) :: shard
   def shard(cluster, id) do
     %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
@@ -95,7 +97,7 @@ defmodule BeTree.Cluster do
 
       other ->
         raise ArgumentError,
-              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
+              "the option :shard returns numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
     end
   end
 
@@ -112,10 +114,10 @@ defmodule BeTree.Cluster do
   def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
   @doc """
-  Inserts many subscriptions, each into its shard, and answers how many.
+  Inserts many subscriptions, each into its shard, and returns their number.
 
-  Each shard takes all of its own or none. Where one refuses, those that took theirs give them back, so that nothing is
-  changed; searches may have seen them meanwhile. Where one cannot be reached for that, its error says so.
+  Each shard takes all of its subscriptions or none. When one shard refuses, the others delete theirs, so nothing is changed;
+  searches may have seen them meanwhile. When a shard cannot be reached for the deletion, the message of the error says so.
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions) do
@@ -184,16 +186,16 @@ defmodule BeTree.Cluster do
   def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
 
   @doc """
-  The ids of the subscriptions that `event` makes true, of all shards, ascending.
+  Returns the ids of the subscriptions of all shards that `event` makes true, in ascending order.
 
-  All shards are asked at once, by `:erpc`, and those of this node in the calling process. It takes as long as the slowest
-  of them. Each runs the search with the options of `BeTree.search/3`; the answers' `:stats` are added up.
+  The call asks all shards at once, by `:erpc`, and those of this node in the calling process. It takes as long as the slowest
+  shard. Each shard runs the search with the options of `BeTree.search/3`. With `stats: true` the statistics are added up.
 
-  `:timeout` (in milliseconds, #{@timeout} by default) is that of each shard's search, and also how long its answer is waited
-  for beyond that: a node that has vanished is given up after twice as long.
+  `:timeout` (in milliseconds, #{@timeout} by default) holds for the search of each shard. The call then waits as
+  long again for the reply, so it gives up a vanished node after twice the timeout.
 
-  Where any shard fails, the answer is an error that names it, of the kind that the shard answered; `:not_found` where
-  its node or its server cannot be reached, and `:timeout`.
+  Returns `{:error, error}` when any shard fails. The message names the shard, and the kind is that of the shard's error,
+  `:not_found` when its node or its server cannot be reached, or `:timeout`.
 
       iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
@@ -216,7 +218,7 @@ defmodule BeTree.Cluster do
 
     answers = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
     deadline = deadline(options[:timeout])
-    # All are waited for, so that none answers later, when nobody expects it.
+    # All are waited for, so that no reply comes later, when nothing expects it.
     answers = answers ++ for {shard, request} <- asked, do: {shard, receive_answer(request, deadline)}
     Enum.reduce(answers, {:ok, []}, &gather/2)
   end
@@ -274,4 +276,9 @@ defmodule BeTree.Cluster do
   end
 
   defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
+
+  defimpl Inspect do
+    def inspect(%{shards: {_shard}}, _options), do: "#BeTree.Cluster<1 shard>"
+    def inspect(%{shards: shards}, _options), do: "#BeTree.Cluster<#{tuple_size(shards)} shards>"
+  end
 end

@@ -1,9 +1,9 @@
 defmodule BeTree.Domain do
   @moduledoc """
-  An attribute's declaration: its name, the type of its values, and what expressions may compare it with.
+  The domain of an attribute: its type, its bounds, and whether an event may leave it undefined.
 
-  `BeTree.new/2` takes a list of `{name, spec}` pairs. A name is an atom or a string; a spec is a type, or a type with
-  options. The order counts only for events that are records (`{:record, values}`).
+  A *schema*, the first argument of `BeTree.new/2`, is a list of attributes, `{name, domain}`. A name is an atom or a string. A
+  domain is a type, or a type with options. The order matters only for events that are records (`{:record, values}`).
 
       [
         age: :integer,
@@ -12,7 +12,7 @@ defmodule BeTree.Domain do
         browser: {:string, count: 20}
       ]
 
-  | type | value in an event | bounds |
+  | type | value in an event | options |
   | --- | --- | --- |
   | `:boolean` | `true`, `false` | |
   | `:integer` | signed 64-bit integer | `:min`, `:max` |
@@ -26,9 +26,10 @@ defmodule BeTree.Domain do
 
   ## Options
 
-    * `:optional` - whether an event may leave the attribute undefined; without it, an event that does is an error;
-    * `:min`, `:max` - an expression whose constants lie outside is refused; both are included, each may be left out;
-    * `:count` - how many distinct values expressions may name, from 1 to 4,294,967,295.
+    * `:optional` - with `true` an event may leave the attribute undefined. Otherwise such an event is an error of kind
+      `:missing_attribute`;
+    * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
+    * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295.
   """
 
   alias BeTree.Error
@@ -48,10 +49,10 @@ defmodule BeTree.Domain do
           | :segments
           | :frequency_caps
 
-  @typedoc "A type, or a type with the options above."
+  @typedoc "A type, or a type with options."
   @type spec :: type | {type, keyword}
 
-  @typedoc "A declaration; `name` is a string."
+  @typedoc "An attribute: a name, a string, and its domain."
   @type t :: %__MODULE__{
           name: String.t(),
           type: type,
@@ -77,10 +78,10 @@ defmodule BeTree.Domain do
   @counts Limits.counts()
 
   @doc """
-  The declarations that `schema` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
+  Returns the attributes of `schema` as structs, in order. `schema` is a list of `{name, domain}` and such structs.
 
-  A declaration that makes no sense is an error of kind `:type`, a bound that its type cannot hold one of kind
-  `:out_of_bounds`; both name the attribute.
+  Returns `{:error, error}` with the kind `:type` for an attribute that is no valid one, and `:out_of_bounds` for a bound that
+  the type cannot hold. The error names the attribute.
 
       iex> {:ok, [age, country]} = BeTree.Domain.parse(age: :integer, country: {:string, optional: true})
       iex> {age.name, age.optional, country.type, country.optional}

@@ -1,9 +1,9 @@
 defmodule BeTree.Error do
   @moduledoc ~S"""
-  The one exception of this library, answered as `{:error, %BeTree.Error{}}` or raised by the variants with `!`.
+  The exception of this library. Functions return it as `{:error, %BeTree.Error{}}`, and their variants with `!` raise it.
 
-  `Exception.message/1` says what is wrong and how to mend it; where the fault lies in a text, the text follows with a
-  caret under the place:
+  `Exception.message/1` names the fault and says how to mend it. If the fault lies in a text, the text follows, with a caret
+  under the place:
 
       iex> error = %BeTree.Error{kind: :syntax, message: "expected a value", text: "age >= and plan = 3", column: 8}
       iex> Exception.message(error)
@@ -11,30 +11,30 @@ defmodule BeTree.Error do
 
   ## Fields
 
-    * `:kind` - see below;
-    * `:message` - one line that names the fault and the mend;
-    * `:attribute` - the name of the attribute that is concerned, or `nil`;
-    * `:column` - the character of the text, from 1, where the fault lies, or `nil`;
-    * `:position` - which of many is concerned, from 0: of the subscriptions of a `BeTree.insert_all/3`, or `nil`;
-    * `:text` - the expression or JSON that `:column` counts in, or `nil`.
+    * `:kind` - an atom of the table below;
+    * `:message` - one line that names the fault and how to mend it;
+    * `:attribute` - the name of the attribute, or `nil`;
+    * `:column` - the character of the text, from 1, at which the fault lies, or `nil`;
+    * `:position` - the position of the wrong subscription or event in a list, from 0, or `nil`;
+    * `:text` - the expression or JSON in which `:column` counts, or `nil`.
 
   ## Kinds
 
-  | kind | what happened |
+  | kind | cause |
   | --- | --- |
   | `:syntax` | an expression or JSON cannot be read |
-  | `:unknown_attribute` | an expression names an attribute that is not declared |
-  | `:type` | a value is not of the type that is asked for |
+  | `:unknown_attribute` | an expression names an attribute outside the schema |
+  | `:type` | a value has the wrong type |
   | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
   | `:missing_attribute` | an event lacks an attribute that is not optional |
-  | `:duplicate_id` | a subscription of this id is there already |
-  | `:not_found` | there is none of this id or name, or no more |
+  | `:duplicate_id` | a subscription has this id already |
+  | `:not_found` | nothing has this id or name, or it is gone |
   | `:out_of_fuel` | a call used its whole budget of fuel |
-  | `:timeout` | a call took longer than it was given |
+  | `:timeout` | a call took longer than its timeout |
   | `:out_of_memory` | the memory limit was reached |
-  | `:trap` | the module stopped itself: it is broken, and what it was changing may be |
-  | `:overloaded` | too many wait already, or waiting would never end |
-  | `:bad_module` | a WebAssembly module is not one, or not one that can be used so |
+  | `:trap` | the index module stopped with a fault, and a change in progress may be half made |
+  | `:overloaded` | too many callers wait already, or the wait would never end |
+  | `:bad_module` | bytes are no WebAssembly module, or no index module |
   | `:file` | a file cannot be read or written |
   """
 

@@ -1,23 +1,23 @@
 defmodule BeTree.Event do
   @moduledoc """
-  What an event may be, and its way into the sandbox.
+  The forms of an event.
 
     * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
-    * `{:json, binary}`, a JSON object as UTF-8 text: it is parsed inside the sandbox, on the search's fuel;
+    * `{:json, binary}`, a JSON object as UTF-8 text. The sandbox parses it, on the fuel of the search;
     * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
-      In it `1` and `0` also stand for `true` and `false`;
-    * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
-      in the order of the schema, record after record. Here nothing stands for anything else: no integer for a float, no
-      atom for a string, and only `:undefined` for undefined;
-    * `{:prepared, binary}`, what `prepare/3` made of one of the others.
+      `1` and `0` also stand for `true` and `false`;
+    * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the
+      values in the order of the schema, record after record. Types are strict: no integer for a float, no atom for a
+      string, and only `:undefined` for an undefined value;
+    * `{:prepared, binary}`, a result of `prepare/3`.
 
-  Values are those of `BeTree.Domain`; `nil`, `:undefined` and JSON's `null` stand for undefined, and so does an
-  attribute that is not there. Attributes that the tree does not have are passed over, whatever their values.
+  `BeTree.Domain` lists the values of each type. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
+  attribute. Attributes that the schema lacks are ignored, whatever their values.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
-  The encoding costs the calling process one `:erlang.term_to_binary/2`; names and values are checked inside.
+  Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
   alias BeTree.Error
@@ -33,7 +33,7 @@ defmodule BeTree.Event do
           | {:records, [tuple]}
           | prepared
 
-  @typedoc "An event that is decoded already, for trees with the same attributes in the same order."
+  @typedoc "A decoded event, for trees with the same attributes in the same order."
   @type prepared :: {:prepared, binary}
 
   @typedoc false
@@ -49,14 +49,16 @@ defmodule BeTree.Event do
   @small 16 * 1024
 
   @doc """
-  Decodes `event` once, for searches of several trees or many searches of one.
+  Decodes `event` once, for several searches. Returns `{:ok, event}`.
 
-  What it answers is an event for every tree with the attributes of `tree` in the same order, whatever their bounds;
-  a tree with others refuses it as `:type`. Its names are resolved and its values checked, so that what is left to a
-  search is to copy them. It is a plain binary of a size like the event's as a term.
+  Every tree with the attributes of `target` in the same order accepts the returned event, whatever their bounds. Any other
+  tree refuses it with an error of kind `:type`. The event is a plain binary of about the size of the original as a term.
+  Its names are resolved and its values checked, so a search only copies them.
 
-  Takes some microseconds on the calling process's own scheduler; an event of more than #{div(@small, 1024)} KB is decoded on a dirty one.
-  Errors by kind: those of `BeTree.search/3` for the event.
+  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@small, 1024)} KB is decoded on a
+  dirty scheduler.
+
+  Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
       iex> schema = [age: :integer, country: {:string, optional: true}]
       iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}

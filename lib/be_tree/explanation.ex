@@ -1,19 +1,19 @@
 defmodule BeTree.Explanation do
   @moduledoc """
-  Why a subscription matches an event, or does not: its expression with what each part of it came to.
+  An explanation says why a subscription matches an event or not. It holds the value of each part of the expression.
 
-  Printed, it is a tree:
+  It prints as a tree:
 
       no match
       └─ and: false
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)
 
-  Printed, it has 200 lines, 20 levels and 64 KB at the most, and says what it leaves out.
+  The text has at most 200 lines, 20 levels and 64 KB, and says what it leaves out.
 
-  For programs, `root` is a `BeTree.Explanation.Node`, whose children are nodes; all parts are evaluated, also those
-  that a search need not look at. `deciding/1` returns the predicates that settle it. An explanation has 10,000 nodes and
-  about a mebibyte at the most: a node of kind `:omitted` stands for operands beyond that.
+  `root` is a `BeTree.Explanation.Node`, whose children are nodes. All parts are evaluated, also those that a search skips.
+  `deciding/1` returns the predicates that decide the result. An explanation has at most 10,000 nodes and about one mebibyte;
+  a node of kind `:omitted` stands for operands beyond that.
   """
 
   import BeTree.Engine.Answer, only: [is_count: 2]
@@ -34,16 +34,16 @@ defmodule BeTree.Explanation do
 
   defmodule Node do
     @moduledoc """
-    One part of an expression, and what it came to.
+    A node is one part of an expression with its value.
 
       * `kind` - `:and`, `:or`, `:not`, `:constant`, `:predicate` or `:omitted`;
-      * `verdict` - what it came to;
+      * `verdict` - its value;
       * `children` - the operands of `:and`, `:or` and `:not`, in the order of the text;
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
       * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; of a value above 4 KB
         `{:omitted, count}`, the bytes of a string or the elements of a list;
-      * `omitted` - for `:omitted`, how many operands are left out; `verdict` is what they come to together.
+      * `omitted` - for `:omitted`, the number of operands that are left out; `verdict` is their combined value.
 
     A field is `nil` for nodes that do not have it.
     """
@@ -63,10 +63,10 @@ defmodule BeTree.Explanation do
   end
 
   @doc """
-  The predicates (and constants) that settle the verdict, in the order of the text.
+  Returns the predicates and constants that decide the result, in the order of the text.
 
-  Each of them, had it come out the other way, could have changed its part of the answer: of a false `and` the false
-  operands, of a true one all; of a true `or` the true operands, of a false one all; of a `not` those of its operand.
+  These are the false operands of a false `and` and all operands of a true one, the true operands of a true `or` and all
+  operands of a false one, and those of the operand of a `not`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and not (country = 'CA' or age > 65)")

@@ -1,6 +1,6 @@
 defmodule BeTree.Files do
   @moduledoc """
-  Reads expressions and events from files, in the two formats that are in public use.
+  Reads schemas, expressions and events from files, in the two public formats.
 
       {:ok, schema, subscriptions} = BeTree.Files.load("betree_exprs", schema: "betree_defs")
       {:ok, tree} = BeTree.new(schema)
@@ -10,7 +10,7 @@ defmodule BeTree.Files do
         BeTree.search!(tree, event)
       end
 
-  Which format a file has is told by its first character, not by its name.
+  The first character of a file determines its format, not its name.
 
   ## Erlang terms, as erl-be-tree has them
 
@@ -54,20 +54,22 @@ defmodule BeTree.Files do
 
   require Limits
 
-  @typedoc "What `BeTree.insert_all/3` takes."
+  @typedoc "A subscription, as `BeTree.insert_all/3` takes it."
   @type subscription ::
           {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
 
   @doc """
-  The attributes and the subscriptions in the file of expressions at `path`.
+  Returns `{:ok, schema, subscriptions}` for the file of expressions at `path`.
 
   ## Options
 
-    * `:schema` - the file of the attributes, in either format; needed where `path` does not begin with them;
-    * `:constants` - the file of ids and constants.
+    * `:schema` - the path of the file of attributes, in either format. Needed unless `path` begins with the attributes;
+    * `:constants` - the path of the file of ids and constants.
 
-  Everything is read into memory: about the size of the files. Expressions are not parsed here; where
-  `BeTree.insert_all/3` refuses one, `locate/3` tells its place.
+  The function reads everything into memory, about the size of the files. It does not parse expressions: when
+  `BeTree.insert_all/3` refuses one, `locate/3` returns its place.
+
+  Returns `{:error, error}` with a `BeTree.Files.Error`.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_files_doctest")
       iex> File.write!(path, ~s([{age,int,disallow_undefined}].\\n<<"age > 20">>.\\n<<"age > 30">>.\\n))
@@ -87,11 +89,11 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The events in the file at `path`, each as `{event, line}`: what `BeTree.search/3` takes, and the number of the line
-  where it begins.
+  Returns a stream of the events in the file at `path`: `{event, line}` with an event for `BeTree.search/3` and the number of
+  its first line.
 
-  The stream reads as it is asked, and raises a `BeTree.Files.Error` at the first event that cannot be read. An event
-  is not compared with the attributes, and JSON is not looked into: that happens in the search.
+  The stream reads the file as it is consumed, and raises a `BeTree.Files.Error` at the first event that cannot be read. The
+  search, not the stream, parses JSON and compares an event with the schema.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
       iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
@@ -111,10 +113,10 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The place of what `BeTree.new/2` or `BeTree.insert_all/3` refused, for files that `load/2` has read.
+  Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3`, for files that `load/2` read.
 
-  `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
-  looked for in the file again; without one, the error is about the attributes.
+  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the file again to find the line
+  of the error's position. An error without a position concerns the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
@@ -136,7 +138,7 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The place of what `BeTree.search/3` refused: the event that `events/1` gave with this line number.
+  Returns the place of an error of `BeTree.search/3`, for an event and the line number that `events/1` returned with it.
   """
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do

@@ -1,20 +1,19 @@
 defmodule BeTree.Fuel do
   @moduledoc """
-  Fuel, what a search costs, and reductions, what the BEAM's schedulers count in.
+  Fuel is the cost of a search, and reductions are the unit in which the BEAM's schedulers count.
 
-  Fuel is counted by the WebAssembly runtime: about one unit an instruction, the same for the same input on every
-  machine. How fast it burns is the machine's affair. The BEAM lets a process run for 4,000 reductions before another
-  gets its turn. The default is one reduction for 75 fuel, so that such a time slice is just one default slice of a
-  search, 300,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
+  The WebAssembly runtime counts fuel: about one unit per instruction, the same for the same input on every machine. The time
+  per unit depends on the machine. The BEAM lets a process run for 4,000 reductions before another gets its turn. By default
+  75 fuel are one reduction, so that such a time slice is one default slice of a search, 300,000 fuel. A process that waits
+  behind searches then waits about as long as behind Erlang code.
 
   On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions)
   fuel a microsecond, so a time slice of searching takes from 17 to 30 microseconds there, and one of a loop in plain
-  Elixir 11. A larger ratio favours the searches, which then change places less often, a smaller one the processes
-  beside them.
+  Elixir 11. A larger ratio favours searches, which then yield less often; a smaller one favours other processes.
 
-  `mix be_tree.tune --calibrate` measures a machine and prints what to configure there, such as
-  `config :be_tree, fuel_per_reduction: 30`. The environment is read when a tree is made; the option
-  `:fuel_per_reduction` of `BeTree.new/2` comes before it. With 1, fuel and reductions are equal.
+  `mix be_tree.tune --calibrate` measures a machine and prints a line of configuration, such as
+  `config :be_tree, fuel_per_reduction: 30`. `BeTree.new/2` reads the application's environment; its option
+  `:fuel_per_reduction` takes precedence. With 1, fuel and reductions are equal.
   """
 
   @default_per_reduction 75
@@ -33,13 +32,13 @@ defmodule BeTree.Fuel do
   @typedoc "An amount of fuel: about as many wasm instructions."
   @type t :: non_neg_integer
 
-  @typedoc "How much fuel may burn: an amount of at least one, or no bound."
+  @typedoc "A budget of fuel: an amount of at least 1, or no bound."
   @type budget :: pos_integer | :infinity
 
   @doc """
-  The fuel of one reduction: what the application's environment says, or 75.
+  Returns the fuel of one reduction: the value in the application's environment, or 75.
 
-  Raises an `ArgumentError` where the environment holds anything but a positive integer.
+  Raises an `ArgumentError` when the environment holds anything but a positive integer.
 
       iex> BeTree.Fuel.per_reduction()
       75
@@ -57,7 +56,7 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of a slice where a search names none: at the default ratio the BEAM's own time slice, which takes from 15 to 60
+  Returns the default fuel of a slice. At the default ratio it equals the BEAM's time slice, and takes 15 to 60
   microseconds.
 
       iex> BeTree.Fuel.default_slice()
@@ -69,7 +68,7 @@ defmodule BeTree.Fuel do
   def default_slice, do: @default_slice
 
   @doc """
-  What `fuel` is worth in reductions. One that has begun counts, so that no search is free, however short.
+  Returns the reductions of `fuel`, rounded up, so that no search is free, however short.
 
       iex> BeTree.Fuel.to_reductions(300_000, 75)
       4000
@@ -84,7 +83,7 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of `reductions`, such as a slice as long as the BEAM's own.
+  Returns the fuel of `reductions`, such as that of a slice as long as the BEAM's.
 
       iex> BeTree.Fuel.from_reductions(4_000, 75)
       300_000
@@ -103,8 +102,10 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of one reduction where wasm runs at `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a
-  reduction: as much as burns in 2.2 times as long. `mix be_tree.tune --calibrate` measures both.
+  Returns the fuel per reduction to configure, from two rates that `mix be_tree.tune --calibrate` measures.
+
+  wasm burns `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a reduction. The result is the fuel that burns
+  in 2.2 times as long.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
       74

@@ -1,15 +1,15 @@
 defmodule BeTree.Guest do
   @moduledoc """
-  The index module that runs in the sandbox: loaded, checked, and called.
+  A guest is an index module that is loaded and checked, ready to run in the sandbox.
 
-  The built-in one lies in the application's `priv` directory. Any WebAssembly module with the same exports can take its
-  place (`docs/abi.md`): `BeTree.new/2` takes its bytes, or, where many trees share it, a guest that is compiled once:
+  The built-in module lies in the application's `priv` directory. Any WebAssembly module with the same exports can replace it
+  (`docs/abi.md`). `BeTree.new/2` takes its bytes, or a guest, which is compiled once for many trees:
 
       {:ok, guest} = BeTree.Guest.load(File.read!("my_index.wasm"))
       {:ok, tree} = BeTree.new([age: :integer], guest: guest)
 
-  A module is refused as `:bad_module` if it imports anything, lacks an export, has one of another type, or speaks
-  another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
+  A module that imports anything, lacks an export, has an export of another type or another version of the interface is an
+  error of kind `:bad_module`. A guest reaches nothing outside its memory, and its results are checked.
   """
 
   alias BeTree.Engine.{Check, Describe}
@@ -18,7 +18,7 @@ defmodule BeTree.Guest do
   @enforce_keys [:runtime, :compiled]
   defstruct @enforce_keys
 
-  @typedoc "A module that is loaded; its fields are private."
+  @typedoc "A loaded module. Its fields are private."
   @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled()}
 
   @exports [
@@ -50,9 +50,12 @@ defmodule BeTree.Guest do
   ]
 
   @doc """
-  Compiles and checks the module in `wasm`, in seconds rather than microseconds, but not on a scheduler.
+  Compiles and checks the module in `wasm`. Returns `{:ok, guest}`.
 
-  Errors by kind: `:bad_module`, naming what is wrong, and `:out_of_memory`.
+  Compiling takes seconds, on a thread of the runtime and not on a scheduler.
+
+  Returns `{:error, error}` with the kind `:bad_module`, whose message names the fault, `:out_of_memory`, `:overloaded` or
+  `:timeout`.
 
       iex> {:error, error} = BeTree.Guest.load(<<0, "asm", 1, 0, 0, 0>>)
       iex> error.kind

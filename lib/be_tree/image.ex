@@ -1,6 +1,6 @@
 defmodule BeTree.Image do
   @moduledoc """
-  An index as one file: a WebAssembly module that any runtime can start, with all subscriptions in its memory.
+  An image is an index as one file: a WebAssembly module with all subscriptions in its memory.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_image_doctest.wasm")
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
@@ -13,26 +13,26 @@ defmodule BeTree.Image do
       iex> File.rm!(path)
       :ok
 
-  An image is made once and read by as many as like: after a restart, on other nodes, or elsewhere, by whatever runs
-  WebAssembly (`docs/image.md` has the format, and a search in JavaScript). What holds for it:
+  An image is written once and read any number of times: after a restart, on other nodes, or by any other WebAssembly
+  runtime (`docs/image.md` describes the format and a search in JavaScript). Its properties:
 
-    * it is the index module itself, with its memory as it stood, and needs nothing beside it. It keeps the version of the
-      module that wrote it, and does not change with a newer release of this library;
-    * reading copies bytes and compiles nothing where a tree or an image of the same module was there before: 60
-      milliseconds for 100 MB of memory;
-    * the same index gives the same bytes, whatever was searched for since it was changed last;
-    * no event is in it: what searches left in the memory is wiped, and so are the strings of deleted expressions. Numbers
-      of deleted expressions may stay where nothing has taken their place yet.
+    * it is the index module with its memory, and needs nothing else. It keeps the version of the module that wrote it, and
+      does not change with a newer release of this library;
+    * reading takes 60 milliseconds for 100 MB of memory. It compiles the module only if the VM has not loaded the same module
+      before;
+    * the same index gives the same bytes, whatever searches ran since its last change;
+    * it holds no event: the memory of searches is wiped, and so are the strings of deleted expressions. Numbers of deleted
+      expressions may remain.
 
-  Where a function takes an image, that is the path of a file, or `{:binary, bytes}` with what `to_binary/2` made.
+  A function that takes an image takes the path of a file, or `{:binary, bytes}` with a result of `to_binary/2`.
 
-  ## Whom to trust
+  ## Trust
 
-  The SHA-256 in an image tells that it arrived as it was written, not who wrote it. What is read is checked before it is
-  used: lengths, versions, digest, every section, the index module's exports, its counts. An image that was forged with
-  care passes that, with a module and a memory of its author's choice. It then runs in the sandbox like any index module:
-  it can answer wrong ids, use up the fuel of a search and the memory it is given, and reach nothing else. What is trusted
-  is the runtime: its compiler, which reads the code of the image, and the sandbox.
+  The SHA-256 in an image proves that it arrived as it was written, not which program wrote it. Reading checks lengths,
+  versions, the digest, every section, the exports of the module and its counts before it uses anything. A carefully forged
+  image passes these checks, with a module and a memory of its author's choice. That module then runs in the sandbox like any
+  index module: it can return wrong ids, use up the fuel of a search and its memory, and reach nothing else. You trust the
+  runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
@@ -41,17 +41,17 @@ defmodule BeTree.Image do
   alias BeTree.Image.Layout
   alias BeTree.Server.Request
 
-  @typedoc "An image: a file, or its bytes."
+  @typedoc "An image: the path of a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
 
   @typedoc """
-  What an image tells of itself.
+  The header of an image.
 
     * `:version` - of the format;
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
-    * `:schema` - the attributes;
-    * `:counts` - what `BeTree.info/2` says of the index;
-    * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
+    * `:schema` - the attributes of the index;
+    * `:counts` - the map of `BeTree.info/2`;
+    * `:length`, `:memory` - the bytes of the image, and of the memory that it fills;
     * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
   """
   @type info :: %{
@@ -74,16 +74,16 @@ defmodule BeTree.Image do
   @any_memory 0x100_0000_0000
 
   @doc """
-  Writes an image of what a tree or an index holds now to the file at `path`, which is replaced as a whole or not at all.
+  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced as a whole or not at all.
 
-  Takes about 300 milliseconds for 100 MB, and three times the memory of the index meanwhile; the tree itself is held only
-  while its memory is copied once. Copying runs on dirty schedulers, the digest on the calling process's own, which is
-  charged for it.
+  The call takes about 300 milliseconds for 100 MB, and meanwhile three times the memory of the index. It holds a tree only
+  while it copies the tree's memory. Copying runs on dirty schedulers; the digest runs on the scheduler of the calling process,
+  which is charged for it.
 
-  The option `:timeout` is how many milliseconds the call may wait for a tree, `:infinity` by default.
+  The option `:timeout` sets the milliseconds that the call may wait for a tree, `:infinity` by default.
 
-  Errors by kind: `:file`; `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that
-  keeps what it knows elsewhere than in its memory (`docs/abi.md`).
+  Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module`
+  for a guest that has state outside its memory (`docs/abi.md`).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
@@ -97,7 +97,7 @@ defmodule BeTree.Image do
   def write!(target, path, options \\ []), do: Bang.unwrap!(write(target, path, options))
 
   @doc """
-  `write/3` to a binary.
+  Like `write/3`, but returns the image as a binary.
 
       iex> {:ok, bytes} = BeTree.Image.to_binary(BeTree.new!(age: :integer))
       iex> binary_part(bytes, 0, 4)
@@ -113,16 +113,19 @@ defmodule BeTree.Image do
   def to_binary!(target, options \\ []), do: Bang.unwrap!(to_binary(target, options))
 
   @doc """
-  The index in an image, as `BeTree.publish/2` would answer it.
+  Returns the index in an image as a `BeTree.Index`, like `BeTree.publish/2`.
 
   ## Options
 
   #{Options.docs(@read_options)}
 
-  An image of more memory is refused, before it is read, as `:out_of_memory`.
+  Returns `{:error, error}` with the kind
 
-  Errors by kind: `:file`; `:bad_module` where the image is damaged, cut off, of another version or no image at all, with
-  what was expected and what came; `:out_of_memory`; `:trap` and `:out_of_fuel` for what its module does when it is started.
+    * `:file` when the file cannot be read;
+    * `:bad_module` when the image is damaged, truncated, of another version or no image. The message says what was expected
+      and what came;
+    * `:out_of_memory` when the image has more memory than `:memory`. It is then not read;
+    * `:trap` or `:out_of_fuel` when its module fails at the start.
 
       iex> image = {:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}
       iex> {:ok, index} = BeTree.Image.read(image, replicas: 4)
@@ -152,9 +155,10 @@ defmodule BeTree.Image do
   def read!(source, options \\ []), do: Bang.unwrap!(read(source, options))
 
   @doc """
-  A tree that begins as the index in an image, to be changed like any other.
+  Returns a tree that begins as the index in an image.
 
-  Takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Errors are those of `read/2`.
+  Takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Returns `{:error, error}` with the kinds
+  of `read/2`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -188,8 +192,9 @@ defmodule BeTree.Image do
   def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
-  Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`, and answers the
-  errors of `read/2`.
+  Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`.
+
+  Returns `:ok`, or `{:error, error}` with the kinds of `read/2`.
 
       iex> bytes = BeTree.Image.to_binary!(BeTree.new!(age: :integer))
       iex> BeTree.Image.verify({:binary, bytes})
@@ -208,9 +213,9 @@ defmodule BeTree.Image do
   def verify!(source, options \\ []), do: Bang.unwrap!(verify(source, options))
 
   @doc """
-  What an image tells of itself in its first kilobytes, which is all that is read. Only `verify/2` tells whether it is true.
+  Returns the header of an image. The call reads only the first kilobytes; `verify/2` checks the rest.
 
-  Errors by kind: `:file`, `:bad_module`.
+  Returns `{:error, error}` with the kind `:file` or `:bad_module`.
 
       iex> tree = BeTree.new!(age: {:integer, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21")

@@ -1,15 +1,15 @@
 defmodule BeTree.Runtime do
   @moduledoc """
-  What runs a WebAssembly module in a sandbox with metered fuel.
+  A runtime runs WebAssembly modules in a sandbox with metered fuel.
 
-  A *compiled* module makes *instances*, each with a memory of its own. An instance runs one call at a time; who calls
-  one that is busy waits for its turn, in order. A *call* runs until it ends or the fuel of a slice is exhausted; then it
-  is *suspended*, and `c:resume/1` goes on with it. A suspended call holds its instance until it ends, is cancelled, or
-  its last process forgets it or dies.
+  A *compiled* module makes *instances*, each with its own memory. An instance runs one call at a time; a caller that finds it
+  busy waits for its turn, in order. A *call* runs until it ends or the fuel of a slice is used up. It is then *suspended*, and
+  `c:resume/1` continues it. A suspended call holds its instance until it ends, is cancelled, or no process refers to it any
+  more.
 
   A runtime knows nothing of expressions. It passes bytes through two exports whose names are given at instantiation:
-  the *inbox*, `(length: i32) -> i32`, answers the address of a buffer of at least that length, and the *outbox*,
-  `() -> i32`, the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
+  the *inbox*, `(length: i32) -> i32`, returns the address of a buffer of at least that length, and the *outbox*,
+  `() -> i32`, the address, fixed for the life of the instance, of two `u32`: the address of the last output, and its length.
   A runtime that cannot keep a call's stack between slices also needs *resume*, `() -> i32`, which goes on with a call
   that a trap cut off, and a third `u32` behind those two, which tells how far it has come (`docs/abi.md`, Interruption).
 
@@ -45,10 +45,10 @@ defmodule BeTree.Runtime do
           | {:tag}
 
   @typedoc """
-  How a call is made; all keys but `:timeout` are there.
+  The settings of a call. All keys but `:timeout` are required.
 
     * `:input` - bytes for the inbox, or `nil`;
-    * `:output` - what of the outbox is answered: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
+    * `:output` - the part of the outbox to return: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
       64-bit integers as a list, or of many such lists, each behind its length as one more integer, a list of lists,
       `:u64_lists`, or of binaries, `:u64_binaries`; with a status other than 0 it is always a binary;
     * `:fuel` - the whole budget;
@@ -81,7 +81,7 @@ defmodule BeTree.Runtime do
           | {:yield, suspended, fuel_so_far :: non_neg_integer}
           | {:error, Error.t()}
 
-  @doc "Whether this runtime can be used here."
+  @doc "Returns whether this runtime can be used here."
   @callback available?() :: boolean
 
   @doc """
@@ -91,17 +91,17 @@ defmodule BeTree.Runtime do
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
 
-  @doc "The bytes that a module was compiled of. They live as long as it does."
+  @doc "Returns the bytes of a compiled module. They live as long as it does."
   @callback wasm(compiled) :: binary
 
   @callback exports(compiled) :: [{name :: String.t(), external_type}]
   @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]
 
   @doc """
-  Makes an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused.
-  With a `:snapshot` its state begins as that one's.
+  Returns an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused. With a
+  `:snapshot` the instance begins in that state.
 
-  Errors by kind: `:bad_module`, also where the snapshot is not of this module, `:out_of_memory`, and for its start
+  Errors by kind: `:bad_module`, also when the snapshot is not of this module, `:out_of_memory`, and for its start
   function `:out_of_fuel` and `:trap`.
   """
   @callback instantiate(compiled, [
@@ -113,7 +113,7 @@ defmodule BeTree.Runtime do
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
-  Takes a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
+  Returns a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
   the memory is copied. The instance goes on as it was.
 
   Errors by kind: `:bad_module` where the module has state that a snapshot does not carry (`docs/abi.md`, Replicas);
@@ -130,10 +130,10 @@ defmodule BeTree.Runtime do
   @callback snapshot_of(length :: non_neg_integer, parts :: [{address :: non_neg_integer, bytes :: binary}]) ::
               {:ok, snapshot} | {:error, Error.t()}
 
-  @doc "How many bytes of memory a snapshot has."
+  @doc "Returns the bytes of memory of a snapshot."
   @callback snapshot_length(snapshot) :: non_neg_integer
 
-  @doc "Reads `length` bytes of a snapshot's memory. Errors by kind: `:bad_module` for what lies outside of it."
+  @doc "Returns `length` bytes of a snapshot's memory. Errors by kind: `:bad_module` for addresses outside of it."
   @callback snapshot_read(snapshot, address :: non_neg_integer, length :: non_neg_integer) ::
               {:ok, binary} | {:error, Error.t()}
 
@@ -155,8 +155,8 @@ defmodule BeTree.Runtime do
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
-  Calls an export, and answers its single integer result as the status (0 if it has no result). Waits while other calls
-  hold the instance.
+  Calls an export and returns its single integer result as the status, 0 if it has no result. Waits while other calls hold
+  the instance.
 
   Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory`, where the module stopped after more memory was refused;
   `:bad_module` for an export that is missing, has a type that cannot be passed, or points outside of its memory;
@@ -172,33 +172,34 @@ defmodule BeTree.Runtime do
   """
   @callback resume(suspended) :: outcome
 
-  @doc "Gives a suspended call up: its instance is free soon after."
+  @doc "Cancels a suspended call. Its instance is free soon after."
   @callback cancel(suspended) :: :ok
 
   @doc """
-  At least `:memory`, how many bytes the memories and tables of an instance take now; of replicas, what they share once
-  and what each grew beyond it.
+  Returns a map with at least `:memory`, the bytes that the memories and tables of an instance take. For replicas it counts
+  shared memory once, and the memory by which each replica grew.
   """
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
 
   @doc """
-  A place for an instance that stands in for another one until that one changes. It lives as long as something refers to
-  it, and so does the instance that is put there.
+  Returns a place for an instance that stands in for another one until that one changes. The place and its instance live as
+  long as something refers to the place.
 
   A runtime may lack this callback and the next two.
   """
   @callback place() :: place
 
-  @doc "Puts an instance there, for a version that only grows. It replaces that of an earlier version."
+  @doc "Puts an instance in a place, for a version that only grows. It replaces the instance of an earlier version."
   @callback place_put(place, version :: non_neg_integer, instance) :: :ok
 
-  @doc "The instance that was put there for this version, or `nil`. That of an earlier version is let go."
+  @doc "Returns the instance in a place for this version, or `nil`. An instance of an earlier version is released."
   @callback place_get(place, version :: non_neg_integer) :: instance | nil
 
   @doc """
-  Has an instance go on as `fresh`, if its export, `() -> i32`, then answers other than 0, and answers whether it does. It has
-  the memory of `fresh` from then on, and gives its own back. No call comes between the question and that. `fresh` is an
-  instance of the same module, made with the same options, which nobody else uses; it cannot be called afterwards.
+  Replaces the state of an instance by that of `fresh`, if the export `() -> i32` of the instance returns another value than 0.
+  Returns whether it did. The instance then has the memory of `fresh` and frees its own. No call comes between the question
+  and the replacement. `fresh` is an instance of the same module, made with the same options, that nothing else uses. It
+  cannot be called afterwards.
 
   A runtime may lack this callback.
 
@@ -209,9 +210,11 @@ defmodule BeTree.Runtime do
   @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
 
   @doc """
-  The runtime that is used where none is named: what the application's environment says, `config :be_tree, runtime:
-  BeTree.Runtime.Wasmex`; or the built-in one, if it is compiled; or that of the hex package wasmex, if it is here.
-  Where there is neither, loading a module tells what to add.
+  Returns the default runtime.
+
+  This is the runtime in the application's environment, `config :be_tree, runtime: BeTree.Runtime.Wasmex`; without one, the
+  built-in runtime if it is compiled; otherwise the runtime of the hex package wasmex if that is present. With none of them,
+  the error of loading a module says what to add.
 
       iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       true
@@ -226,7 +229,7 @@ defmodule BeTree.Runtime do
   end
 
   @doc """
-  Those of this project's runtimes that can be used here.
+  Returns the runtimes of this library that can be used here.
 
       iex> BeTree.Runtime.available() -- [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       []

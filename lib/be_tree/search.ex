@@ -99,9 +99,9 @@ defmodule BeTree.Search do
       1
   """
   @spec start(BeTree.target(), Event.t(), [option]) :: answer
-  def start(target, event, options \\ []) do
-    options = check(options)
+  def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
+  defp start_checked(target, event, options) do
     case Target.resolve(target) do
       {:error, error} ->
         {:error, error}
@@ -194,6 +194,11 @@ defmodule BeTree.Search do
   """
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run(target, event, options \\ []), do: finish(start(target, event, options))
+
+  @doc false
+  # The same with options that `check/1` returned.
+  @spec run_checked(BeTree.target(), Event.t(), Slices.options()) :: {:done, found, Stats.t()} | {:error, Error.t()}
+  def run_checked(target, event, options), do: finish(start_checked(target, event, options))
 
   # A search of so many slices mostly finds some thousand ids. What the heap has room for then holds a few such lists, so it
   # is not collected for each second one; of a larger heap the VM would ask the system for each anew.
@@ -291,7 +296,7 @@ defmodule BeTree.Search do
   # All options, with their defaults, or an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
-  def check(options), do: Map.merge(@defaults, Map.new(Options.validate!(options, @options)))
+  def check(options), do: Options.put!(@defaults, options, @options)
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

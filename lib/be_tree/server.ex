@@ -88,7 +88,7 @@ defmodule BeTree.Server do
              ],
              interval: [
                type: {:nullable, :timeout},
-               default_doc: "#{@interval}, or #{@interval_of_follower} for a server that follows",
+               default_doc: "#{@interval}, and to #{@interval_of_follower} for a server that follows",
                doc:
                  "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
                    "follows waits so long before it asks for the next version"

@@ -1,11 +1,11 @@
 defmodule BeTree.Stats do
   @moduledoc """
-  What one search did.
+  The statistics of one search.
 
-    * `fuel` - the fuel it burnt (see `BeTree.Fuel`), the same whatever the slice;
-    * `slices` - how often it ran: 1 where it never yielded;
-    * `visited` - how many entries of the index it looked at;
-    * `evaluated` - how many expressions it evaluated.
+    * `fuel` - the fuel of the search (`BeTree.Fuel`), the same for every slice;
+    * `slices` - the number of slices; 1 when the search never yielded;
+    * `visited` - the entries of the index that the search visited;
+    * `evaluated` - the expressions that the search evaluated.
   """
 
   @enforce_keys [:fuel, :slices, :visited, :evaluated]

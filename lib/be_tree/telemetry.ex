@@ -2,8 +2,9 @@ defmodule BeTree.Telemetry do
   @moduledoc """
   The events that a search emits through the hex package `:telemetry`.
 
-  They are compiled in where that package is there when this library is compiled; elsewhere no code for them exists.
-  To add the package later, compile this one again: `mix deps.compile be_tree --force`. `enabled?/0` tells which it is.
+  They are compiled in if the package is present when this library is compiled; otherwise no code for them exists. To add the
+  package later, compile this library again: `mix deps.compile be_tree --force`. `enabled?/0` returns whether they are compiled
+  in.
 
   ## Events
 
@@ -18,7 +19,7 @@ defmodule BeTree.Telemetry do
 
   ## Measurements
 
-  | measurement | unit | what it is |
+  | measurement | unit | meaning |
   | --- | --- | --- |
   | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; of a search that fails, until its last yield |
   | `slices` | count | slices that ran until now, of a search that fails the yielded ones |
@@ -29,7 +30,7 @@ defmodule BeTree.Telemetry do
 
   ## Metadata
 
-  | key | what it is |
+  | key | meaning |
   | --- | --- |
   | `tree` | the handle that was searched, a `t:BeTree.target/0` |
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
@@ -37,11 +38,11 @@ defmodule BeTree.Telemetry do
 
   `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
 
-  An event is emitted by the process that runs the slice, and its handlers run there. A search that is given up, by
-  `BeTree.Search.cancel/1` or because its process ended, emits nothing more: its last event is the start or a yield.
-  Handlers of yields run once a slice, every 30 to 100 microseconds of a long search.
+  The process that runs the slice emits the event, and handlers run in that process. A search that is cancelled by
+  `BeTree.Search.cancel/1`, or whose process ended, emits nothing more: its last event is the start or a yield. Handlers of
+  yields run once per slice, every 30 to 100 microseconds of a long search.
 
-  Where nobody listens, the start and the stop of a search take about a microsecond together.
+  Without handlers, the events of the start and the stop of a search take about a microsecond together.
 
       :telemetry.attach("slow searches", [:be_tree, :search, :stop], &MyApp.Metrics.searched/4, nil)
 
@@ -54,7 +55,7 @@ defmodule BeTree.Telemetry do
   @enabled Code.ensure_loaded?(:telemetry)
 
   @doc """
-  Whether the events are compiled in.
+  Returns whether the events are compiled in.
 
       iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
       true

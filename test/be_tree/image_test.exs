@@ -339,7 +339,7 @@ defmodule BeTree.ImageTest do
 
       # One that has all exports and none of the index.
       assert refusal(Image.read(forge(layout, guest: WasmGuest.spin(1), memory: 65_536, segments: []))) =~
-               "the index module answered"
+               "the index module returned"
 
       plain = BeTree.WasmModule.assemble(memory: {1, nil})
       assert refusal(Image.read(forge(layout, guest: plain, memory: 65_536, segments: []))) =~ "does not export"

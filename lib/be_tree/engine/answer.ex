@@ -89,5 +89,5 @@ defmodule BeTree.Engine.Answer do
 
   @doc "The error for a guest that answers `what`."
   @spec bad(String.t()) :: Error.t()
-  def bad(what), do: %Error{kind: :bad_module, message: "the index module answered #{what}"}
+  def bad(what), do: %Error{kind: :bad_module, message: "the index module returned #{what}"}
 end

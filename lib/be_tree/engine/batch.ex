@@ -1,7 +1,7 @@
 defmodule BeTree.Engine.Batch do
   @moduledoc false
-  # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
-  # docs/abi.md; where the answers are large, they come in parts.
+  # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
+  # be_tree_search_many (docs/abi.md). Large results come in parts.
 
   alias BeTree.{Error, Event, Search}
   alias BeTree.Engine.{Answer, Check, Deadline, Heap, Slices, Target}

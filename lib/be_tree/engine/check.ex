@@ -1,7 +1,7 @@
 defmodule BeTree.Engine.Check do
   @moduledoc false
-  # Checks what a program passes to a public function. What is the program's fault raises an ArgumentError that says what
-  # was expected and what came.
+  # Checks the arguments of public functions. A wrong argument raises an ArgumentError that says what was expected and what
+  # came.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits, Options}

@@ -1,7 +1,7 @@
 defmodule BeTree.Engine.Deletion do
   @moduledoc false
-  # Deletes subscriptions of a tree. The memory of an instance never shrinks. So where the guest answers that a deletion left
-  # its index empty, and that a new instance would take much less memory, one is made, and the tree goes on with it.
+  # Deletes subscriptions of a tree. The memory of an instance never shrinks. When the guest reports that a deletion left its
+  # index empty, and that a new instance would take much less memory, the tree continues with a new instance.
 
   alias BeTree.Error
   alias BeTree.Engine.{Answer, Deadline, Instance}

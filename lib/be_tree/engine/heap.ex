@@ -1,22 +1,21 @@
 defmodule BeTree.Engine.Heap do
   @moduledoc false
-  # Room for large answers in the heap of the process that asked for them.
+  # Enlarges the heap of a process before a large result.
   #
-  # Such answers come in parts. Whenever the heap is full with those that came, the garbage collector copies them into one
-  # that is a little larger, and again, and again. So the heap is made as large as all will need at once. Nor is it collected
-  # for the binaries that come up meanwhile.
+  # Such a result comes in parts. Each time the parts fill the heap, the garbage collector copies them to a slightly larger
+  # one. So the heap gets the size for all parts at once, and binaries that are made meanwhile start no collection.
 
   # No more words than these are asked for: an estimate may be wrong. What of them is not used is never touched.
   @most 16_000_000
 
   @doc """
-  What `fun` answers, called where there is room for `words` words: while hardly anything is there that would have to be
-  copied. A process that keeps much has all of that copied instead, so this is for answers of many events.
+  Returns the result of `fun`, after making room for `words` words. A collection first copies everything that the process
+  keeps, so this is for the results of many events.
   """
   @spec with_room(non_neg_integer, (() -> answer)) :: answer when answer: var
   def with_room(words, fun), do: widened(words, &make_room/1, fun)
 
-  @doc "What `fun` answers, called where the first collection, if there is any, makes room for `words` words."
+  @doc "Returns the result of `fun`. The first collection meanwhile, if there is any, makes room for `words` words."
   @spec with_room_in_time(non_neg_integer, (() -> answer)) :: answer when answer: var
   def with_room_in_time(words, fun), do: widened(words, fn _words -> :ok end, fun)
 

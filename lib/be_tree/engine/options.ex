@@ -42,6 +42,23 @@ defmodule BeTree.Engine.Options do
     end)
   end
 
+  @doc """
+  Returns the map `defaults` with `options` in it, all of them checked as by `validate!/2`. For options of short calls: it takes
+  time for the given options only.
+  """
+  @spec put!(map, term, definitions) :: map
+  def put!(defaults, options, definitions) do
+    unless Keyword.keyword?(options), do: known!(options, [])
+
+    # From the last one on, so that the first value of an option wins.
+    List.foldr(options, defaults, fn {name, value}, checked ->
+      case List.keyfind(definitions, name, 0) do
+        {_name, definition} -> %{checked | name => check!(name, definition[:type], value)}
+        nil -> known!(options, Keyword.keys(definitions))
+      end
+    end)
+  end
+
   @doc "Returns `options`, the first value of each, or raises an `ArgumentError` unless all names are in `names`."
   @spec known!(term, [atom]) :: keyword
   def known!(options, names) do
@@ -116,17 +133,16 @@ defmodule BeTree.Engine.Options do
   @doc "Returns the definitions as a list in Markdown, an item for each option."
   @spec docs(definitions) :: String.t()
   def docs(definitions) do
-    definitions
-    |> Enum.map(fn {name, definition} -> "  * `#{inspect(name)}` - #{definition[:doc]}#{default_doc(definition)}" end)
-    |> Enum.join(";\n")
-    |> Kernel.<>(".")
+    Enum.map_join(definitions, "\n", fn {name, definition} ->
+      "  * `#{inspect(name)}` - #{definition[:doc]}.#{default_doc(definition)}"
+    end)
   end
 
   defp default_doc(definition) do
     case definition[:default_doc] || Keyword.get(definition, :default) do
       nil -> ""
-      text when is_binary(text) -> ", #{text} by default"
-      value -> ", `#{inspect(value)}` by default"
+      text when is_binary(text) -> " Defaults to #{text}."
+      value -> " Defaults to `#{inspect(value)}`."
     end
   end
 end

@@ -1,8 +1,7 @@
 defmodule BeTree.Engine.Slices do
   @moduledoc false
-  # A call that runs slice by slice: the process that runs a slice is charged for its fuel, and between slices the
-  # call's deadline is looked at. What is called, and what its results mean, its owner knows: BeTree.Search for an
-  # index, BeTree.Sandbox for any module.
+  # A call that runs slice by slice. The process that runs a slice is charged for its fuel, and the deadline is compared
+  # between slices. The owner of the call (BeTree.Search, BeTree.Sandbox) knows the function and the meaning of its results.
 
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Deadline, Native}
@@ -11,8 +10,8 @@ defmodule BeTree.Engine.Slices do
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
 
   @typedoc """
-  `resume` runs the next slice of what is `suspended`; `fuel` and `count` are of the slices so far, of which the fuel
-  `before` is of other calls.
+  `resume` runs the next slice of `suspended`. `fuel` and `count` are the fuel and the number of the slices so far; `before` is
+  the part of the fuel that earlier calls used.
   """
   @type t :: %__MODULE__{
           runtime: module,
@@ -26,7 +25,7 @@ defmodule BeTree.Engine.Slices do
           count: non_neg_integer
         }
 
-  @typedoc "What a runtime answers for a slice; `results` are whatever the runtime's function answers in that place."
+  @typedoc "The outcome of a slice, as a runtime returns it. The type of `results` depends on the runtime's function."
   @type outcome ::
           {:done, results :: term, output :: term, Fuel.t()}
           | {:yield, Runtime.suspended(), Fuel.t()}
@@ -49,7 +48,7 @@ defmodule BeTree.Engine.Slices do
   @spec defaults() :: options
   def defaults, do: %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity}
 
-  @doc "A call that is about to begin. Its first slice the owner runs, and passes what came of it to `settle/2`."
+  @doc "Returns a call that has not begun. The owner runs the first slice and passes its outcome to `settle/2`."
   @spec new(module, (Runtime.suspended() -> outcome), pos_integer, options) :: t
   def new(runtime, resume, per_reduction, options) do
     %__MODULE__{
@@ -72,13 +71,13 @@ defmodule BeTree.Engine.Slices do
     end
   end
 
-  @doc "Gives the call up."
+  @doc "Cancels the call."
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{runtime: runtime, suspended: suspended}), do: runtime.cancel(suspended)
 
   @doc """
-  The same for one more call, after one that is done: with what is left of the budget, and the same deadline. Answers the
-  `:fuel` and the `:timeout` of the next request too.
+  Returns the slices of one more call after one that is done, with the rest of the budget and the same deadline, and the `:fuel`
+  and the `:timeout` of the next request.
   """
   @spec again(t) :: {:ok, t, Fuel.budget(), timeout} | {:error, Error.t()}
   def again(%__MODULE__{fuel: fuel, budget: budget, deadline: deadline} = slices) do
@@ -112,7 +111,7 @@ defmodule BeTree.Engine.Slices do
 
   def settle({:error, error}, _slices), do: {:error, error}
 
-  @doc "The slices so far, as `3 slices`."
+  @doc "Returns the number of slices so far, as `3 slices`."
   @spec count(t) :: String.t()
   def count(%__MODULE__{count: 1}), do: "1 slice"
   def count(%__MODULE__{count: count}), do: "#{count} slices"

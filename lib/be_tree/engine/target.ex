@@ -1,8 +1,7 @@
 defmodule BeTree.Engine.Target do
   @moduledoc false
-  # What can be searched: a tree, a published index, or a server by its name. Whatever searches asks here for what its
-  # target stands for: a handle, or a server's view, which is made of two. Handles have the fields runtime, instance and
-  # fuel_per_reduction.
+  # Resolves the target of a search, a tree, an index or the name of a server, to a handle or to a server's view, which
+  # consists of two indexes. Handles have the fields runtime, instance and fuel_per_reduction.
 
   alias BeTree.{Error, Index, Tree}
   alias BeTree.Engine.Describe
@@ -10,7 +9,7 @@ defmodule BeTree.Engine.Target do
 
   @type t :: BeTree.target() | View.t()
 
-  @doc "The handle or the view to search; an error where there is no such server, an `ArgumentError` for anything else."
+  @doc "Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other terms."
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
   def resolve(%Tree{} = tree), do: tree
   def resolve(%Index{} = index), do: index
@@ -22,10 +21,10 @@ defmodule BeTree.Engine.Target do
 
   def resolve(other) do
     raise ArgumentError,
-          "what is searched is a tree, a published index or a server's name, got: #{Describe.value(other)}"
+          "expected a tree, a published index or a server's name, got: #{Describe.value(other)}"
   end
 
-  @doc "One handle that has the target's attributes."
+  @doc "Returns a handle with the schema of the target."
   @spec handle(t) :: {:ok, BeTree.t() | Index.t()} | {:error, Error.t()}
   def handle(target) do
     case resolve(target) do

@@ -1,10 +1,10 @@
 defmodule BeTree.Files.Error do
   @moduledoc """
-  What is wrong with a file, and where.
+  An error in a file, with its place.
 
-    * `path` - the file as it was named;
-    * `line`, `column` - the place, counted from 1, in lines and characters; `nil` where the whole file is meant;
-    * `reason` - the fault and the mend;
+    * `path` - the path of the file;
+    * `line`, `column` - the place, counted from 1, in lines and characters; `nil` when the error concerns the whole file;
+    * `reason` - the fault and how to mend it;
     * `text` - the text that the caret stands under, and `caret`, the character in it, counted from 1; or `nil`.
 
   Its message is that of a `BeTree.Error`, behind the place:

@@ -14,13 +14,13 @@ defmodule BeTree.Fuel.Calibration do
   defstruct @enforce_keys
 
   @typedoc """
-  What was measured:
+  The results of a measurement:
 
     * `workloads` - by name: `fuel` of a search, on average, `fuel_per_microsecond` unsliced, and `slices`: for each
       slice how many percent longer the same searches took, or `nil` where no search is that long;
     * `fuel_per_microsecond` - the mean of the workloads;
     * `nanoseconds_per_reduction` - in a loop of plain Elixir;
-    * `fuel_per_reduction` - what to configure: `BeTree.Fuel.ratio/2` of those two.
+    * `fuel_per_reduction` - the value to configure, `BeTree.Fuel.ratio/2` of these two.
   """
   @type t :: %__MODULE__{
           workloads: [{String.t(), workload}],
@@ -41,7 +41,7 @@ defmodule BeTree.Fuel.Calibration do
   @loop_length 1_000_000
 
   @doc """
-  Measures, in the calling process: in about ten seconds. Nothing else should be running.
+  Measures in the calling process, for about ten seconds. Nothing else should run meanwhile.
 
   Raises a `BeTree.Error` where a tree cannot be made.
   """

@@ -1,15 +1,15 @@
 defmodule BeTree.Runtime.Wasmtime do
   @moduledoc """
-  The built-in runtime: wasmtime inside of the VM.
+  The built-in runtime is wasmtime, inside the VM.
 
-  A slice runs on the scheduler of the calling process, on a stack of its own; where its fuel is exhausted, the call is
-  left at that instruction and later goes on there, on any scheduler. A call that finds its instance free sends no
-  message and costs about a microsecond beside what it runs.
+  A slice runs on the scheduler of the calling process, on a separate stack. When its fuel is used up, the call stops at that
+  instruction and later resumes there, on any scheduler. A call that finds its instance free sends no message and costs about a
+  microsecond in addition to its work.
 
-  A call that is cancelled, or whose process dies, leaves its instance usable: memory stands as the last instruction left
-  it, and `__stack_pointer` is put back. A call on dirty schedulers runs in slices of about a millisecond there. Where its
-  process dies, a thread of the host's own goes on with it, for about 0.1 seconds and 2 microseconds for each byte of input
-  at the most: honest changes are made whole by then.
+  A call that is cancelled, or whose process dies, leaves its instance usable: its memory is as the last
+  instruction left it, and `__stack_pointer` is restored. A call on dirty schedulers runs in slices of about a millisecond there. When its
+  process dies, a thread of the host continues it for at most about 0.1 seconds and 2 microseconds per byte of input. An honest
+  change is complete by then.
 
   A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share
   the pages that they do not write; elsewhere each has a copy of its own. A replica is made when it is first needed, on
@@ -132,10 +132,10 @@ defmodule BeTree.Runtime.Wasmtime do
   defdelegate place_get(place, version), to: Native
 
   @doc """
-  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
+  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type. Returns `{:done, results, output, fuel}`.
 
-  Integers are answered signed, and taken signed or unsigned. A float that is not finite is answered as `:nan`,
-  `:infinity` or `:negative_infinity`. To go on after a yield there is `continue/1`.
+  Integers are returned signed, and taken signed or unsigned. A float that is not finite is returned as `:nan`, `:infinity` or
+  `:negative_infinity`. After a yield, `continue/1` goes on.
   """
   @spec invoke(Runtime.instance(), String.t(), [integer | float], Runtime.request()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
@@ -161,7 +161,7 @@ defmodule BeTree.Runtime.Wasmtime do
           | {:error, Error.t()}
   def continue(suspended), do: answer(Native.resume(suspended))
 
-  @doc "Reads `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
+  @doc "Returns `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
   def read(instance, address, length, timeout \\ :infinity) do
     in_turn(instance, timeout, &Native.read(instance, &1, address, length))
@@ -272,7 +272,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp status({:done, [], output, fuel}), do: {:done, 0, output, fuel}
 
   defp status({:done, results, _output, _fuel}) do
-    error(:bad_module, "a status is one integer, but the export answered #{Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export returned #{Describe.value(results)}")
   end
 
   defp status(answer), do: answer

@@ -6,8 +6,8 @@ defmodule BeTree.Server.Follower do
   use GenServer
 
   alias BeTree.{Error, Image}
-  alias BeTree.Engine.Describe
-  alias BeTree.Server.{Courier, Deleted, Stray, Table, View}
+  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Server.{Courier, Deleted, Table, View}
 
   # Milliseconds until another courier is sent for.
   @again 1_000

@@ -7,8 +7,8 @@ defmodule BeTree.Server.Keeper do
   use GenServer
 
   alias BeTree.Error
-  alias BeTree.Engine.Describe
-  alias BeTree.Server.{Stray, Table}
+  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Server.Table
 
   # Milliseconds: the first pause and the longest, and how long a process runs until its end is its first again.
   @first 5

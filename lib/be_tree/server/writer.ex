@@ -13,8 +13,8 @@ defmodule BeTree.Server.Writer do
   import BeTree.Engine.Limits, only: [is_id: 1]
 
   alias BeTree.{Error, Guest, Index}
-  alias BeTree.Engine.Describe
-  alias BeTree.Server.{Builder, Changes, Delta, Stray, Table, View}
+  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Server.{Builder, Changes, Delta, Table, View}
 
   @none %{inserted: [], deleted: []}
 

@@ -1,5 +1,5 @@
 defmodule Mix.Tasks.BeTree.Image do
-  @shortdoc "Builds an image of an index, tells what is in one, verifies one"
+  @shortdoc "Builds, describes or verifies an image of an index"
   @moduledoc """
   Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
 
@@ -8,10 +8,10 @@ defmodule Mix.Tasks.BeTree.Image do
       mix be_tree.image verify FILE
 
   `build` takes what `mix be_tree.match` takes, files in either of the formats of `BeTree.Files`; that task also matches
-  events against an image (`--image`). `info` reads the beginning of an image and tells what it says of itself. `verify`
-  reads all of it, starts its module, and tells whether that is true.
+  events against an image (`--image`). `info` reads and prints the header of an image. `verify` reads all of
+  it, starts its module, and checks that the header is true.
 
-  Where anything is wrong, it says so and ends with status 1.
+  On an error the task prints it and ends with status 1.
   """
 
   use Mix.Task

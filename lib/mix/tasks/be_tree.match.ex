@@ -25,7 +25,7 @@ defmodule Mix.Tasks.BeTree.Match do
       standard output and all else to the standard error;
     * `--stats` - also print what the index did and how large it is.
 
-  Where anything is wrong with the files, it says so with the file, the line and the column, and ends with status 1.
+  On an error in a file the task prints the file, the line and the column, and ends with status 1.
   Expressions are held in memory, events are read one by one.
   """
 

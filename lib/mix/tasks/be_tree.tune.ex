@@ -1,7 +1,7 @@
 defmodule Mix.Tasks.BeTree.Tune do
-  @shortdoc "Measures what fuel is worth on this machine"
+  @shortdoc "Measures the fuel per reduction of this machine"
   @moduledoc """
-  Measures what fuel is worth on this machine, and tells what to configure.
+  Measures the fuel per reduction of this machine, and prints the configuration.
 
       mix be_tree.tune --calibrate
 

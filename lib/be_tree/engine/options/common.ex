@@ -84,9 +84,9 @@ defmodule BeTree.Engine.Options.Common do
     [
       type: :budget,
       default: Fuel.default_slice(),
-      default_doc: "#{Fuel.default_slice()}",
+      default_doc: "300,000",
       doc:
-        "the fuel of a slice, 15 to 60 microseconds at the default. With `:infinity` the call never yields: a long one " <>
+        "the fuel of a slice. The default takes 15 to 60 microseconds. With `:infinity` the call never yields: a long one " <>
           "then holds its scheduler up"
     ]
   end

@@ -12,7 +12,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
 
   use GenServer
 
-  alias BeTree.Server.Stray
+  alias BeTree.Engine.Stray
 
   @table __MODULE__
 

@@ -1,4 +1,4 @@
-defmodule BeTree.Server.Stray do
+defmodule BeTree.Engine.Stray do
   @moduledoc false
   # What a process does with a message that it does not know: it logs that, once a second at the most, and goes on.
 
