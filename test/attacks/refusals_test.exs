@@ -165,7 +165,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     sweep(domains, subscriptions, fn tree ->
       # An event that fits, and one that does not.
       refused = error(BeTree.search(tree, {:json, large(@strings)}))
-      %BeTree{runtime: runtime, guest: guest} = tree
+      %BeTree.Tree{runtime: runtime, guest: guest} = tree
       {:ok, snapshot} = runtime.snapshot(tree.instance)
       {:ok, instance} = Guest.instantiate(guest, runtime.snapshot_length(snapshot) + @tables, snapshot)
       assert :ok = Guest.forget(guest, instance)
