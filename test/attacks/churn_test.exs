@@ -6,13 +6,13 @@ defmodule BeTree.Attacks.ChurnTest do
 
   alias BeTree.Test.Attack
 
-  @domains [
-             s: {:string, optional: true},
-             i: {:integer, optional: true},
-             f: {:float, optional: true},
-             il: {:integer_list, optional: true},
-             c: {:string, optional: true}
-           ] ++ for(n <- 0..59, do: {:"b#{n}", {:boolean, optional: true}})
+  @schema [
+            s: {:string, optional: true},
+            i: {:integer, optional: true},
+            f: {:float, optional: true},
+            il: {:integer_list, optional: true},
+            c: {:string, optional: true}
+          ] ++ for(n <- 0..59, do: {:"b#{n}", {:boolean, optional: true}})
 
   defp many(count, by, each), do: Enum.map_join(0..(count - 1), by, each)
 
@@ -41,7 +41,7 @@ defmodule BeTree.Attacks.ChurnTest do
   defp count, do: Attack.size(500, 2_000)
 
   defp tree(texts) do
-    tree = BeTree.new!(@domains)
+    tree = BeTree.new!(@schema)
     insert(tree, texts)
     tree
   end

@@ -10,7 +10,8 @@ defmodule BeTree.Attacks.RefusalsTest do
   # an index that is read back from its image.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Error, Guest, Image, Index}
+  alias BeTree.{Error, Image, Index}
+  alias BeTree.Engine.Instance
   alias BeTree.Test.{Attack, Language, Random}
 
   @page 65_536
@@ -18,12 +19,12 @@ defmodule BeTree.Attacks.RefusalsTest do
   @tables 4_096
 
   # Calls `each` with a tree of these subscriptions at every limit until it returns :ok, and returns how many refused it.
-  defp sweep(domains, subscriptions, each) do
-    least = BeTree.info!(BeTree.new!(domains)).memory_bytes
+  defp sweep(schema, subscriptions, each) do
+    least = BeTree.info!(BeTree.new!(schema)).memory_bytes
 
     least
     |> Stream.iterate(&(&1 + @page))
-    |> Stream.map(&tree(domains, subscriptions, &1))
+    |> Stream.map(&tree(schema, subscriptions, &1))
     |> Stream.reject(&is_nil/1)
     |> Enum.reduce_while(0, fn tree, refusals ->
       case each.(tree) do
@@ -38,8 +39,8 @@ defmodule BeTree.Attacks.RefusalsTest do
   end
 
   # Or none where not even these fit.
-  defp tree(domains, subscriptions, limit) do
-    with {:ok, tree} <- BeTree.new(domains, memory: limit),
+  defp tree(schema, subscriptions, limit) do
+    with {:ok, tree} <- BeTree.new(schema, memory: limit),
          {:ok, _} <- BeTree.insert_all(tree, subscriptions) do
       tree
     else
@@ -47,8 +48,8 @@ defmodule BeTree.Attacks.RefusalsTest do
     end
   end
 
-  defp random(domains, ids),
-    do: for(id <- ids, do: {id, Random.text(Random.expression(domains)), constants: Random.constants()})
+  defp random(schema, ids),
+    do: for(id <- ids, do: {id, Random.text(Random.expression(schema)), constants: Random.constants()})
 
   defp holds(tree, events) do
     # Not nodes and entries: a list that a batch made long may stay split after the batch was taken back.
@@ -86,9 +87,9 @@ defmodule BeTree.Attacks.RefusalsTest do
 
   test "insertions of random expressions succeed, or change nothing" do
     Attack.each(Attack.size(4, 100), fn _number ->
-      domains = Random.domains()
-      more = random(domains, 100..Enum.random([150, 300, 600]))
-      events = for _ <- 1..5, do: Random.event(domains)
+      schema = Random.schema()
+      more = random(schema, 100..Enum.random([150, 300, 600]))
+      events = for _ <- 1..5, do: Random.event(schema)
 
       insert = fn tree ->
         with {:ok, _} <- BeTree.insert_all(tree, more) do
@@ -97,7 +98,7 @@ defmodule BeTree.Attacks.RefusalsTest do
         end
       end
 
-      sweep(domains, random(domains, 1..20), fn tree ->
+      sweep(schema, random(schema, 1..20), fn tree ->
         error = refused(tree, events, insert)
         delete_all(tree, 1..20)
         if error, do: {:error, error}, else: :ok
@@ -115,7 +116,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     ~s({"s": "ab", "i": 7, "b": true, "sl": [#{strings}]})
   end
 
-  defp language, do: {Language.domains(), Language.subscriptions()}
+  defp language, do: {Language.schema(), Language.subscriptions()}
   defp small, do: %{s: "ab", i: 7, b: true}
 
   defp read(:search, target, event), do: BeTree.search(target, event)
@@ -125,11 +126,11 @@ defmodule BeTree.Attacks.RefusalsTest do
 
   for name <- [:search, :search_among, :search_many, :explain] do
     test "#{name} with a large event succeeds, or changes nothing" do
-      {domains, subscriptions} = language()
+      {schema, subscriptions} = language()
       event = {:json, large(@strings)}
 
       refusals =
-        sweep(domains, subscriptions, fn tree ->
+        sweep(schema, subscriptions, fn tree ->
           error = refused_twice(tree, [small()], &read(unquote(name), &1, event))
           delete_all(tree, 0..(length(subscriptions) - 1))
           if error, do: {:error, error}, else: :ok
@@ -140,7 +141,7 @@ defmodule BeTree.Attacks.RefusalsTest do
   end
 
   test "a publication succeeds, or changes nothing, and so do searches of what is published" do
-    {domains, subscriptions} = language()
+    {schema, subscriptions} = language()
     event = {:json, large(@strings)}
 
     publish = fn tree ->
@@ -152,7 +153,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     end
 
     refusals =
-      sweep(domains, subscriptions, fn tree ->
+      sweep(schema, subscriptions, fn tree ->
         if error = refused_twice(tree, [small()], publish), do: {:error, error}, else: :ok
       end)
 
@@ -160,19 +161,19 @@ defmodule BeTree.Attacks.RefusalsTest do
   end
 
   test "what is forgotten takes no memory more, at any limit" do
-    {domains, subscriptions} = language()
+    {schema, subscriptions} = language()
 
-    sweep(domains, subscriptions, fn tree ->
+    sweep(schema, subscriptions, fn tree ->
       # An event that fits, and one that does not.
       refused = error(BeTree.search(tree, {:json, large(@strings)}))
       %BeTree.Tree{runtime: runtime, guest: guest} = tree
       {:ok, snapshot} = runtime.snapshot(tree.instance)
-      {:ok, instance} = Guest.instantiate(guest, runtime.snapshot_length(snapshot) + @tables, snapshot)
-      assert :ok = Guest.forget(guest, instance)
+      {:ok, instance} = Instance.instantiate(guest, runtime.snapshot_length(snapshot) + @tables, snapshot)
+      assert :ok = Instance.forget(guest, instance)
       {:ok, snapshot} = runtime.snapshot(instance)
 
       {:ok, index} =
-        Index.new(guest, tree.domains, snapshot, tree.fuel_per_reduction, Index.check([]) ++ [memory: tree.memory])
+        Index.new(guest, tree.schema, snapshot, tree.fuel_per_reduction, memory: tree.memory, replicas: 1, queue: 1)
 
       assert BeTree.search(index, small()) == BeTree.search(tree, small())
       if refused, do: {:error, refused}, else: :ok

@@ -33,22 +33,22 @@ defmodule BeTree.Attacks.SequencesTest do
   end
 
   defp sequence(operations) do
-    domains = Random.schema()
-    least = BeTree.info!(BeTree.new!(domains)).memory_bytes
+    schema = Random.schema()
+    least = BeTree.info!(BeTree.new!(schema)).memory_bytes
 
-    case BeTree.new(domains, memory: least + @page * Enum.random(0..24)) do
-      {:ok, tree} -> sequence(tree, domains, operations)
+    case BeTree.new(schema, memory: least + @page * Enum.random(0..24)) do
+      {:ok, tree} -> sequence(tree, schema, operations)
       # To make it takes more than it holds.
       {:error, error} -> assert error.kind == :out_of_memory
     end
   end
 
-  defp sequence(tree, domains, operations) do
+  defp sequence(tree, schema, operations) do
     there =
       Enum.reduce(1..operations, %{}, fn number, there ->
         operation = Enum.random([:insert, :insert, :insert_all, :delete, :search, :search_many, :explain, :publish])
-        there = run(operation, tree, domains, there)
-        if rem(number, 10) == 0, do: search(tree, domains, there)
+        there = run(operation, tree, schema, there)
+        if rem(number, 10) == 0, do: search(tree, schema, there)
         there
       end)
 
@@ -56,17 +56,17 @@ defmodule BeTree.Attacks.SequencesTest do
     assert %{expressions: 0, predicates: 0, strings: 0, entries: 0} = BeTree.info!(tree)
   end
 
-  defp run(:insert, tree, domains, there) do
-    {id, expression} = subscription(domains)
+  defp run(:insert, tree, schema, there) do
+    {id, expression} = subscription(schema)
 
     case BeTree.insert(tree, id, text(expression), constants: @constants) do
       :ok -> Map.put_new(there, id, expression)
-      {:error, error} -> refused(error, is_map_key(there, id), tree, domains, there)
+      {:error, error} -> refused(error, is_map_key(there, id), tree, schema, there)
     end
   end
 
-  defp run(:insert_all, tree, domains, there) do
-    many = for _ <- 1..Enum.random(1..30), do: subscription(domains)
+  defp run(:insert_all, tree, schema, there) do
+    many = for _ <- 1..Enum.random(1..30), do: subscription(schema)
     ids = for {id, _expression} <- many, do: id
     taken? = length(Enum.uniq(ids)) < length(ids) or Enum.any?(ids, &is_map_key(there, &1))
 
@@ -76,11 +76,11 @@ defmodule BeTree.Attacks.SequencesTest do
         Map.merge(there, Map.new(many))
 
       {:error, error} ->
-        refused(error, taken?, tree, domains, there)
+        refused(error, taken?, tree, schema, there)
     end
   end
 
-  defp run(:delete, tree, _domains, there) do
+  defp run(:delete, tree, _schema, there) do
     id = Enum.random(@ids)
 
     case BeTree.delete(tree, id) do
@@ -91,13 +91,13 @@ defmodule BeTree.Attacks.SequencesTest do
     Map.delete(there, id)
   end
 
-  defp run(:search, tree, domains, there) do
-    search(tree, domains, there)
+  defp run(:search, tree, schema, there) do
+    search(tree, schema, there)
     there
   end
 
-  defp run(:search_many, tree, domains, there) do
-    events = for _ <- 1..Enum.random(1..20), do: Map.new(Random.event(domains))
+  defp run(:search_many, tree, schema, there) do
+    events = for _ <- 1..Enum.random(1..20), do: Map.new(Random.event(schema))
 
     case BeTree.search_many(tree, events) do
       {:ok, found} -> assert found == Enum.map(events, &expected(there, &1))
@@ -107,9 +107,9 @@ defmodule BeTree.Attacks.SequencesTest do
     there
   end
 
-  defp run(:explain, tree, domains, there) do
+  defp run(:explain, tree, schema, there) do
     id = Enum.random(@ids)
-    event = Map.new(Random.event(domains))
+    event = Map.new(Random.event(schema))
 
     case BeTree.explain(tree, event, id) do
       {:ok, why} -> assert why.match == Naive.eval(Map.fetch!(there, id), event, @constants)
@@ -120,9 +120,9 @@ defmodule BeTree.Attacks.SequencesTest do
     there
   end
 
-  defp run(:publish, tree, domains, there) do
+  defp run(:publish, tree, schema, there) do
     case BeTree.publish(tree, replicas: 1) do
-      {:ok, index} -> search(index, domains, there)
+      {:ok, index} -> search(index, schema, there)
       {:error, error} -> assert error.kind == :out_of_memory
     end
 
@@ -130,15 +130,15 @@ defmodule BeTree.Attacks.SequencesTest do
   end
 
   # A refusal says why, and changes nothing.
-  defp refused(error, taken?, tree, domains, there) do
+  defp refused(error, taken?, tree, schema, there) do
     assert error.kind == :out_of_memory or (error.kind == :duplicate_id and taken?)
-    search(tree, domains, there)
+    search(tree, schema, there)
     there
   end
 
   # One event in ten is large, and may find no room.
-  defp search(target, domains, there) do
-    event = Map.new(Random.event(domains))
+  defp search(target, schema, there) do
+    event = Map.new(Random.event(schema))
     large = if :rand.uniform(10) == 1, do: %{"padding" => String.duplicate("x", Enum.random(5_000..500_000))}, else: %{}
 
     case BeTree.search(target, Map.merge(event, large)) do
@@ -147,7 +147,7 @@ defmodule BeTree.Attacks.SequencesTest do
     end
   end
 
-  defp subscription(domains), do: {Enum.random(@ids), Random.expression(domains)}
+  defp subscription(schema), do: {Enum.random(@ids), Random.expression(schema)}
 
   defp text(expression), do: Random.text(expression)
 
