@@ -4,9 +4,9 @@
 
 mod event;
 
+use be_tree_index::catalog::strings::Interner;
 use be_tree_index::error::Kind;
 use be_tree_index::event::{decode, Event, Format};
-use be_tree_index::catalog::strings::Interner;
 use be_tree_index::model::schema::Schema;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
+use be_tree_index::catalog::strings::{Interner, StringId};
 use be_tree_index::error::Error;
 use be_tree_index::event::{decode, Event, Format, Text, Value};
-use be_tree_index::catalog::strings::{Interner, StringId};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
 /// Decodes `bytes` over a schema with an attribute of each type, named by the type, and checks what comes out.
