@@ -1,4 +1,4 @@
-//! What an expression waits for: the demands of its literals, what each costs events, and the choice among them.
+//! Planning chooses how an expression is found: the demands of its literals, their costs to events, and the best of them.
 
 pub(crate) mod access_predicate;
 pub(crate) mod analysis;
