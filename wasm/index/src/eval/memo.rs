@@ -13,7 +13,8 @@ const EVENTS: u8 = 127;
 /// The number of parts of the table. Each event clears one, so all are cleared before a number repeats.
 const PARTS: usize = EVENTS as usize - 1;
 
-/// A memo has one byte for each predicate: the number of the event for which it was last evaluated, and its value then.
+/// A memo has one byte for each predicate. It is the number of the event for which the predicate was last evaluated, and its
+/// value then.
 ///
 /// Each event clears an equal part of the table. So no value of an earlier event has the present number, and every event
 /// costs the same.

@@ -10,7 +10,7 @@ use crate::model::strings::StringId;
 /// The radius of the earth in kilometres, with the value that the field's programs use.
 const EARTH_RADIUS: f64 = 6372.8;
 
-/// The number of bytes of a string, or of segments or caps, that cost about as much as a word of a program.
+/// The number of bytes that cost about as much as a word of a program. Segments and caps count like bytes.
 const A_WORD: usize = 8;
 
 /// Returns the approximate cost of evaluating `predicate`, in words of a program. It is 0 for few constants and a small

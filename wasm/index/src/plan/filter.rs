@@ -32,8 +32,8 @@ pub(crate) const JOINED: u32 = 1 << 29;
 pub(crate) const LAX: u32 = 1 << 28;
 /// The mark of a range whose first and last digest leave the entry in doubt, or [`NEITHER`].
 pub(crate) const BLURRED: u32 = 1 << 27;
-/// The mark of a range or mask of excepted values, to prove an entry. Every event passes; one that meets the range or mask
-/// leaves the entry in doubt.
+/// The mark of a range or mask of excepted values, to prove an entry. Every event that defines the attribute passes; one
+/// that meets the range or mask leaves the entry in doubt.
 pub(crate) const EXCEPT: u32 = 1 << 26;
 /// The marks of a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
@@ -238,7 +238,7 @@ impl Filter {
 pub(crate) struct Tested {
     /// The event may meet the demand.
     pub passes: bool,
-    /// The filter does not prove the entry for this event, though it is a [proof](Filter::proof): the value shares bits with
+    /// The filter does not prove the entry for this event, though it is a [proof](Filter::proof). The value shares bits with
     /// an excepted one, or has the digest of an end.
     pub is_in_doubt: bool,
 }
@@ -304,15 +304,15 @@ pub(crate) fn proven(access_predicate: &AccessPredicate, statistics: &Statistics
         }
 }
 
-/// Returns the expected share of events that have one of `keys`, or share a bit with each half of their mask.
+/// Returns the expected share of events that pass the mask of `keys`: they have a key or share a bit with each half.
 fn meeting(attribute: AttributeId, keys: &[i64], statistics: &Statistics) -> f32 {
     let bits = bits(keys);
     let [low, high] = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
     greater(statistics.points(attribute, keys.len()), low * high * statistics.defined(attribute))
 }
 
-/// Returns whether a filter, or a further entry, is worth its place if it proves the expression for this share of the events
-/// that reach it.
+/// Returns whether a filter is worth a further entry. `proven` is the share of the arriving events for which it proves the
+/// expression.
 pub(crate) fn is_worth_joining(proven: f32) -> bool {
     proven > MANY
 }
@@ -345,7 +345,7 @@ fn are_probes(keys: &[i64], ty: Type) -> bool {
     !is_list(ty) && keys.iter().all(|&key| Scale::of(ty).is_exact_at(key))
 }
 
-/// Returns a range that wraps from above `key` to below it. It contains the digest of undefined, which passes no such
+/// Returns a range that wraps from above `key` to below it. It contains the digest of undefined, which passes only a lax
 /// filter.
 fn all_but(digest: u32, key: i64) -> Filter {
     Filter { digest, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }

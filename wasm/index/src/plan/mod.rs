@@ -1,4 +1,4 @@
-//! Planning chooses how an expression is found: the demands of its literals, their costs to events, and the best of them.
+//! Planning chooses how an expression is found. It compares the costs that the demands of its literals have for events.
 
 pub(crate) mod access_predicate;
 pub(crate) mod analysis;

@@ -1,5 +1,5 @@
-//! A reason explains why an expression is false: it is the deciding predicate, the last one that a reader evaluates from
-//! left to right with short circuits.
+//! A reason is the predicate that makes an expression false. It is the last one evaluated, from left to right with short
+//! circuits.
 //!
 //! A separate program finds the reason of an expression that is known to be false, in the order of the text. So it does not
 //! evaluate what must be false: all operands of a false `or` are false and the last one decided, and in a false `and` that
@@ -27,7 +27,7 @@ use crate::model::strings::StringId;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
 
-/// The number of programs that run side by side, so that the cache misses of one overlap with tests of the others.
+/// The number of programs that run side by side. The cache misses of one overlap with tests of the others.
 pub(crate) const RUNS: usize = 8;
 
 /// The number of tests that each program runs in turn. A test that decided is repeated.
@@ -225,8 +225,8 @@ pub(crate) fn attribute(literal: u32) -> AttributeId {
     literal / 2
 }
 
-/// Returns the test at `at` of a general program: the position of its operation, the value on which it jumps, and the
-/// distance of the jump. The distance is 0 if the test decides.
+/// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
+/// distance of the jump, which is 0 if the test decides.
 pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
     let [position, word] = program.as_chunks().0[at as usize];
     (position, word & 1 == 1, word >> 1)
@@ -280,8 +280,8 @@ enum Known {
     False,
     /// If the node is false, it contains the reason. If it is true, the program continues behind it.
     Reason,
-    /// The program continues at the first place if the node is true, and at the second if it is false; `None` is behind the
-    /// node. The node does not contain the reason.
+    /// The node does not contain the reason. The program continues at the first place if the node is true, and at the second
+    /// if it is false; `None` is behind the node.
     Value(Option<Rest>, Option<Rest>),
 }
 

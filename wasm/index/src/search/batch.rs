@@ -45,7 +45,7 @@ pub(super) fn most_words(extent: &Extent) -> usize {
     SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 2
 }
 
-/// Returns the maximal number of words of a bitmap: that of a list of all ids, or that of the greatest id if it is smaller.
+/// Returns the maximal number of words of a bitmap. It is that of a list of all ids, or less if the greatest id needs less.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
     let most = slots.max(SPARE);
     greatest.map_or(most, |id| most.min((id / 64) as usize + 1))

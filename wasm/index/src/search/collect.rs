@@ -1,4 +1,4 @@
-//! Collection makes the result: the ids of the matches, sorted if their order is not that of the slots, or a bitmap.
+//! Collection makes the result, as a list or a bitmap. A list is sorted if ids do not ascend with slots.
 
 use super::batch;
 use super::bitmap::Bitmap;

@@ -16,8 +16,8 @@ impl<'a> Found<'a> {
         &self.packed[HEADER..][..self.ids]
     }
 
-    /// Returns the words behind the ids of a search for reasons: the ids that do not match, grouped by reason; a count for
-    /// each reason; whether the ids of each group ascend; and whether the event lacks a required attribute.
+    /// Returns the words behind the ids of a search for reasons. These are the ids that do not match, grouped by reason; a
+    /// count for each reason; whether the ids of each group ascend; and whether the event lacks a required attribute.
     pub fn reasons(self) -> &'a [u64] {
         &self.packed[HEADER + self.ids..]
     }

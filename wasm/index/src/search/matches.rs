@@ -1,5 +1,4 @@
-//! The set of matching slots has one bit for each slot, and a summary bit for each 32 of these, so a sparse set is read
-//! fast.
+//! A slot set has one bit for each matching slot. A summary bit for each 32 of these makes sparse sets fast to read.
 //!
 //! A word has 32 bits and, above them, the number of its search. In every other search it counts as empty. So clearing the
 //! set is free, whatever earlier searches left in it, and setting a bit twice is the same as once. Search numbers ascend, so

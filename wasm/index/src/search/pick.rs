@@ -49,7 +49,8 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     picked
 }
 
-/// Writes the ids of the slots of one row whose bits are one, if there are many or the row is listed. Returns their number.
+/// Writes the ids of the slots in one row whose bits are one. [`pick`] calls it for many slots and for listed rows. Returns
+/// their number.
 #[inline(never)]
 fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     match row {

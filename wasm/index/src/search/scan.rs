@@ -10,7 +10,8 @@ use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
 use crate::tree::Tree;
 
 impl Search {
-    /// Scans the leaf lists of the found nodes until none is left, or until the candidates leave no room for another list.
+    /// Scans the leaf lists of the found nodes. It stops when none is left, or when the candidates leave no room for another
+    /// list.
     #[inline(never)]
     pub(super) fn scan(&mut self, index: &Index, progress: &mut Progress) {
         let Search { nodes, digests, proven, candidates, .. } = self;

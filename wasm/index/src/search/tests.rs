@@ -38,7 +38,7 @@ fn open(search: &mut Search, index: &Index) {
     search.open(index, Format::Json, EVENT_BYTES, None::<std::iter::Empty<u64>>).unwrap();
 }
 
-/// What a search that `open` starts finds, and finds as well where the commits of some of its steps are lost.
+/// Returns the result of a search that `open` starts. Checks that the result is the same if some steps lose their commits.
 pub(super) fn found_though_commits_are_lost(index: &Index, open: impl Fn(&mut Search)) -> Vec<u64> {
     let mut search = Search::default();
     search.reserve(index).unwrap();

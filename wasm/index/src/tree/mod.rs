@@ -5,7 +5,7 @@
 //! An expression has an entry under each value for which one of its access predicates can be true. Every event that makes
 //! the expression true makes one of its access predicates true, so no match is lost (see [`crate::plan::analysis`]).
 //!
-//! An entry carries a filter, a second demand in 16 bytes, so that a search rejects most entries without reading the
+//! An entry of 16 bytes carries a filter, a second demand, so that a search rejects most entries without reading the
 //! expression. If the path and one filter leave a single demand open, a second entry filters by that demand. It stands
 //! directly behind the first, which is joined to it. The open demand may also be an `Or` that nearly every event makes true.
 //! If such an `Or` is the whole expression, every search passes its entry.
@@ -63,7 +63,7 @@ const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 const LEAF_CAPACITY: usize = 24;
 
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
-/// one entry or two joined ones.
+/// one entry, or two joined ones, at each of its places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
@@ -205,8 +205,9 @@ impl Tree {
 
     /// Finds the places of an expression with the access predicates in `access`, and ensures the memory for its insertion.
     ///
-    /// The ensured memory includes `more` bytes. `room` enlarges the tables of searches for a given number of nodes. Errors:
-    /// out of memory.
+    /// The ensured memory includes `more` bytes. `room` enlarges the tables of searches for a given number of nodes.
+    ///
+    /// Errors: out of memory.
     pub fn prepare(
         &self,
         access: &[NodeIndex],

@@ -36,7 +36,7 @@ struct Directory {
     next_split: usize,
 }
 
-/// A value level of a node. The attribute is repeated here, so an event without it skips the level without a look at it.
+/// A value level of a node. The attribute is repeated here, so an event without it skips the level without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Branch {
     pub attribute: AttributeId,

@@ -35,8 +35,8 @@ pub(crate) struct Passed {
     pub to_run: usize,
 }
 
-/// Lists the entries that the event with these digests passes, behind those already `passed`: the slots of sufficient
-/// entries, and the programs of the others.
+/// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
+/// by slot, others by program.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
 pub(crate) fn scan(
@@ -147,8 +147,8 @@ mod vectors {
         }
     }
 
-    /// Returns the sufficient entries and the other entries of four that pass, as far as their bits in `counted` are set.
-    /// `fronts` is of the four entries in front, and is set to that of these.
+    /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
+    /// ignored. `fronts` is of the four entries in front, and is set to that of these.
     #[inline(always)]
     pub fn test(
         entries: &[Entry; 4],

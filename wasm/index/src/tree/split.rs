@@ -417,8 +417,8 @@ impl Tree {
         self.free_nodes += 1;
     }
 
-    /// Merges a bucket with its neighbor if both are short, if they share most entries, or if the neighbor has no node. The
-    /// caller has removed an expression from the list of `node`.
+    /// Merges a bucket with its neighbor if that is worthwhile: both are short, share most entries, or the neighbor has no
+    /// node. The caller has removed an expression from the list of `node`.
     fn merge_bucket(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
         let Position::Under(level, _) = self.position(node) else {
             return;
@@ -449,8 +449,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether these nodes share so many expressions that one bucket is better. That happens if intervals have
-    /// become wider since the cut.
+    /// Returns whether one bucket would be better, because these nodes share many expressions. That happens if intervals
+    /// have become wider since the cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
             || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
@@ -525,7 +525,7 @@ fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
     ASK_COST + LOOKUP_COST * statistics.defined(attribute)
 }
 
-/// Returns the entries of each expression as one slice: its own entry, preceded by a joined one if there are two.
+/// Returns the entries of each expression as one slice. A joined entry precedes the expression's own.
 fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
 }

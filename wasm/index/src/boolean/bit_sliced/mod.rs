@@ -183,8 +183,8 @@ impl Sliced {
     }
 }
 
-/// Runs the tests from the place `at` on for the events that reach the first test, and for those that wait at one. Returns
-/// the events that continue behind the last.
+/// Runs the tests from the place `at` on. The events are those that reach the first test, and those that wait at one.
+/// Returns the events that continue behind the last.
 #[inline(always)]
 fn take<const N: usize, const LITERALS: usize>(
     words: &[u32],

@@ -154,7 +154,7 @@ impl Dense {
         &mut self.parts[position / PART][position % PART / BLOCK]
     }
 
-    /// Decides the expressions of one part for an event, as far as windows can, and calls `each` with each block and its
+    /// Decides the expressions of one part for an event, as far as windows can. It calls `each` with each block and its
     /// result. Returns the number of expressions in the part.
     pub fn decide(&self, part: usize, bits: &Bits, each: impl FnMut(&Block, Decided)) -> usize {
         let blocks = &self.parts[part];
@@ -218,7 +218,7 @@ fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decid
     Decided { holds, open: left }
 }
 
-/// Returns the places of the ones in `word`, two at a time, which halves the turns of a loop over them. If their number is
+/// Returns the places of the ones in `word`, two at a time. That halves the turns of a loop over them. If their number is
 /// odd, the last pair has the last one twice.
 fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
     std::iter::from_fn(move || {

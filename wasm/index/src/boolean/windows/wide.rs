@@ -44,8 +44,8 @@ pub(super) enum Rest {
 /// one word has the summands of all passes, as each bit belongs to one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
-    /// For each word of the window: its leaves, the mask of negated ones, the summand, and for each pass but the first the
-    /// bits that are set.
+    /// The constants of each word of the window: its leaves, the mask of negated ones, the summand, and the bits that each
+    /// pass but the first sets.
     words: Box<[u64]>,
     passes: u8,
     /// The leaves are [`Picked`] instead of [`Selection`]s.
