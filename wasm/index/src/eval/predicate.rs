@@ -1,4 +1,4 @@
-//! A predicate of the shared table is evaluated for an event.
+//! This module evaluates single predicates for an event.
 
 use memchr::memmem;
 

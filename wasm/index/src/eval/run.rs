@@ -108,7 +108,8 @@ fn take(
 ) -> ControlFlow<(bool, usize), usize> {
     let word = words.word(at);
     let (holds, next) = match word & CODE {
-        // These kinds are first because they are the most common: only last, dense booleans take 1.05 of the time.
+        // These kinds are the most common. If only the last arm handles them, a search among arbitrary expressions over
+        // sparse attributes takes 1.05 of the time.
         probing if probing >= code::IN => test(words, at, asked, memo),
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),

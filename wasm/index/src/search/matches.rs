@@ -80,7 +80,8 @@ impl SlotSet {
     }
 
     /// Inserts `slot` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
-    /// call saves, restores and checks the fuel: that takes 7 % of a whole search over dense booleans.
+    /// call saves, restores and checks the fuel: that takes 7 % of a whole search among arbitrary expressions over sparse
+    /// attributes.
     #[inline(always)]
     pub fn insert_if(&mut self, holds: bool, slot: Slot) {
         self.add(slot / BITS, u64::from(holds) << (slot % BITS), holds);
