@@ -1,4 +1,4 @@
-//! Expressions over booleans alone, which are evaluated many at a time.
+//! Expressions over booleans alone are evaluated many at a time.
 
 pub(crate) mod bit_sliced;
 pub(crate) mod windows;

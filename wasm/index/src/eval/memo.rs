@@ -1,4 +1,4 @@
-//! The predicates that were evaluated for the present event, with their values.
+//! A memo has the values of predicates that were evaluated for the present event.
 
 use crate::compile::predicates::Predicates;
 use crate::error::Error;
@@ -8,24 +8,25 @@ use crate::handles::PredicateId;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// Events are numbered from 1 to this, then from 1 again: a byte holds the number, shifted, and a value.
+/// The greatest number of an event. Numbers start at 1 and repeat, because a byte holds the number, shifted, and a value.
 const EVENTS: u8 = 127;
-/// The table is forgotten in so many parts: all of it before a number comes again.
+/// The number of parts of the table. Each event clears one, so all are cleared before a number repeats.
 const PARTS: usize = EVENTS as usize - 1;
 
-/// One byte for each predicate: the number of the event it was last evaluated for, and its value then.
+/// A memo has one byte for each predicate. It is the number of the event for which the predicate was last evaluated, and its
+/// value then.
 ///
-/// Each event forgets an equal part of the table, so that what a number stood for is gone when it is used again, and
-/// every event costs the same.
+/// Each event clears an equal part of the table. So no value of an earlier event has the present number, and every event
+/// costs the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
     values: Vec<u8>,
     event: u8,
-    /// The part that is forgotten next.
+    /// The part to clear next.
     forgotten: usize,
-    /// How much more work may begin in this step, in words of a program.
+    /// The work that may still begin in this step, in words of a program.
     left: u32,
-    /// Whether a predicate was not evaluated as there was no work left.
+    /// A predicate was not evaluated because no work was left.
     is_exhausted: bool,
 }
 
@@ -35,8 +36,8 @@ impl Memo {
         if self.has_room(predicates) {
             return Ok(());
         }
-        // By a thirty-second at the least, as all of it is forgotten: the parts are others then, so what is to be forgotten must
-        // not wait for its turn.
+        // The table grows by a thirty-second at least, because growing clears it. It must be cleared at once, as the parts
+        // change.
         grow(&mut self.values, predicates.next_multiple_of(PARTS * (predicates / (32 * PARTS)).max(1)))?;
         self.values.fill(0);
         Ok(())
@@ -46,7 +47,7 @@ impl Memo {
         predicates <= self.values.len()
     }
 
-    /// Begins a new event. Cut off and begun again, it may forget more than it has to, but never less.
+    /// Begins a new event. If it is interrupted and repeated, it clears more than necessary, but never less.
     pub fn begin(&mut self) {
         let part = self.values.len() / PARTS;
         self.values[self.forgotten * part..][..part].fill(0);
@@ -56,20 +57,20 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
-    /// Begins a step in which predicates may be evaluated as long as their work is less than `work`, one at the least.
+    /// Begins a step. It may evaluate predicates until their work reaches `work`, and at least one.
     pub fn allow(&mut self, work: u32) {
         self.left = work;
         self.is_exhausted = false;
     }
 
-    /// Whether a predicate of this step was left to the next one. All that were evaluated are remembered, so the next step
+    /// Returns whether a predicate of this step was left to the next one. The values so far are remembered, so the next step
     /// gets further.
     pub fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// Whether the predicate `id` holds for `event`; evaluated at most once an event. Nothing where it is left to the next
-    /// step: what evaluates it may take as long as the whole event is.
+    /// Returns whether the predicate `id` is true for `event`, and evaluates it at most once an event. Returns `None` if it
+    /// is left to the next step, because a single evaluation may take time in proportion to the event's size.
     #[inline]
     pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> Option<bool> {
         let value = &mut self.values[id as usize];
@@ -99,7 +100,7 @@ mod tests {
                 memo.begin();
                 let stale = memo.values.iter().position(|value| value >> 1 == memo.event);
                 assert_eq!(stale, None);
-                // Every predicate is evaluated for every third event, or each but once in a while.
+                // Every third event evaluates all predicates; all others evaluate none.
                 if memo.event % 3 == 0 {
                     memo.values.fill(memo.event << 1 | 1);
                 }

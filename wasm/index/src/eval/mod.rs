@@ -1,4 +1,4 @@
-//! How predicates are evaluated for an event.
+//! Evaluation decides predicates and programs for an event.
 
 pub(crate) mod memo;
 pub(crate) mod predicate;

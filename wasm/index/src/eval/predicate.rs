@@ -1,4 +1,4 @@
-//! Whether a predicate holds for an event.
+//! This module evaluates single predicates for an event.
 
 use memchr::memmem;
 
@@ -7,19 +7,19 @@ use crate::model::predicate::{Constants, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 
-/// Kilometres; the radius that the field's programs use.
+/// The radius of the earth in kilometres, with the value that the field's programs use.
 const EARTH_RADIUS: f64 = 6372.8;
 
-/// Bytes of a string, or segments or caps, that take about as long to look at as a word of a program.
+/// The number of bytes that cost about as much as a word of a program. Segments and caps count like bytes.
 const A_WORD: usize = 8;
 
-/// About how long it takes to tell whether `predicate` holds, in words of a program; nothing of what has few constants and
-/// a small value.
+/// Returns the approximate cost of evaluating `predicate`, in words of a program. It is 0 for few constants and a small
+/// value.
 pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
     let words = match (&predicate.test, event.values[predicate.attribute as usize]) {
         (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
-        // Each element of the shorter list is sought in the longer.
+        // A binary search in the longer list finds each element of the shorter.
         (test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)), Value::Integers(span) | Value::Strings(span)) => {
             test.constants().min(span.len as usize)
         }
@@ -29,7 +29,7 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
     u32::try_from(words).unwrap_or(u32::MAX)
 }
 
-/// Whether `predicate` holds. One that reads an undefined attribute does not, but for `is null`.
+/// Returns whether `predicate` is true. With an undefined attribute it is false, except for `is null`.
 pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
     let value = event.values[predicate.attribute as usize];
     match (&predicate.test, value) {
@@ -89,7 +89,7 @@ fn has_one_of(value: Value, constants: &Constants<StringId>, event: &Event) -> b
     }
 }
 
-/// Whether two sorted lists share an element: each of the shorter is sought in the longer.
+/// Returns whether two sorted lists share an element. It searches the longer list for each element of the shorter.
 fn intersects(a: &[i64], b: &[i64]) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     short.iter().any(|value| long.binary_search(value).is_ok())
@@ -123,7 +123,7 @@ fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {
     2.0 * EARTH_RADIUS * a.sqrt().min(1.0).asin()
 }
 
-/// Whether `micros` is at most so many `seconds` before now; nothing where now is undefined.
+/// Returns whether `micros` is at most `seconds` before now, or `None` if now is undefined.
 fn is_recent(now: AttributeId, seconds: i64, micros: i64, event: &Event) -> Option<bool> {
     let Value::Integer(now) = event.values[now as usize] else {
         return None;
@@ -147,7 +147,7 @@ fn within_frequency_cap(test: &Test<StringId>, value: Value, event: &Event) -> b
     let Value::Caps(span) = value else {
         return false;
     };
-    // Without the present time the test is undefined, even where no cap would need it.
+    // Without the present time the test is undefined, even if no cap would need it.
     if event.values[*now as usize] == Value::Undefined {
         return false;
     }

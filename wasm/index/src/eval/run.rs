@@ -1,4 +1,4 @@
-//! Programs run for an event.
+//! A run evaluates a program for an event.
 
 use std::ops::ControlFlow;
 
@@ -16,37 +16,37 @@ use crate::event::{has_string, Event, Value, FEW};
 use crate::model::predicate::Relation;
 use crate::model::strings::StringId;
 
-/// For which orderings of a value and a constant each operation from [`code::TRUE`] on holds, a bit each: less, equal,
-/// greater, undefined. It is looked up and not chosen: a choice would often be guessed wrong.
+/// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
+/// for less, equal, greater and undefined. A lookup replaces a branch, which would often be mispredicted.
 const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
 
 const EQUAL: u32 = 1;
-/// An undefined value, beside less, equal and greater.
+/// The ordering of an undefined value, beside less, equal and greater.
 const UNDEFINED: u32 = 3;
 
-/// A run that came upon a predicate that is left to the next step counts as one over so many words, which no budget has.
+/// The number of words of a run whose predicate is left to the next step. It exceeds every budget.
 const EXHAUSTED: usize = 1 << 30;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(bool),
-    /// The budget ran out before the operation at this position. A program that is not alone is never stopped: one whose
-    /// predicates were too much work for the step is false, over more words than there are.
+    /// The budget ran out before the operation at this position. A program in a chunk never stops: if its predicates are too
+    /// much work for the step, it is false, with more words than any budget.
     Stopped(u32),
 }
 
-/// What programs ask.
+/// The data that programs read.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub event: &'a Event,
-    /// As many as operations have room for, so that none need be looked for.
+    /// The value digests. There are as many as an operation can name, so a read needs no bounds check.
     pub digests: &'a [ValueDigest; DIGESTS],
     pub catalog: &'a Catalog,
 }
 
-/// Runs `program` to its end, or if it is alone from `position` for as many of its words as `budget` has left, skipped ones
-/// included. Tells as well over how many words it came.
+/// Runs `program` to its end. A program alone starts at `position` and runs for at most `budget` words, skipped ones
+/// included. Returns the outcome with the number of words.
 #[inline(always)]
 pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     match program {
@@ -58,8 +58,8 @@ pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo:
 #[inline(always)]
 fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let mut at = start + START as usize;
-    // A turn of the loop looks at the fuel. So the first operation, with which many programs end, is run outside of it, and
-    // two are run in a turn.
+    // Each turn of the loop checks the fuel. So the first operation, with which many programs end, runs outside of the loop,
+    // and each turn runs two.
     match take(chunk, start, at, asked, memo) {
         ControlFlow::Continue(next) => at = next,
         ControlFlow::Break((holds, end)) => return (Outcome::Done(holds), (end - start) as u32),
@@ -77,8 +77,8 @@ fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Out
     (Outcome::Done(holds), (end - start) as u32)
 }
 
-/// Jumps are always ahead, so no operation comes twice: one look at the position is enough for the budget and for the
-/// program's end.
+/// Runs a program that has no chunk. All jumps go ahead, so no operation runs twice, and one comparison of the position
+/// checks both the budget and the program's end.
 #[inline(never)]
 fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let end = program.len().min((position + budget) as usize);
@@ -96,8 +96,8 @@ fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &m
     (outcome, at as u32 - position + 1)
 }
 
-/// Takes the operation `at` of the program that starts at the place `start`: answers where the next one is or, at the
-/// program's end, its value and where that end is.
+/// Runs the operation at `at` of the program that starts at `start`. Returns the position of the next operation or, at the
+/// program's end, its value and the end's position.
 #[inline(always)]
 fn take(
     words: impl Words,
@@ -108,7 +108,8 @@ fn take(
 ) -> ControlFlow<(bool, usize), usize> {
     let word = words.word(at);
     let (holds, next) = match word & CODE {
-        // Ahead of all others, as most are of these kinds: below alone, W2 takes 1.05 of the time.
+        // These kinds are the most common. If only the last arm handles them, a search among arbitrary expressions over
+        // sparse attributes takes 1.05 of the time.
         probing if probing >= code::IN => test(words, at, asked, memo),
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),
@@ -132,7 +133,7 @@ fn take(
     }
 }
 
-/// How a value stands to a constant, by its digest.
+/// Returns the ordering of a value and a constant, from the value's digest.
 #[inline]
 fn ordering(digest: ValueDigest, constant: i32) -> u32 {
     let ordering = standing(digest.value(), constant);
@@ -143,33 +144,34 @@ fn ordering(digest: ValueDigest, constant: i32) -> u32 {
     }
 }
 
-/// Less, equal or greater, as [`ORDERINGS`] has them.
+/// Returns less, equal or greater, in the numbers of [`ORDERINGS`].
 #[inline]
 fn standing<T: PartialOrd>(value: T, constant: T) -> u32 {
     EQUAL + u32::from(value > constant) - u32::from(value < constant)
 }
 
-/// Whether an operation from [`code::TRUE`] on holds for `ordering`.
+/// Returns whether an operation from [`code::TRUE`] on is true for `ordering`.
 #[inline]
 fn holds(operation: u32, ordering: u32) -> bool {
     ORDERINGS >> (4 * (operation - code::TRUE) + ordering) & 1 == 1
 }
 
-/// Whether [`code::IN`] or [`code::NOT_IN`] holds.
+/// Returns whether [`code::IN`] or [`code::NOT_IN`] is true.
 #[inline]
 fn is_in(operation: u32, digest: ValueDigest, list: List<impl Words>) -> bool {
-    // None of the constants stands for what is undefined.
+    // No constant has the digest of undefined.
     let is_listed = list.contains(digest.value());
     (is_listed == (operation == code::IN)) & digest.is_defined()
 }
 
-/// The value of an operation at the start of `words`, jumps aside. It means nothing where the work of a step is exhausted.
+/// Returns the value of the operation at the start of `words`, without its jumps. The value is arbitrary if the work of the
+/// step is exhausted.
 #[inline(never)]
 pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
     test(words, 0, asked, memo).0
 }
 
-/// Whether what the operation `at` asks holds, and where the next operation is.
+/// Returns whether the test of the operation at `at` is true, and the position of the next operation.
 #[inline(always)]
 fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
     let Asked { event, digests, catalog } = asked;
@@ -190,7 +192,7 @@ fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, u
     }
 }
 
-/// A part of a run's loop, where a call would cost as much as the comparison. Its operands are the words `at` and behind.
+/// Compares a value with the constants from `at` on. It is inlined because a call would cost as much as the comparison.
 #[inline(always)]
 fn compare(comparison: u32, value: Value, words: impl Words, at: usize, event: &Event) -> bool {
     let list = || List::at(words, at);
@@ -205,7 +207,7 @@ fn compare(comparison: u32, value: Value, words: impl Words, at: usize, event: &
     }
 }
 
-/// By [`ORDERINGS`] as well, since which relation it is would often be guessed wrong.
+/// Compares floats by [`ORDERINGS`] as well, because a branch on the relation would often be mispredicted.
 fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
     let Value::Float(value) = value else { return false };
     let asks_if_equal = relation >= number(Relation::Equal);
@@ -217,7 +219,7 @@ fn compare_float(relation: u32, value: Value, constant: f64) -> bool {
     holds(code::SCALAR + relation, ordering)
 }
 
-/// Whether one of a list of integers is among `list`; nothing where the value is undefined.
+/// Returns whether a list of integers shares an element with `list`, or `None` if the value is undefined.
 fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Integers(span) = value else { return None };
     let values = span.of(&event.integers);
@@ -228,7 +230,7 @@ fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option
     })
 }
 
-/// Whether one of a list of strings is among `list`; nothing where the value is undefined.
+/// Returns whether a list of strings shares an element with `list`, or `None` if the value is undefined.
 fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Strings(span) = value else { return None };
     let texts = span.of(&event.strings);
@@ -239,14 +241,14 @@ fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<
     })
 }
 
-/// Whether `value` is a list of integers that has all of `list`.
+/// Returns whether `value` is a list of integers that contains all of `list`.
 fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool {
     let Value::Integers(span) = value else { return false };
     let values = span.of(&event.integers);
     list.iter().all(|constant| values.binary_search(&i64::from(constant)).is_ok())
 }
 
-/// Whether `value` is a list of strings that has all of `list`.
+/// Returns whether `value` is a list of strings that contains all of `list`.
 fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
     let Value::Strings(span) = value else { return false };
     let texts = span.of(&event.strings);

@@ -1,6 +1,6 @@
-//! What a literal demands of its attribute, so that an expression need only be looked at where an event meets it.
+//! An access predicate is a literal's demand on its attribute. It leads to the expression.
 //!
-//! A access_predicate may be wider than its literal but never narrower: an event that makes the literal true passes the access_predicate.
+//! An access predicate may be wider than its literal but never narrower: every event that makes the literal true meets it.
 
 use std::ops::Deref;
 
@@ -11,20 +11,20 @@ use crate::model::predicate::{Constants, Predicate, Relation, Test};
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 
-/// The values of an attribute that a literal can hold for.
+/// The values of an attribute for which a literal can be true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueSet {
     /// The key, or the key of some element of a list, is one of these.
     Points(Keys),
     /// The key is from the first to the second, both included.
     Interval(i64, i64),
-    /// Any value, as long as there is one.
+    /// The attribute has any value.
     Defined,
-    /// Any value but these, or a list that has none of them.
+    /// The value is not one of these, or is a list without any of them.
     Except(Keys),
 }
 
-/// Keys, ascending. Most often it is one, for which nothing is allocated.
+/// Ascending keys. A single key, the most common case, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     One(i64),
@@ -57,15 +57,15 @@ impl Deref for Keys {
 pub(crate) struct AccessPredicate {
     pub attribute: AttributeId,
     pub values: ValueSet,
-    /// Whether the literal holds for every event that meets the demand.
+    /// The literal is true for every event that meets the demand.
     pub is_exact: bool,
-    /// Whether the literal holds as well where the attribute is undefined. Such a access_predicate leads nowhere: it may only be what is
-    /// asked of an event last.
+    /// The literal is also true if the attribute is undefined. Such a predicate cannot lead to an entry; it can only be the
+    /// last one tested.
     pub is_lax: bool,
 }
 
 impl AccessPredicate {
-    /// The access_predicate of `literal`, whose predicate is `predicate`.
+    /// Returns the access predicate of `literal`, whose predicate is `predicate`.
     pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<AccessPredicate> {
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
@@ -77,11 +77,11 @@ impl AccessPredicate {
         };
         let is_exact = is_exact(literal.negated, &predicate.test);
         let access_predicate = AccessPredicate { attribute, values, is_exact, is_lax };
-        // Every event passes such a access_predicate, so it is none.
+        // Every event defines a required attribute, so this demand excludes none.
         (declared.optional || access_predicate.values != ValueSet::Defined).then_some(access_predicate)
     }
 
-    /// The share of events that are expected to pass.
+    /// Returns the expected share of events that meet the demand.
     pub fn selectivity(&self, statistics: &Statistics) -> f32 {
         match &self.values {
             ValueSet::Points(keys) => statistics.points(self.attribute, keys.len()),
@@ -90,7 +90,7 @@ impl AccessPredicate {
         }
     }
 
-    /// In how many places an entry is put to be found by it.
+    /// Returns the number of places that an entry takes if this predicate leads to it.
     pub fn places(&self) -> usize {
         match &self.values {
             ValueSet::Points(keys) => keys.len(),
@@ -98,24 +98,24 @@ impl AccessPredicate {
         }
     }
 
-    /// Whether every event that is led to an entry by this demand meets it.
+    /// Returns whether every event that this demand leads to an entry meets it.
     pub fn is_met_where_it_leads(&self) -> bool {
-        // A bucket may reach beyond an interval.
+        // A bucket may be wider than an interval.
         matches!(self.values, ValueSet::Points(_) | ValueSet::Defined)
     }
 
-    /// Whether an event in which the attribute has `key`, as its value or in its list, meets the demand.
+    /// Returns whether an event meets the demand if the attribute has `key`, as its value or in its list.
     pub fn admits(&self, key: i64) -> bool {
         match &self.values {
             ValueSet::Points(keys) => keys.binary_search(&key).is_ok(),
             ValueSet::Interval(low, high) => (*low..=*high).contains(&key),
             ValueSet::Defined => true,
-            // Another element of the same list may be one of these.
+            // Another element of the same list may be an excepted one.
             ValueSet::Except(_) => false,
         }
     }
 
-    /// Whether an event that meets this demand meets `other` as well.
+    /// Returns whether every event that meets this demand also meets `other`.
     pub fn implies(&self, other: &AccessPredicate) -> bool {
         self.attribute == other.attribute
             && (!self.is_lax || other.is_lax)
@@ -130,7 +130,7 @@ impl AccessPredicate {
             }
     }
 
-    /// This access_predicate narrowed by another on the same attribute that must be passed as well. Only intervals are narrowed.
+    /// Narrows this interval by that of another predicate on the same attribute. Other value sets stay as they are.
     pub fn narrow(&mut self, other: &AccessPredicate) {
         if let (ValueSet::Interval(low, high), ValueSet::Interval(other_low, other_high)) =
             (&mut self.values, &other.values)
@@ -172,7 +172,7 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
     })
 }
 
-/// The demand of a negated test of a required attribute, which always has a value. None where every value may do.
+/// Returns the demand of a negated test of a required attribute, or `None` if every value may meet it.
 fn negative(test: &Test<StringId>) -> Option<ValueSet> {
     match test {
         Test::Null => Some(ValueSet::Defined),
@@ -186,7 +186,7 @@ fn negative(test: &Test<StringId>) -> Option<ValueSet> {
     }
 }
 
-/// The demand of a negated test on values that are there: any but some, or all on one side.
+/// Returns the demand of a negated test on defined values: all values but some, or all on one side.
 fn exception(test: &Test<StringId>) -> Option<ValueSet> {
     Some(match test {
         Test::True => ValueSet::Except(Keys::One(1)),
@@ -200,14 +200,14 @@ fn exception(test: &Test<StringId>) -> Option<ValueSet> {
     })
 }
 
-/// Whether the demand of a test, or of its negation, is met by nothing else than what makes it true.
+/// Returns whether every value that meets the demand of a test, or of its negation, makes it true.
 fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
     match test {
         Test::True | Test::StringEqual(_) | Test::OneOf(_) => true,
         Test::Integer(relation, constant) => {
             let relation = if negated { complement(*relation) } else { *relation };
             match relation {
-                // There the demand is as wide as it can be, and the test false.
+                // At these ends the demand saturates and contains the end, for which the test is false.
                 Relation::Less => *constant > i64::MIN,
                 Relation::Greater => *constant < i64::MAX,
                 Relation::Equal | Relation::NotEqual | Relation::LessOrEqual | Relation::GreaterOrEqual => true,
@@ -247,7 +247,7 @@ fn integers(relation: Relation, constant: i64) -> ValueSet {
 fn floats(relation: Relation, constant: f64) -> ValueSet {
     let at = key::of_float(constant);
     match relation {
-        // Equality is within an epsilon, and the margin is generous: a access_predicate may be wider than its literal.
+        // Equality is within an epsilon. The margin is generous, as an access predicate may be wider than its literal.
         Relation::Equal => {
             let margin = 2.0 * f64::EPSILON;
             ValueSet::Interval(key::of_float(constant - margin), key::of_float(constant + margin))

@@ -1,4 +1,5 @@
-//! What an expression demands: its normal form with the access_predicate of each literal, and the literals by which to find it.
+//! An analysis has the demands of an expression: its normal form with each literal's access predicate. It chooses the
+//! literals under which the expression is found.
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
@@ -11,59 +12,60 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// How many literals of a context are looked at: enough to find a good one, few enough for a conjunction of thousands.
+/// The maximal number of literals considered in a context. It keeps conjunctions of thousands of literals cheap.
 const CONTEXT: usize = 64;
 
-/// What a look at an expression costs, in entries passed.
+/// The cost of evaluating an expression, in entries passed.
 const LOOK: f32 = 192.0;
-/// What it costs to mark an expression that an entry proves.
+/// The cost of marking an expression that an entry proves.
 const MARK: f32 = 3.0;
-/// The cost above which an expression does not wait for anything, but is looked at for every event. It is that of several
-/// looks, as most events define fewer attributes than they are taken to.
+/// The cost from which an expression is unindexed: every event evaluates it. It is that of several evaluations, because most
+/// events define fewer attributes than the statistics assume.
 const WORTHWHILE: f32 = 2.0 * LOOK;
-/// The same for an expression over booleans alone, which windows mostly decide.
+/// The same limit for an expression over booleans alone, which windows mostly decide.
 const WORTHWHILE_BOOLEAN: f32 = 4.0;
-/// What an entry costs that no event comes upon, for the memory that it takes.
+/// The cost of an entry that no event reaches, for its memory.
 const PLACE: f32 = 0.02;
 
-/// An entry has so much room to note its literal. Larger expressions are looked at by every search.
+/// The size of a normal form whose literals an entry can note. Larger expressions are unindexed.
 const MAX_NODES: usize = filter::NOTES as usize;
 
-/// The length of a conjunction that may be proven by the way to an entry and its filters.
+/// The maximal length of a conjunction that a path and filters may prove.
 const PROVEN: usize = 8;
 
-/// What is not known of an expression.
+/// The part of an expression that path and filters do not yet prove.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing<'a> {
     Nothing,
-    /// That the event meets this access_predicate. It is exact, and so is a filter of it.
+    /// The event must meet this access predicate. It is exact, and so is a filter of it.
     One(&'a AccessPredicate),
-    /// That the event meets this demand or one of those beside it in an `Or`.
+    /// The event must meet one alternative of an `Or`, of which this is the likely one.
     Either(Likely),
     More,
 }
 
-/// How an expression is found.
+/// The way in which an expression is found.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// Where events make one of these literals true: whatever makes the expression true does.
+    /// By these literals. Every event that makes the expression true makes one of them true.
     Demands(Vec<NodeIndex>),
-    /// By all events: this filter proves it of most that make it true, and leaves it in doubt of the others.
+    /// By a filter that every event passes. It proves the expression for most events that make it true; for the others its
+    /// program runs.
     Filter(Filter),
-    /// By nothing: it costs no more to look at it for every event.
+    /// Unindexed, because evaluating it for every event costs no more.
     Nothing,
 }
 
-/// A literal that is negated, as those are that many events make true.
+/// A negated literal that many events make true.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Likely {
-    /// Every event passes it; those that may not make the literal true are in doubt.
+    /// A filter that every event passes. Events that may fail the literal run the program.
     pub filter: Filter,
-    /// The share of events that are expected not to be.
+    /// The expected share of events that need not run the program.
     pub share: f32,
 }
 
-/// A normal form, its access_predicates, and of each access_predicate the share of events that are expected to pass.
+/// An analysis has a normal form, its access predicates, and for each the expected share of events that meet it.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
     pub normal: Normal,
@@ -72,7 +74,7 @@ pub(crate) struct Analysis {
 }
 
 impl Analysis {
-    /// The analysis of what `subscription` was made from, which does not come to a constant.
+    /// Analyzes the expression of `subscription`, which is not constant.
     pub fn of(subscription: &Subscription, catalog: &Catalog) -> Self {
         let expression = catalog.expression(subscription);
         match normalise(&expression.steps) {
@@ -81,7 +83,8 @@ impl Analysis {
         }
     }
 
-    /// The same, as far as an entry is about it that waits for `literal`: with the access_predicates of its context alone.
+    /// Like [`Analysis::of`], but only for an entry of `literal`: it has only the access predicates of the literal's
+    /// context.
     pub fn of_entry(literal: NodeIndex, subscription: &Subscription, catalog: &Catalog) -> Self {
         let written = catalog.written(subscription);
         let Normalised::Tree(normal) = normalise(&written.steps) else {
@@ -98,7 +101,7 @@ impl Analysis {
         Self::narrowed(normal, access_predicates, &catalog.statistics)
     }
 
-    /// The analysis of an expression, of which `predicates` are the predicates and `normal` is the normal form.
+    /// Analyzes an expression with these `predicates` and the normal form `normal`.
     pub fn new(normal: Normal, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Self {
         let mut access_predicates = vec![None; normal.capacity()];
         for index in normal.top_down() {
@@ -124,33 +127,34 @@ impl Analysis {
         Analysis { normal, access_predicates, shares }
     }
 
-    /// The access_predicate of the literal at `index`, by which to be led.
+    /// Returns the access predicate of the literal at `index`, if one can lead to an entry.
     pub fn access_predicate(&self, index: NodeIndex) -> Option<&AccessPredicate> {
         self.access_predicates[index as usize].as_ref().filter(|access_predicate| !access_predicate.is_lax)
     }
 
-    /// The share of events that are expected to pass the access_predicate of the literal at `index`. What has none by which to be led
-    /// cannot be waited for, which is as if endlessly many passed.
+    /// Returns the expected share of events that meet the access predicate of the literal at `index`. Without an access
+    /// predicate that can lead to an entry, the share is infinite.
     pub fn share(&self, index: NodeIndex) -> f32 {
         self.shares[index as usize]
     }
 
-    /// The access_predicates of all literals that have one, by which to be led.
+    /// Returns the access predicates of all literals that can lead to an entry.
     pub fn access_predicates(&self) -> impl Iterator<Item = &AccessPredicate> {
         self.access_predicates.iter().flatten().filter(|access_predicate| !access_predicate.is_lax)
     }
 
-    /// How many access_predicates [`Analysis::context`] gives at the most.
+    /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
     pub fn most_demands(&self) -> usize {
         self.normal.capacity().min(CONTEXT)
     }
 
-    /// The access_predicates that must be passed whenever the literal at `index` is what makes the expression true; its own first.
+    /// Returns the access predicates that an event must meet to make the expression true by the literal at `index`. Its own
+    /// is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
         self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.access_predicate(index)?)))
     }
 
-    /// What is to be known besides what `is_known` tells, for the expression to be true by the literal at `index`.
+    /// Returns the condition that is open, given `is_known`, for the literal at `index` to make the expression true.
     pub fn missing(
         &self,
         index: NodeIndex,
@@ -163,7 +167,7 @@ impl Analysis {
         let mut below = index;
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
-                // A long conjunction is not known to hold by one way and two filters, and not worth the look.
+                // A path and two filters do not prove a long conjunction, so it is not worth inspecting.
                 if self.normal.children(above).nth(PROVEN).is_some() {
                     return Missing::More;
                 }
@@ -184,7 +188,7 @@ impl Analysis {
         }
     }
 
-    /// Of the alternatives of the `Or` at `index` the negated one that most events make true.
+    /// Returns the negated alternative of the `Or` at `index` that most events make true.
     fn likely(&self, index: NodeIndex, catalog: &Catalog) -> Option<Likely> {
         let Catalog { schema, statistics, .. } = catalog;
         let likely = negated(&self.normal, index).filter_map(|literal| {
@@ -197,7 +201,7 @@ impl Analysis {
         likely.max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
-    /// How the expression is found, as it costs events least. `predicates` are those of the expression.
+    /// Chooses the way to find the expression that costs events least. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
@@ -211,8 +215,8 @@ impl Analysis {
         }
     }
 
-    /// A filter that tells the whole expression of most events, if there is one, and what it costs that every event passes it:
-    /// less than a look.
+    /// Returns a filter that decides the whole expression for most events, with the cost of passing it for every event.
+    /// Returns `None` if there is no such filter, or if it costs as much as evaluating the expression.
     fn likely_itself(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
         let root = self.normal.root();
         let (filter, share) = match self.normal.node(root) {
@@ -224,14 +228,14 @@ impl Analysis {
         (cost < LOOK).then_some((filter, cost))
     }
 
-    /// The access_predicate of the literal at `index`, if it is exact and so is a filter of it.
+    /// Returns the access predicate of the literal at `index` if it is exact and has an exact filter.
     fn provable(&self, index: NodeIndex, schema: &Schema) -> Option<&AccessPredicate> {
         self.access_predicates[index as usize]
             .as_ref()
             .filter(|access_predicate| access_predicate.is_exact && Filter::is_exact_for(access_predicate, schema))
     }
 
-    /// The literals to wait for that cost events least.
+    /// Returns the literals under which finding the expression costs events least.
     fn cheapest(&self, costs: &[f32]) -> Vec<NodeIndex> {
         let mut access = Vec::new();
         let mut pending = vec![self.normal.root()];
@@ -248,7 +252,7 @@ impl Analysis {
         access
     }
 
-    /// What it costs to wait for each part of the expression.
+    /// Returns for each part of the expression the cost of finding the expression by it.
     fn costs(&self, catalog: &Catalog) -> Vec<f32> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
@@ -260,7 +264,7 @@ impl Analysis {
             match self.normal.node(index) {
                 NormalNode::Literal(_) => {}
                 NormalNode::And => {
-                    // They have the same context, so the least likely of them stands for all.
+                    // All literals of a conjunction have the same context, so only the least likely is considered.
                     let least = literals.min_by(|a, b| self.share(*a).total_cmp(&self.share(*b)));
                     least.into_iter().for_each(|literal| costs[literal as usize] = self.cost(literal, catalog));
                     costs[index as usize] = children().map(|child| costs[child as usize]).fold(f32::INFINITY, lesser);
@@ -274,8 +278,8 @@ impl Analysis {
         costs
     }
 
-    /// What it costs that an entry waits for the literal at `index`. It is taken to be led to by the most selective access_predicate of
-    /// its context, and filtered by the next one that is of another attribute.
+    /// Returns the cost of an entry under the literal at `index`. The estimate assumes that the most selective access
+    /// predicate of the context leads to the entry, and that the next one on another attribute filters it.
     fn cost(&self, index: NodeIndex, catalog: &Catalog) -> f32 {
         let Some(mut leading) = self.access_predicate(index) else {
             return f32::INFINITY;
@@ -311,13 +315,13 @@ impl Analysis {
     }
 }
 
-/// The negated literals among the children of the node at `index`, as far as they are looked at.
+/// Returns the negated literals among the first [`CONTEXT`] children of the node at `index`.
 fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
     let children = normal.children(index).take(CONTEXT);
     children.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated))
 }
 
-/// Narrows the intervals that siblings under an `And` demand of the same attribute to what they have in common.
+/// Narrows intervals of the same attribute that siblings under an `And` demand to their intersection.
 fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: impl Iterator<Item = NodeIndex>) {
     let mut intervals: Vec<(AttributeId, NodeIndex)> = siblings
         .filter_map(|index| match &access_predicates[index as usize] {

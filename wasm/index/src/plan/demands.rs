@@ -1,11 +1,11 @@
-//! What an event must meet for one literal to make an expression true, and how many events are expected to.
+//! Demands are the conditions that an event must meet for one literal to make an expression true.
 
 use crate::compile::normal::NodeIndex;
 use crate::plan::access_predicate::AccessPredicate;
 use crate::plan::analysis::Analysis;
 
-/// All that is demanded by the context of a literal, what the fewest events meet first. Whoever places an expression asks
-/// for that at every node that it passes.
+/// The demands of a literal's context, the most selective first. The tree needs the order at every node that an insertion
+/// passes.
 #[derive(Clone, Debug)]
 pub(crate) struct Demands<'a> {
     pub analysis: &'a Analysis,
@@ -13,23 +13,23 @@ pub(crate) struct Demands<'a> {
     sorted: Vec<Demanded<'a>>,
 }
 
-/// One of these demands.
+/// One demand of a context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demanded<'a> {
-    /// The literal that demands it.
+    /// The literal with this demand.
     pub literal: NodeIndex,
     pub access_predicate: &'a AccessPredicate,
-    /// The share of events that are expected to meet it.
+    /// The expected share of events that meet the demand.
     pub share: f32,
 }
 
 impl<'a> Demands<'a> {
-    /// What is demanded for the `literal` of what `analysis` is about.
+    /// Returns the demands of `literal` in the expression of `analysis`.
     pub fn of(literal: NodeIndex, analysis: &'a Analysis) -> Self {
         Self::again(literal, analysis, Vec::new())
     }
 
-    /// The same, in the memory of earlier demands.
+    /// Like [`Demands::of`], but reuses the memory of earlier demands.
     pub fn again(literal: NodeIndex, analysis: &'a Analysis, mut sorted: Vec<Demanded<'a>>) -> Self {
         sorted.clear();
         sorted.reserve_exact(analysis.most_demands());
@@ -40,17 +40,17 @@ impl<'a> Demands<'a> {
         Demands { analysis, literal, sorted }
     }
 
-    /// What is not needed any more, so that its memory can be used again.
+    /// Returns the memory for reuse.
     pub fn into_memory(self) -> Vec<Demanded<'a>> {
         self.sorted
     }
 
-    /// The access_predicate of the literal itself.
+    /// Returns the access predicate of the literal itself.
     pub fn own(&self) -> Option<&'a AccessPredicate> {
         self.analysis.access_predicate(self.literal)
     }
 
-    /// What the fewest events meet first.
+    /// Returns the demands, the most selective first.
     pub fn iter(&self) -> impl Iterator<Item = &Demanded<'a>> {
         self.sorted.iter()
     }

@@ -1,16 +1,17 @@
-//! Filters: one more demand of an expression, in the 12 bytes that an entry has for it.
+//! A filter is one more demand of an expression, in the 12 bytes that an entry has for it.
 //!
-//! A filter is a range of digests, for demands that are one value, an interval or any value but one, or a mask of 64 bits, for
-//! demands that are several values or that lists are to meet: each value has a bit in either half, and an event's value, or
-//! the values of its list, must share one with each half of the mask. Both let pass whatever meets the demand, and are
-//! tested without a branch. Nothing passes whose attribute is undefined, but where the filter is marked as lax.
+//! A filter is a range of value digests or a mask of 64 bits. A range stands for one value, an interval, or any value but
+//! one. A mask stands for several values, or for demands on lists. Each value has a bit in either half of the mask. An
+//! event's value, or the values of its list, must share a bit with each half. Every event that meets the demand passes, and
+//! neither kind is tested with a branch. An undefined attribute passes only a filter that is marked as lax.
 //!
-//! Where nothing but the filter is left to be met, it proves its entry. It does so even if what is demanded is any value but
-//! some: of two, both are told; of more, its mask is of these, and an event that shares bits with it leaves the entry in doubt.
-//! So does one whose value has the digest of an end of a range of floats, of which a digest has the upper half.
+//! A filter is sufficient if its expression has no other open demand: it proves the expression. A demand for any value but
+//! some can also be proven. Two excepted values are tested exactly. With more, the mask is that of the excepted values, and
+//! an event that shares bits with it runs the program. A range of floats is similar: a digest has the upper half of a float,
+//! so an event whose value has the digest of an end runs the program.
 //!
-//! Where one of several demands is left to be met, and nearly every event meets a certain one of them, its filter proves the
-//! entry: it is of what does not meet that one, which leaves the entry in doubt.
+//! If one of several alternatives is open, and nearly every event meets a certain one, its filter proves the entry. This
+//! filter is that of the values that fail the alternative; events with such a value run the program.
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::Catalog;
@@ -21,32 +22,32 @@ use crate::plan::access_predicate::{is_list, AccessPredicate, ValueSet};
 use crate::plan::demands::{Demanded, Demands};
 use crate::support::number::{greater, lesser};
 
-/// Marks a filter that is a mask, or [`NEITHER`].
+/// The mark of a filter that is a mask, or [`NEITHER`].
 pub(crate) const MASK: u32 = 1 << 31;
-/// Marks a filter behind which nothing is left to be tested: what passes it, and is not in doubt, is true.
+/// The mark of a sufficient filter: an event that passes and is not in doubt makes the expression true.
 pub(crate) const SUFFICIENT: u32 = 1 << 30;
-/// Marks a filter whose entry is in front of another one of the same subscription: what passes has to pass both.
+/// The mark of a filter whose entry is in front of another one of the same subscription. An event must pass both.
 pub(crate) const JOINED: u32 = 1 << 29;
-/// Marks a filter that is passed as well where the attribute is undefined.
+/// The mark of a filter that an event with an undefined attribute passes too.
 pub(crate) const LAX: u32 = 1 << 28;
-/// Marks a range whose first and last digest do not tell, or [`NEITHER`].
+/// The mark of a range whose first and last digest leave the entry in doubt, or [`NEITHER`].
 pub(crate) const BLURRED: u32 = 1 << 27;
-/// Marks a range or a mask of what is excepted, to prove an entry: an event passes whether it meets that or not, and leaves
-/// the entry in doubt if it does.
+/// The mark of a range or mask of excepted values, to prove an entry. Every event that defines the attribute passes; one
+/// that meets the range or mask leaves the entry in doubt.
 pub(crate) const EXCEPT: u32 = 1 << 26;
-/// Both mark a range of which only the ends count: any value passes but these two.
+/// The marks of a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
-/// Where the position of a digest ends and a note begins.
+/// The bit at which the position of a digest ends and the note begins.
 const NOTE_SHIFT: u32 = 14;
-/// Notes are below.
+/// The upper bound of notes.
 pub(crate) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
-/// The positions of digests. Attributes beyond are not filtered by.
+/// The greatest position of a digest. Attributes beyond have no filters.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
-/// The share of events that pass a demand which holds nearly none back.
+/// The share of events assumed to pass a demand that excludes nearly none.
 const PARTLY: f32 = 0.99;
-/// The share of events for which another filter proves an entry from which on it may be joined: where it is less, few programs
-/// are run, and every event that comes upon the entry would have to pass the other one as well.
+/// The share of proven events above which a filter may be joined. Below it a joined filter saves few evaluations, yet every
+/// event that reaches the entry would test both.
 const MANY: f32 = 0.125;
 
 /// A demand on the digest of an attribute.
@@ -62,15 +63,15 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// The filter that every event passes: the first digest is always 0.
+    /// A filter that every event passes: the first digest is always 0.
     pub const NONE: Filter = Filter { digest: 0, low: 0, span: 0 };
 
-    /// Whether there is a filter for any attribute.
+    /// Returns whether every attribute can have a filter.
     pub fn has_room_for(schema: &Schema) -> bool {
         schema.len() <= PROBE as usize
     }
 
-    /// A filter of what `access_predicate` demands.
+    /// Returns the filter of `access_predicate`.
     pub fn of(access_predicate: &AccessPredicate, schema: &Schema) -> Self {
         let ty = schema.attribute(access_predicate.attribute).ty;
         let digest = access_predicate.attribute + 1;
@@ -82,12 +83,12 @@ impl Filter {
             ValueSet::Points(keys) => range(digest, ty, keys.first().copied().unwrap_or(0), keys.first().copied()),
             ValueSet::Interval(low, high) => range(digest, ty, *low, Some(*high)),
             ValueSet::Except(keys) if is_one_probe(keys, ty) => all_but(digest, keys[0]),
-            // A list that is defined may be empty, and then has no bit; its range is of the digest that lists have.
+            // A defined list may be empty and then has no bit, so the filter is a range around the digest of lists.
             ValueSet::Defined | ValueSet::Except(_) => range(digest, ty, i64::MIN, Some(i64::MAX)),
         }
     }
 
-    /// A filter of what `access_predicate` demands, for which it [is exact](Filter::is_exact_for), to prove an entry.
+    /// Returns a filter of `access_predicate` that proves an entry. It must be [exact](Filter::is_exact_for).
     pub fn proof(access_predicate: &AccessPredicate, schema: &Schema) -> Self {
         let ty = schema.attribute(access_predicate.attribute).ty;
         let filter = match &access_predicate.values {
@@ -106,9 +107,9 @@ impl Filter {
         }
     }
 
-    /// A filter that every event passes and that proves an entry, where `access_predicate` is one of several demands of which one has to be
-    /// met: whoever may not meet this one leaves the entry in doubt. None where that is not to be told of each value, or of
-    /// what is undefined.
+    /// Returns a filter that every event passes and that proves an entry, if `access_predicate` is one of several
+    /// alternatives. An event that may fail this alternative leaves the entry in doubt. Returns `None` if the filter cannot
+    /// decide that for every value, and for an undefined one.
     pub fn exception(access_predicate: &AccessPredicate, schema: &Schema) -> Option<Self> {
         let Attribute { ty, optional, .. } = *schema.attribute(access_predicate.attribute);
         let digest = access_predicate.attribute + 1;
@@ -118,7 +119,7 @@ impl Filter {
         let excepted = match &access_predicate.values {
             ValueSet::Except(keys) if is_one_probe(keys, ty) => range(digest, ty, keys[0], Some(keys[0])),
             ValueSet::Except(keys) => mask(digest, keys),
-            // What is on the other side.
+            // The excepted values are those on the other side.
             ValueSet::Interval(i64::MIN, high) => range(digest, ty, high.saturating_add(1), Some(i64::MAX)),
             ValueSet::Interval(low, i64::MAX) => range(digest, ty, i64::MIN, Some(low.saturating_sub(1))),
             ValueSet::Interval(..) | ValueSet::Points(_) | ValueSet::Defined => return None,
@@ -130,9 +131,9 @@ impl Filter {
         Filter { digest: self.digest | mark, ..self }
     }
 
-    /// The same filter, but that it is passed where the attribute is undefined. A range that ends with the least value, or
-    /// with the greatest, is longer by one: the digest of what is undefined lies beyond both. Of floats it is longer by two, as
-    /// its ends are in doubt; no float has the next one.
+    /// Returns the filter with the lax mark: an undefined attribute passes. A range that starts with the least value or ends
+    /// with the greatest grows by one, to include the digest of undefined, which is adjacent to both. A range of floats
+    /// grows by two, because its ends are in doubt and no float has the digest beyond.
     fn lax(self) -> Self {
         let Filter { digest, low, span } = self.marked(LAX);
         let last = low.wrapping_add(span);
@@ -144,7 +145,7 @@ impl Filter {
         }
     }
 
-    /// Whether what passes a filter of `access_predicate` meets the demand, or leaves the entry in doubt.
+    /// Returns whether every event that passes a filter of `access_predicate` meets it or leaves the entry in doubt.
     pub fn is_exact_for(access_predicate: &AccessPredicate, schema: &Schema) -> bool {
         let ty = schema.attribute(access_predicate.attribute).ty;
         let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
@@ -159,57 +160,57 @@ impl Filter {
         }
     }
 
-    /// The same filter, marked as one behind which nothing is left to be tested.
+    /// Returns the filter with the mark that it is sufficient.
     pub fn as_sufficient(self) -> Self {
         self.marked(SUFFICIENT)
     }
 
-    /// The same filter, marked as that of an entry in front of another one.
+    /// Returns the filter with the mark that its entry is in front of another one.
     pub fn joined(self) -> Self {
         self.marked(JOINED)
     }
 
-    /// Whether it is marked so.
+    /// Returns whether the entry is in front of another one of the same subscription.
     #[inline]
     pub fn is_joined(self) -> bool {
         self.digest & JOINED != 0
     }
 
-    /// The same filter with a note, which it makes no use of.
+    /// Returns the filter with a note, which tests ignore.
     pub fn noting(self, note: u32) -> Self {
         self.marked(note << NOTE_SHIFT)
     }
 
-    /// What is noted.
+    /// Returns the note.
     pub fn noted(self) -> u32 {
         self.digest >> NOTE_SHIFT & (NOTES - 1)
     }
 
-    /// The attribute that an event has to define to pass it; none where it need not define any.
+    /// Returns the attribute that an event must define to pass, if there is one.
     pub fn attribute(self) -> Option<AttributeId> {
         (self.digest & PROBE).checked_sub(1).filter(|_| self.digest & LAX == 0)
     }
 
-    /// Whether it is marked so.
+    /// Returns whether the filter is sufficient.
     #[inline]
     pub fn is_sufficient(self) -> bool {
         self.digest & SUFFICIENT != 0
     }
 
-    /// Its words, in the order in which they lie in memory.
+    /// Returns the words of the filter in the order of memory.
     #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     pub(crate) fn words(self) -> [u32; 3] {
         [self.digest, self.low, self.span]
     }
 
-    /// The one of `digests` that it is about.
+    /// Returns the digest that this filter tests.
     #[inline(always)]
     pub(crate) fn digest(self, digests: &(impl Table + ?Sized)) -> &ValueDigest {
         digests.at((self.digest & PROBE) as usize)
     }
 
-    /// What the event with these digests makes of an entry with this filter.
+    /// Tests the filter against the digests of an event.
     #[inline]
     pub fn test(self, digests: &(impl Table + ?Sized)) -> Tested {
         let digest = self.digest(digests);
@@ -218,7 +219,7 @@ impl Filter {
         let at_end = (above == 0) | (above == self.span);
         let [mask_low, mask_high] = digest.mask();
         let in_mask = (mask_low & self.low != 0) & (mask_high & self.span != 0);
-        // Bits, not choices: which kind a filter is of is not to be guessed.
+        // Bits instead of branches, as the kind of the next filter is unpredictable.
         let is_mask = self.digest & MASK != 0;
         let is_except = self.digest & EXCEPT != 0;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
@@ -232,27 +233,27 @@ impl Filter {
     }
 }
 
-/// What becomes of an entry.
+/// The result of testing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tested {
-    /// Whether the event may meet the demand.
+    /// The event may meet the demand.
     pub passes: bool,
-    /// Whether it is not known to, though the filter [proves](Filter::proves): a value has the bits of one that is excepted, or
-    /// the digest of an end.
+    /// The filter does not prove the entry for this event, though it is a [proof](Filter::proof). The value shares bits with
+    /// an excepted one, or has the digest of an end.
     pub is_in_doubt: bool,
 }
 
-/// What an event met of a demand on its way to an entry.
+/// The part of a demand that the path to an entry has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coverage {
     Nothing,
-    /// It came by the same attribute.
+    /// The path has a level of the same attribute.
     Partly,
     Wholly,
 }
 
-/// What to filter an entry by, with the share of events that are expected to pass: of all that its context demands, and events
-/// are not `led` here by, the demand whose filter the fewest are. None where nothing more is demanded.
+/// Chooses the demand of the context whose filter the fewest events pass, with the expected share. Demands that the path has
+/// met (`led`) count less or not at all. Returns `None` if there is no further demand.
 pub(crate) fn choose<'a>(
     demands: &Demands<'a>,
     led: impl Fn(&AccessPredicate) -> Coverage,
@@ -262,7 +263,7 @@ pub(crate) fn choose<'a>(
     let mut chosen = None;
     for &demanded in demands.iter() {
         let access_predicate = demanded.access_predicate;
-        // No filter lets fewer events pass than meet the demand.
+        // At least as many events pass a filter as meet its demand.
         let fewest = lesser(PARTLY, demanded.share);
         if fewest >= least {
             break;
@@ -270,7 +271,7 @@ pub(crate) fn choose<'a>(
         let share = match (led(access_predicate), &access_predicate.values) {
             (Coverage::Wholly, _) => continue,
             (Coverage::Partly, _) => PARTLY,
-            // What nearly every event passes may still be all that is left to be proven.
+            // Nearly every event passes, but this demand may be the only one left to prove.
             (Coverage::Nothing, ValueSet::Except(_)) => fewest,
             (Coverage::Nothing, _) => share(access_predicate, &catalog.schema, &catalog.statistics),
         };
@@ -282,7 +283,7 @@ pub(crate) fn choose<'a>(
     chosen
 }
 
-/// The share of events that a filter of `access_predicate` is expected to let pass.
+/// Returns the expected share of events that pass a filter of `access_predicate`.
 fn share(access_predicate: &AccessPredicate, schema: &Schema, statistics: &Statistics) -> f32 {
     match &access_predicate.values {
         ValueSet::Points(keys) if keys.len() > 1 || is_list(schema.attribute(access_predicate.attribute).ty) => {
@@ -292,7 +293,7 @@ fn share(access_predicate: &AccessPredicate, schema: &Schema, statistics: &Stati
     }
 }
 
-/// The share of events of which a filter of `access_predicate` is expected to prove that they meet it.
+/// Returns the expected share of events for which a filter proves that they meet `access_predicate`.
 pub(crate) fn proven(access_predicate: &AccessPredicate, statistics: &Statistics) -> f32 {
     let defined = statistics.defined(access_predicate.attribute);
     let undefined = if access_predicate.is_lax { 1.0 - defined } else { 0.0 };
@@ -303,15 +304,15 @@ pub(crate) fn proven(access_predicate: &AccessPredicate, statistics: &Statistics
         }
 }
 
-/// The share of events that are expected to have one of `keys`, or to share a bit with each half of their mask.
+/// Returns the expected share of events that pass the mask of `keys`: they have a key or share a bit with each half.
 fn meeting(attribute: AttributeId, keys: &[i64], statistics: &Statistics) -> f32 {
     let bits = bits(keys);
     let [low, high] = [bits as u32, (bits >> 32) as u32].map(|half| half.count_ones() as f32 / 32.0);
     greater(statistics.points(attribute, keys.len()), low * high * statistics.defined(attribute))
 }
 
-/// Whether a filter is worth a place in an entry, or an entry more, that proves it for this share of the events that come upon
-/// it.
+/// Returns whether a filter is worth a further entry. `proven` is the share of the arriving events for which it proves the
+/// expression.
 pub(crate) fn is_worth_joining(proven: f32) -> bool {
     proven > MANY
 }
@@ -324,32 +325,33 @@ fn mask(digest: u32, keys: &[i64]) -> Filter {
 fn range(digest: u32, ty: Type, low: i64, high: Option<i64>) -> Filter {
     let scale = Scale::of(ty);
     let low = scale.digest(low);
-    // What no value meets (the least above the greatest) would wrap to a wide range; one digest is as good as none.
+    // An interval without values (the least above the greatest) would wrap to a wide range. One digest replaces it.
     let high = high.map_or(low, |high| scale.digest(high)).max(low);
     Filter { digest, low: low as u32, span: high.wrapping_sub(low) as u32 }
 }
 
-/// Whether values of type `ty` that differ may have one digest.
+/// Returns whether different values of type `ty` may have the same digest.
 fn is_blurred(ty: Type) -> bool {
     Scale::of(ty) != Scale::Clamp
 }
 
-/// Whether `keys` are one that is told by its digest.
+/// Returns whether `keys` is a single key that its digest identifies.
 fn is_one_probe(keys: &[i64], ty: Type) -> bool {
     keys.len() == 1 && are_probes(keys, ty)
 }
 
-/// Whether values of type `ty` have each of `keys` if, and only if, they have its digest.
+/// Returns whether a digest identifies each of `keys` among the values of type `ty`.
 fn are_probes(keys: &[i64], ty: Type) -> bool {
     !is_list(ty) && keys.iter().all(|&key| Scale::of(ty).is_exact_at(key))
 }
 
-/// A range from above `key` round to below it: it has the digest of what is undefined as well, which passes no filter.
+/// Returns a range that wraps from above `key` to below it. It contains the digest of undefined, which passes only a lax
+/// filter.
 fn all_but(digest: u32, key: i64) -> Filter {
     Filter { digest, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }
 }
 
-/// A range of which the ends do not pass, and all else does.
+/// Returns a range whose two ends do not pass, while all other values do.
 fn neither(digest: u32, keys: [i64; 2]) -> Filter {
     let [low, last] = keys.map(|key| key as u32);
     Filter { digest: digest | NEITHER | EXCEPT, low, span: last.wrapping_sub(low) }
@@ -405,7 +407,7 @@ mod tests {
         let schema = Schema::new(vec![x]).unwrap();
         let access_predicate =
             |values: &ValueSet| AccessPredicate { attribute: 0, values: values.clone(), is_exact: true, is_lax: true };
-        // How many of 2,000 values do not meet it; some more share bits with three.
+        // The number of 2,000 values that fail it. Some more share bits with a mask of three.
         for (values, unmet) in [
             (ValueSet::Except([7].into_iter().collect()), 1..=1),
             (ValueSet::Except([3, 7, 900].into_iter().collect()), 3..=30),

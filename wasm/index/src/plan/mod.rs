@@ -1,4 +1,4 @@
-//! What an expression waits for: the demands of its literals, what each costs events, and the choice among them.
+//! Planning chooses how an expression is found. It compares the costs that the demands of its literals have for events.
 
 pub(crate) mod access_predicate;
 pub(crate) mod analysis;

@@ -1,15 +1,15 @@
-//! Why expressions are false: for each that does not match, the predicate that was looked at last where it is read from
-//! left to right and left as soon as its value is known.
+//! A reason is the predicate that makes an expression false. It is the last one evaluated, from left to right with short
+//! circuits.
 //!
-//! A program of its own answers that, in the order of the text, for an expression that is known to be false. So what
-//! can only be false is not evaluated: of a false `or` all operands are false and the last one decided, and of a false
-//! `and` that came to its last operand that one did. A program is only made where reasons are asked for beforehand.
+//! A separate program finds the reason of an expression that is known to be false, in the order of the text. So it does not
+//! evaluate what must be false: all operands of a false `or` are false and the last one decided, and in a false `and` that
+//! reaches its last operand, that one decided. These programs are made only if reasons are requested beforehand.
 //!
-//! A test has its predicate, the value on which it jumps, and how many tests ahead. One that jumps nowhere is the one that
-//! decided. Programs over booleans alone are run side by side and without a branch on the outcome of a test, as the
-//! processor's wrong guesses of a branch take longer than the tests: theirs are a word each, a literal and how far it
-//! jumps, less one. The tests of all others are two words each, where the predicate's operation is in the expression's other
-//! program and the rest.
+//! A test has its predicate, the value on which it jumps, and the number of tests to jump ahead. A test that jumps nowhere
+//! is the deciding one. Programs over booleans alone run side by side, without a branch on the outcome of a test, because
+//! branch mispredictions take longer than the tests. Their tests are a word each: a literal, and the distance of the jump
+//! less one. Other tests are two words each: the position of the predicate's operation in the expression's main program, and
+//! the rest.
 
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
@@ -27,33 +27,33 @@ use crate::model::strings::StringId;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
 
-/// How many programs are run side by side, so that what one reads is on its way while the others take their tests.
+/// The number of programs that run side by side. The cache misses of one overlap with tests of the others.
 pub(crate) const RUNS: usize = 8;
 
-/// How many tests each of them takes in turn. One that decided is taken again.
+/// The number of tests that each program runs in turn. A test that decided is repeated.
 pub(crate) const TESTS: usize = 8;
 
-/// Slots of which one word tells whether they are held.
+/// The number of slots in a word of a set.
 pub(crate) const BITS: u32 = 32;
 
-/// The literal of a word: an attribute, and the value on which the test jumps.
+/// The bits of a literal in a word: an attribute, and the value on which the test jumps.
 const LITERAL_BITS: u32 = 12;
 const MAX_LITERALS: usize = 1 << LITERAL_BITS;
-/// Of a program over booleans: distances have what is left of a word, and a sign.
+/// The maximal length of a program over booleans. A distance has the remaining bits of a word, with a sign.
 const MAX_TESTS: usize = 1 << (31 - LITERAL_BITS);
 
-/// The programs, by slot.
+/// The programs that find reasons, by slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reasons {
     programs: Programs,
     places: Vec<Place>,
-    /// How many words each slot's program has.
+    /// The number of words of each slot's program.
     lengths: Vec<u32>,
-    /// A bit for each slot that is held.
+    /// A bit for each slot with an expression.
     held: Vec<u32>,
 }
 
-/// Where a slot's program is.
+/// The place of a slot's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub form: Form,
@@ -61,17 +61,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The chunk that the program is in, and where in its words it starts.
+    /// Returns the chunk of the program, and its position in the chunk.
     #[inline]
     pub fn split(self) -> (u32, u32) {
         store::place(self.program)
     }
 }
 
-/// What a program is like.
+/// The form of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// There is none: the expression is false by itself.
+    /// There is no program: the expression is constantly false.
     #[default]
     None,
     /// All tests are of booleans.
@@ -79,20 +79,20 @@ pub(crate) enum Form {
     General,
 }
 
-/// What decided: an attribute, by its number, or one of these behind the last attribute.
+/// A reason is the number of an attribute, or one of these numbers added to the number of attributes.
 pub(crate) mod reason {
-    /// A place on the map, which two attributes make.
+    /// A geographic predicate, which reads two attributes.
     pub const GEO: usize = 0;
-    /// No predicate: the expression is false by itself.
+    /// No predicate: the expression is constantly false.
     pub const NONE: usize = 1;
-    /// The event, which does not fit.
+    /// The event lacks a required attribute.
     pub const INVALID_EVENT: usize = 2;
-    /// How many there are.
+    /// The number of these reasons.
     pub const COUNT: usize = 3;
 }
 
 impl Reasons {
-    /// Takes in the expression of the `subscription` in `slot`.
+    /// Adds the expression of the `subscription` in `slot`.
     pub fn insert(&mut self, slot: Slot, subscription: &Subscription, catalog: &Catalog) {
         let i = slot as usize;
         let slots = self.places.len().max(i + 1);
@@ -115,7 +115,7 @@ impl Reasons {
         }
     }
 
-    /// Takes out the expression of `slot`.
+    /// Removes the expression of `slot`.
     pub fn remove(&mut self, slot: Slot) {
         let i = slot as usize;
         self.held[i / BITS as usize] &= !(1 << (slot % BITS));
@@ -125,34 +125,35 @@ impl Reasons {
         }
     }
 
-    /// The slots that are held, of those that the word at `word` of a set of slots stands for.
+    /// Returns the slots with expressions in the word at `word` of a set of slots.
     pub fn held(&self, word: u32) -> u32 {
         self.held.get(word as usize).copied().unwrap_or(0)
     }
 
-    /// How many words of a set of slots the held ones take.
+    /// Returns the number of words in the set of slots with expressions.
     pub fn held_words(&self) -> u32 {
         self.held.len() as u32
     }
 
-    /// Where the program of `slot` is.
+    /// Returns the place of the program of `slot`.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
         self.places[slot as usize]
     }
 
-    /// The program at `place`, and whatever follows it; there must be one.
+    /// Returns the words from the program at `place` on. There must be a program.
     #[inline]
     pub fn program(&self, place: Place) -> &[u32] {
         self.programs.get(place.program)
     }
 
-    /// The words that programs are in whose places have this `chunk`.
+    /// Returns the words of a chunk of programs.
     pub fn words(&self, chunk: u32) -> &[u32] {
         self.programs.chunk(chunk)
     }
 
-    /// Bytes that the insertion of an expression may take whose text has so many bytes, and whose program so many `words`.
+    /// Returns an upper bound of the bytes that adding an expression requests. Its text has `text` bytes, its program
+    /// `words`.
     pub fn growth(&self, text: usize, words: usize) -> usize {
         growth(&self.places, 1)
             + growth(&self.lengths, 1)
@@ -161,13 +162,13 @@ impl Reasons {
             + Reasons::bytes(1, text)
     }
 
-    /// Bytes that so many expressions take at the most, whose texts or programs have so many `bytes`.
+    /// Returns an upper bound of the bytes of `expressions` whose texts or programs have `bytes` in total.
     pub fn bytes(expressions: usize, bytes: usize) -> usize {
-        // A predicate has at least one of these, and becomes two tests at the most; tables have twice what they need.
+        // A predicate has at least one of these bytes and becomes at most two tests. Tables have twice the needed size.
         2 * (expressions * (size_of::<Place>() + size_of::<u32>() + 1) + bytes * 2 * 2 * size_of::<u32>())
     }
 
-    /// Checks that the slots held are those of `subscribed`; for tests.
+    /// Checks that the slots with expressions are those in `subscribed`; for tests.
     pub fn validate(&self, subscribed: impl Iterator<Item = Slot>) -> Result<(), String> {
         let mut expected = vec![0_u32; self.held.len()];
         for slot in subscribed {
@@ -183,11 +184,11 @@ impl Reasons {
     }
 }
 
-/// For each literal whether its test jumps: all ones, or zero.
+/// For each literal, whether its test jumps: all ones or zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jumps(Vec<u32>);
 
-/// [`Jumps`] that there is room for.
+/// The part of [`Jumps`] that always exists.
 pub(crate) type Jumping = [u32; MAX_LITERALS];
 
 impl Jumps {
@@ -201,7 +202,7 @@ impl Jumps {
         all
     }
 
-    /// Sets them for the values of an event.
+    /// Sets the jumps for the values of an event.
     pub fn set(&mut self, values: &[Value]) {
         for (pair, value) in self.0.as_chunks_mut().0.iter_mut().zip(values) {
             *pair = if *value == Value::Boolean(true) { [0, u32::MAX] } else { [u32::MAX, 0] };
@@ -209,8 +210,8 @@ impl Jumps {
     }
 }
 
-/// Takes a test of a program over booleans in `words`: answers the literal, where the next test is, and whether this one
-/// decided, in which case it is the same.
+/// Runs a test of a program over booleans in `words`. Returns the literal, the position of the next test, and whether this
+/// test decided. Then the position stays the same.
 #[inline]
 pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) {
     let word = words[at as usize];
@@ -219,19 +220,19 @@ pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) 
     (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 
-/// The attribute of a literal.
+/// Returns the attribute of a literal.
 pub(crate) fn attribute(literal: u32) -> AttributeId {
     literal / 2
 }
 
-/// The test at `at` of a general program: the position of its operation, the value on which it jumps, and how far; nowhere,
-/// if it decides.
+/// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
+/// distance of the jump, which is 0 if the test decides.
 pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
     let [position, word] = program.as_chunks().0[at as usize];
     (position, word & 1 == 1, word >> 1)
 }
 
-/// The number of the reason that the predicate of an `operation` is, among `attributes` attributes.
+/// Returns the number of the reason for the predicate of an `operation`, in a schema with `attributes` attributes.
 pub(crate) fn number(operation: &[u32], catalog: &Catalog, attributes: usize) -> usize {
     let (attribute, shared) = program::asked(operation, &catalog.predicates);
     match shared {
@@ -240,7 +241,7 @@ pub(crate) fn number(operation: &[u32], catalog: &Catalog, attributes: usize) ->
     }
 }
 
-/// A test: where its predicate's value is `on` it jumps so many tests ahead.
+/// A test jumps `distance` tests ahead if the value of its predicate is `on`.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     predicate: PredicateIndex,
@@ -249,13 +250,13 @@ struct Jump {
 }
 
 impl Jump {
-    /// The words of the test; `positions` are those of the predicates' operations.
+    /// Returns the words of the test. `positions` are those of the predicates' operations.
     fn two_words(&self, positions: &[u32]) -> [u32; 2] {
         [positions[self.predicate as usize], self.distance << 1 | u32::from(self.on)]
     }
 }
 
-/// The words of `tests` if all are of booleans, and not too many.
+/// Returns the words of `tests`, or `None` if some are not of booleans or they are too many.
 fn booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
     let word = |test: &Jump| {
         let predicate = &predicates[test.predicate as usize];
@@ -269,24 +270,25 @@ fn booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u3
     tests.iter().map(word).collect()
 }
 
-/// A place in a program, as the number of tests from there on.
+/// A place in a program, as the number of tests from there to the end.
 type Rest = usize;
 
-/// What is known of a node that is still to be laid out, and where it leads.
+/// The facts about a node that is still to be laid out, and its targets.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// It is false, and has what decided.
+    /// The node is false and contains the reason.
     False,
-    /// If it is false it has what decided, and otherwise leads behind itself.
+    /// If the node is false, it contains the reason. If it is true, the program continues behind it.
     Reason,
-    /// It leads there when true and there when false; where nothing is said, behind itself. What decided is not below.
+    /// The node does not contain the reason. The program continues at the first place if the node is true, and at the second
+    /// if it is false; `None` is behind the node.
     Value(Option<Rest>, Option<Rest>),
 }
 
-/// The tests of a false expression. They are laid out from the end, so that each is made after those it may lead to.
+/// Returns the tests of a false expression. They are laid out from the end, so that each is made after its targets.
 ///
-/// Of an `or` that is false the last operand has what decided. The others only matter by their values, and so are ordered
-/// by what they cost; and if the last one is a predicate, it is looked at first.
+/// The last operand of a false `or` contains the reason. The other operands matter only by their values, so they are ordered
+/// by cost. If the last operand is a predicate, it is tested first.
 fn lay_out(normal: &Normal) -> Vec<Jump> {
     let order = Order::new(normal, |_, _| Estimate { probability: 0.5, cost: 1.0 });
     let mut tests: Vec<Jump> = Vec::new();
@@ -337,18 +339,18 @@ fn set_last(nodes: &mut [(NodeIndex, Known)], known: Known) {
     }
 }
 
-/// The test of a literal that decides if it is false.
+/// Returns the test of a literal that decides if it is false.
 fn deciding(literal: Literal) -> Jump {
     Jump { predicate: literal.predicate, on: literal.negated, distance: 0 }
 }
 
-/// The test of a literal that leads there when true and there when false, one of which is what stands `behind` it.
+/// Returns the test of a literal that continues at `on_true` or `on_false`. One of these is the place `behind` it.
 fn test(literal: Literal, on_true: Rest, on_false: Rest, behind: Rest) -> Jump {
     let (value, target) = if on_true == behind { (false, on_false) } else { (true, on_true) };
     Jump { predicate: literal.predicate, on: value != literal.negated, distance: (behind + 1 - target) as u32 }
 }
 
-/// The error where reasons are asked for that were not kept.
+/// Returns the error of a request for reasons that were not kept.
 pub(crate) fn not_kept() -> Error {
     Error::new(Kind::NotFound, "this index keeps no reasons; ask for them before the first insertion")
 }

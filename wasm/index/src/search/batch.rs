@@ -1,12 +1,11 @@
-//! Many events in one call: searched one after the other, their answers one behind the other.
+//! A batch searches for many events in one call. The results stand one behind the other.
 //!
-//! Where dense expressions are many, events go in groups of 256. A group is decoded once for the values of its booleans,
-//! then the dense expressions are evaluated for all of its events at once (`sliced`), and each event's search takes
-//! in what they came to.
+//! If there are many dense expressions, events go in groups of 256. The batch decodes a group once for its booleans,
+//! evaluates the dense expressions for all of its events at once (`sliced`), and each event's search takes over the results.
 //!
-//! An answer is handed over in parts, so that the memory it takes does not grow with the number of events: a part ends
-//! with the event that fills it. A batch can be stopped anywhere and go on, as a search can, with a progress of its
-//! own above that of the search under way.
+//! The result is returned in parts, so that its memory does not grow with the number of events. A part ends with the event
+//! that fills it. Like a search, a batch can be interrupted anywhere and resumed: its own progress stands above that of the
+//! current search.
 
 use std::iter::Map;
 use std::slice::Iter;
@@ -22,37 +21,37 @@ use crate::search::pick::ROOM;
 use crate::search::{Dense, Form, Search};
 use crate::support::checkpoint::Checkpoint;
 
-/// An answer's list has room for so many words besides those of one event. A bitmap may have as many.
+/// The words of a result list beyond those of one event. A bitmap may have as many.
 const SPARE: usize = 16 * 1024;
-/// A part of an answer ends with the event by which it has so many words: what is left is room to pick the next one's ids.
+/// The number of words with which a part ends. The remaining room is for picking the ids of the next event.
 const PART: usize = SPARE - ROOM;
 
-/// Events are evaluated at once where there are so many of them in a group, and so many dense expressions.
+/// The least number of events in a group, and of dense expressions, for bit-sliced evaluation.
 const FEWEST_EVENTS: u32 = 16;
 const FEWEST_EXPRESSIONS: usize = 64;
-/// And where no more than so many others stand among these: the rows have a place for each slot.
+/// The maximal number of other expressions for each dense one, because the rows have a place for each slot.
 const MOST_OTHERS: usize = 15;
 
-/// The words before the bytes of each event: its format and its length.
+/// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
 
-/// Whether dense expressions are worth evaluating for many events at once. Deletions never make it so.
+/// Returns whether bit-sliced evaluation is worthwhile. A deletion never changes that to true.
 fn is_sliceable(dense: usize, slots: usize) -> bool {
     dense >= FEWEST_EXPRESSIONS && dense >= slots / (MOST_OTHERS + 1)
 }
 
-/// How many words an answer's list needs room for.
+/// Returns the number of words that a result list needs.
 pub(super) fn most_words(extent: &Extent) -> usize {
     SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 2
 }
 
-/// How many words a bitmap has at the most: no more than the list of all ids, or than the greatest id needs.
+/// Returns the maximal number of words of a bitmap. It is that of a list of all ids, or less if the greatest id needs less.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
     let most = slots.max(SPARE);
     greatest.map_or(most, |id| most.min((id / 64) as usize + 1))
 }
 
-/// Searches for many events, which work with one [`Search`].
+/// A batch searches for many events with one [`Search`].
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
@@ -60,20 +59,20 @@ pub struct Batch {
     checkpoint: Checkpoint<Progress>,
 }
 
-/// What is asked for.
+/// The request of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// How many events there are.
+    /// The number of events.
     pub events: u32,
-    /// How many bytes they take, each behind its format and its length, two little-endian `u32`.
+    /// The bytes of all events. Each event follows its format and its length, two little-endian `u32`.
     pub bytes: usize,
-    /// Behind the events, how many bytes of packed ids: only these subscriptions are looked at; or none for all.
+    /// The bytes of packed ids behind the events, to search only these subscriptions. `None` searches all.
     pub only: Option<usize>,
-    /// What each answer is.
+    /// The form of each result.
     pub form: Form,
 }
 
-/// An error, and the event that it is about, counted from 0.
+/// An error with the number of its event, counted from 0.
 pub type Refused = (usize, Error);
 
 /// The place of an event in the request.
@@ -86,16 +85,16 @@ struct Cursor {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     phase: Phase,
-    /// The event that is next, or under way.
+    /// The current or the next event.
     next: Cursor,
-    /// Where the group begins, and how many events it has.
+    /// The first event of the group; `len` is its number of events.
     group: Cursor,
     len: u32,
-    /// Whether the dense expressions are evaluated for the whole group.
+    /// The dense expressions are evaluated for the whole group at once.
     is_sliced: bool,
-    /// How far that has come.
+    /// The slot from which bit-sliced evaluation continues.
     slot: Slot,
-    /// How many words of the part are there.
+    /// The number of words in the part so far.
     words: u32,
 }
 
@@ -107,9 +106,9 @@ enum Phase {
     Columns,
     /// The dense expressions are evaluated.
     Slice,
-    /// An event's search starts, and makes a first step, which is the only one where an event meets few expressions.
+    /// A search starts and runs its first step, which is also its last if the event meets few expressions.
     Open,
-    /// It goes on.
+    /// The search continues.
     Search,
     /// The part is full.
     Full,
@@ -118,20 +117,20 @@ enum Phase {
 }
 
 impl Batch {
-    /// Makes room for anything a batch of searches of `index` may need; the search has room already.
+    /// Makes room for every batch of searches of `index`. The search has room already.
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
         self.make_room(&index.extent())
     }
 
-    /// Starts a batch, whose events are then given to [`Batch::run`].
+    /// Starts a batch. [`Batch::run`] takes its events.
     pub fn open(&mut self, request: Request) {
         self.request = request;
         self.checkpoint.commit(Progress { phase: Phase::Group, ..Progress::default() });
     }
 
-    /// Goes on behind the part that was answered last.
+    /// Continues behind the part that was returned last.
     pub fn next_part(&mut self) {
         let progress = self.checkpoint.load();
         if progress.phase == Phase::Full {
@@ -139,21 +138,21 @@ impl Batch {
         }
     }
 
-    /// Whether the last part was the last of all.
+    /// Returns whether the last part was the final one.
     pub fn is_done(&self) -> bool {
         self.checkpoint.load().phase == Phase::Done
     }
 
-    /// Runs to the end of a part, from wherever the batch stands, and answers it: for each event how many words, then
-    /// these. The message holds the events and the ids.
+    /// Runs to the end of a part, from the present position, and returns the part. It has for each event the number of
+    /// words, then these words. The message holds the events and the ids.
     ///
-    /// Errors: what is wrong with an event, or that an id is too large for a bitmap.
+    /// Errors: those of decoding an event, and an id that is too large for a bitmap.
     pub fn run<'a>(&mut self, index: &Index, search: &'a mut Search, message: &[u8]) -> Result<&'a [u64], Refused> {
         while !self.advance(index, search, message)? {}
         Ok(self.part(search))
     }
 
-    /// Moves the batch forward by one step, and tells whether a part is there.
+    /// Runs one step of the batch. Returns whether a part is finished.
     ///
     /// Errors: those of [`Batch::run`].
     pub fn advance(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<bool, Refused> {
@@ -165,7 +164,7 @@ impl Batch {
         Ok(matches!(progress.phase, Phase::Full | Phase::Done))
     }
 
-    /// The part that is there, of a batch that worked with `search`.
+    /// Returns the finished part of a batch that works with `search`.
     pub fn part<'a>(&self, search: &'a Search) -> &'a [u64] {
         &search.ids[..self.checkpoint.load().words as usize]
     }
@@ -282,7 +281,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The event at `cursor`, and the place of the next.
+    /// Returns the event at `cursor`, and the place of the next.
     fn frame<'a>(&self, message: &'a [u8], cursor: Cursor) -> Result<(Format, &'a [u8], Cursor), Error> {
         let cut_short = || Error::new(Kind::OutOfBounds, "the events end within an event; give all of their bytes");
         let frames = message.get(cursor.byte as usize..self.request.bytes).ok_or_else(cut_short)?;
@@ -296,10 +295,10 @@ impl Batch {
     }
 }
 
-/// Packed ids.
+/// An iterator of packed ids.
 pub type Packed<'a> = Map<Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
 
-/// The packed ids in `bytes`.
+/// Returns the packed ids in `bytes`.
 pub fn packed(bytes: &[u8]) -> Packed<'_> {
     let (ids, _) = bytes.as_chunks::<8>();
     ids.iter().map(|id| u64::from_le_bytes(*id))
@@ -320,7 +319,7 @@ mod tests {
     use crate::index::Insertion;
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
-    /// Indexed, unindexed and dense expressions, with ids out of order.
+    /// Returns an index of indexed, unindexed and dense expressions, with ids out of order.
     fn index() -> Index {
         let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
         let booleans = (0..10).map(|number| attribute(&format!("b{number}"), Type::Boolean));
@@ -384,7 +383,7 @@ mod tests {
                     if steps % (lost + 1) == 0 {
                         batch.checkpoint.commit(progress);
                     } else if steps % 2 == 0 {
-                        // As if a trap had come between the last write of the step and its commit.
+                        // Simulates a trap between the last write of the step and its commit.
                         (batch.checkpoint, search.checkpoint) = before;
                         batch.sliced.cut_off();
                     }

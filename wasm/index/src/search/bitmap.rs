@@ -1,13 +1,13 @@
-//! The ids of matches as a bitmap: bit i of word j stands for the id 64 j + i.
+//! A bitmap has the ids of matches: bit i of word j stands for the id 64 j + i.
 
 use crate::catalog::ids::{Row, ROW};
 use crate::support::bits::ones;
 
-/// A bitmap as it is made.
+/// A bitmap under construction.
 pub(super) struct Bitmap<'a> {
-    /// Where it is written, as far as it may reach.
+    /// The words that the bitmap may use.
     pub words: &'a mut [u64],
-    /// How many of the words it has, up to that of the greatest id. Those behind are not empty yet.
+    /// The number of words up to that of the greatest id. The words behind are not cleared yet.
     pub len: usize,
     /// An id for which there is no room.
     pub too_large: Option<u64>,

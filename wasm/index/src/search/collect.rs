@@ -1,4 +1,4 @@
-//! The answer: the ids of the matches, sorted where slots do not tell their order, or a bitmap of them.
+//! Collection makes the result, as a list or a bitmap. A list is sorted if ids do not ascend with slots.
 
 use super::batch;
 use super::bitmap::Bitmap;
@@ -37,7 +37,7 @@ impl Search {
         }
     }
 
-    /// Sets the bits of the ids; words are emptied as the greatest of them so far needs them.
+    /// Sets the bits of the ids. A word is cleared when the greatest id so far reaches it.
     #[inline(never)]
     pub(super) fn collect_bitmap(&mut self, index: &Index, progress: &mut Progress) {
         let subscriptions = index.subscriptions();

@@ -1,4 +1,4 @@
-//! The dense expressions: decided by windows for one event, or taken from what many events were evaluated to at once.
+//! The dense expressions of a search are decided by windows, or taken from a bit-sliced evaluation of many events.
 
 use super::progress::{Phase, Progress};
 use super::{Search, STEP};
@@ -6,17 +6,17 @@ use crate::boolean::bit_sliced::Sliced;
 use crate::index::Index;
 use crate::support::bits::ones;
 
-/// What dense expressions come to.
+/// The state of the dense expressions.
 #[derive(Clone, Copy)]
 pub(super) enum Dense<'a> {
-    /// They are still to be evaluated.
+    /// Windows have to evaluate them.
     Open,
-    /// They were, for the event with this number among others.
+    /// They are evaluated; the number is that of the event in its group.
     Sliced(&'a Sliced, usize),
 }
 
 impl Search {
-    /// Decides a part of the dense expressions; those that it cannot decide become candidates.
+    /// Decides a part of the dense expressions. Those left open become candidates.
     pub(super) fn decide_dense(&mut self, index: &Index, progress: &mut Progress) {
         let dense = index.dense();
         let Search { bits, candidates, matches, .. } = self;
@@ -39,7 +39,7 @@ impl Search {
         }
     }
 
-    /// Takes in the dense expressions that were evaluated for many events at once.
+    /// Takes over the results of a bit-sliced evaluation.
     #[inline(never)]
     pub(super) fn take_in(&mut self, sliced: &Sliced, event: usize, index: &Index, progress: &mut Progress) {
         let words = index.subscriptions().capacity().div_ceil(32) as u32;

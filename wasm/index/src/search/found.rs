@@ -1,9 +1,9 @@
-//! What a finished search found.
+//! The result of a finished search.
 
-/// How many words stand before the ids of what a search found.
+/// The number of words before the ids of a result.
 pub(super) const HEADER: usize = 2;
 
-/// What a finished search found, ids or a bitmap, and what it took: one list, so that it is handed on as it is.
+/// The result of a finished search: ids or a bitmap, and statistics. It is one list, so it is passed on without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
     pub(super) packed: &'a [u64],
@@ -11,28 +11,28 @@ pub struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// The ids of all that matches, ascending.
+    /// Returns the ids of all matches, ascending.
     pub fn ids(self) -> &'a [u64] {
         &self.packed[HEADER..][..self.ids]
     }
 
-    /// What stands behind the ids of a search for reasons: the ids of all that does not match, grouped by reason, a count
-    /// for each reason, whether the ids of each group ascend, and whether the event does not fit.
+    /// Returns the words behind the ids of a search for reasons. These are the ids that do not match, grouped by reason; a
+    /// count for each reason; whether the ids of each group ascend; and whether the event lacks a required attribute.
     pub fn reasons(self) -> &'a [u64] {
         &self.packed[HEADER + self.ids..]
     }
 
-    /// How many entries and unindexed expressions were come upon.
+    /// Returns the number of entries and unindexed expressions that the search visited.
     pub fn visited(self) -> u64 {
         self.packed[0]
     }
 
-    /// How many expressions were evaluated.
+    /// Returns the number of expressions that the search evaluated.
     pub fn evaluated(self) -> u64 {
         self.packed[1]
     }
 
-    /// All of this: the number visited, the number evaluated, the ids, the reasons.
+    /// Returns all words: the number visited, the number evaluated, the ids, the reasons.
     pub fn packed(self) -> &'a [u64] {
         self.packed
     }

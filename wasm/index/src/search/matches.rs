@@ -1,9 +1,8 @@
-//! The set of slots that match: one bit each, and one bit for each 32 of these, so that a sparse set is read quickly.
+//! A slot set has one bit for each matching slot. A summary bit for each 32 of these makes sparse sets fast to read.
 //!
-//! A word has 32 bits and, above them, the number of the search that they are of, and counts as empty in any other. So a
-//! set is emptied at no cost, whatever an earlier search left in it, and setting a bit twice is the same as once. Searches
-//! are numbered upwards: the greater of a word and of one that is empty in the present search is what the word comes to in
-//! it, so that is asked without a look at either half.
+//! A word has 32 bits and, above them, the number of its search. In every other search it counts as empty. So clearing the
+//! set is free, whatever earlier searches left in it, and setting a bit twice is the same as once. Search numbers ascend, so
+//! the value of a word in the present search is the maximum of the word and the present empty word. That takes no branch.
 
 use crate::error::Error;
 use crate::handles::Slot;
@@ -13,28 +12,28 @@ use crate::support::headroom::grow;
 
 const BITS: u32 = 32;
 
-/// The first search's word that is empty, and how much more each next one's is.
+/// The empty word of the first search, and the difference to that of each next search.
 const SEARCH: u64 = 1 << BITS;
-/// The last search's.
+/// The empty word of the last search.
 const LAST: u64 = u64::MAX << BITS;
 
-/// Slots of a group.
+/// The number of slots in a group.
 pub(super) const GROUP: u32 = BITS * BITS;
 
-/// So many groups are looked at at once for such as have slots.
+/// The number of groups that are inspected at once for slots.
 const BLOCK: usize = 16;
 
 /// A set of slots.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotSet {
     groups: Vec<[u64; BITS as usize]>,
-    /// For each group a bit for each of its words that has slots; whole blocks of them.
+    /// For each group, a bit for each word that has slots. The length is a multiple of [`BLOCK`].
     summaries: Vec<u64>,
-    /// A word that is empty in the present search.
+    /// The empty word of the present search.
     empty: u64,
 }
 
-/// The slots of a group, of the present search.
+/// The slots of a group in the present search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots<'a> {
     /// The first slot of the group.
@@ -44,7 +43,7 @@ pub(crate) struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// The words that have slots, ascending: the place of each, and its bits.
+    /// Returns the words that have slots, ascending, each with its place.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
         let Slots { summary, words, .. } = self;
@@ -64,7 +63,7 @@ impl SlotSet {
         slots <= self.groups.len() * GROUP as usize
     }
 
-    /// Empties the set for the next search.
+    /// Clears the set for the next search.
     pub fn begin(&mut self) {
         if self.empty == LAST {
             self.groups.as_flattened_mut().fill(0);
@@ -80,8 +79,9 @@ impl SlotSet {
         self.insert_if(true, slot);
     }
 
-    /// Inserts `slot` if `holds`, without a branch on that: it would often be guessed wrong. Nor by a call, which would save,
-    /// restore and check the fuel: on W2 that takes 7 % of the whole search.
+    /// Inserts `slot` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
+    /// call saves, restores and checks the fuel: that takes 7 % of a whole search among arbitrary expressions over sparse
+    /// attributes.
     #[inline(always)]
     pub fn insert_if(&mut self, holds: bool, slot: Slot) {
         self.add(slot / BITS, u64::from(holds) << (slot % BITS), holds);
@@ -93,7 +93,7 @@ impl SlotSet {
         self.add(word, slots.into(), slots != 0);
     }
 
-    /// Adds bits to a word, and to its summary whether they are `any`.
+    /// Adds bits to a word, and sets its summary bit if there are `any`.
     #[inline(always)]
     fn add(&mut self, word: u32, bits: u64, any: bool) {
         let (group, place) = ((word / BITS) as usize, word % BITS);
@@ -103,21 +103,21 @@ impl SlotSet {
         *summary = (*summary).max(self.empty) | u64::from(any) << place;
     }
 
-    /// Inserts the slots whose bits are one in `bits`, the first of which stands for the slot `first`, a multiple of 64.
+    /// Inserts the slots whose bits are one. The first bit stands for the slot `first`, a multiple of 64.
     pub fn insert_run(&mut self, first: Slot, bits: u64) {
         let word = first / BITS;
         self.insert_word(word, bits as u32);
         self.insert_word(word + 1, (bits >> BITS) as u32);
     }
 
-    /// The slots from 32 times `word` on, a bit each.
+    /// Returns the slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
         group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
     }
 
-    /// Gives the groups from `from` on that have slots, ascending, until `each` counted `limit` of these or a few more;
-    /// answers the group to go on from, or none at the end.
+    /// Calls `each` with the groups from `from` on that have slots, ascending, until the counts it returns reach `limit`.
+    /// Returns the group from which to continue, or `None` at the end.
     #[inline(always)]
     pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {
         let (blocks, _) = self.summaries.as_chunks::<BLOCK>();
@@ -137,7 +137,7 @@ impl SlotSet {
         None
     }
 
-    /// A bit for each group of a block that has slots.
+    /// Returns a bit for each group of a block that has slots.
     #[inline(always)]
     fn occupied(&self, block: &[u64; BLOCK]) -> u64 {
         (0..).zip(block).fold(0, |found, (place, &summary)| found | u64::from(summary > self.empty) << place)

@@ -1,24 +1,23 @@
-//! One search: from an event to the ids of the subscriptions that it makes true.
+//! A search finds the ids of the subscriptions that an event makes true.
 //!
-//! A search can be stopped anywhere and go on. It works in steps. A step reads the [`Progress`] that was last
-//! committed, works on a copy of it, and commits the copy by a single store ([`Checkpoint`]). What a step writes
-//! elsewhere is either beyond what the committed progress covers (lists), or the same whenever it is written again
-//! (bits of the matches, remembered predicates). So a step that is cut off anywhere is simply done again, and so is the
-//! decoding of the event, from its start. Neither enlarges a table that outlives the search ([`spill`]).
+//! A search can be interrupted anywhere and resumed. It works in steps. A step reads the [`Progress`] that was last
+//! committed, works on a copy, and commits the copy by a single store ([`Checkpoint`]). Its other writes lie beyond the
+//! committed progress (lists), or are the same when they are repeated (bits of the matches, remembered predicates). So an
+//! interrupted step is simply repeated. An interrupted decoding of the event restarts. Neither enlarges a table that
+//! outlives the search ([`spill`]).
 //!
-//! 1. **Walk.** From the root, nodes are taken off a list in turn; each adds the nodes that the event's values lead to.
-//! 2. **Scan.** The entries of a node's leaf list pass their filters, or do not; those that pass are candidates, or true
-//!    where the way to them and the filter are all that their expressions demand.
-//! 3. **Verify.** Each candidate's code runs; where it comes out true its bit is set. Predicates that several
-//!    expressions share are remembered.
-//! 4. **Dense.** The expressions over booleans alone that no access predicate holds back are decided by their windows; those that
-//!    are not become candidates.
-//! 5. **Unindexed.** The code of the others that no access predicate holds back runs.
-//! 6. **Collect**, and **sort** where ids do not ascend with slots.
-//! 7. **Gather**, **explain**, **count** and **group**, where the reasons of what does not match are asked for.
+//! 1. **Walk.** From the root on, each node adds the nodes to which the event's values lead.
+//! 2. **Scan.** The event passes the filters of a leaf list's entries, or does not. An entry that passes is a candidate, or
+//!    proven if it is sufficient.
+//! 3. **Verify.** The program of each candidate runs. If it is true, the bit of its slot is set. Results of predicates that
+//!    several expressions share are remembered.
+//! 4. **Dense.** Windows decide the boolean expressions without access predicates. Those left open become candidates.
+//! 5. **Unindexed.** The programs of all other expressions without access predicates run.
+//! 6. **Collect**, and **sort** if ids do not ascend with slots.
+//! 7. **Gather**, **explain**, **count** and **group**, if the reasons of expressions that do not match are wanted.
 //!
-//! What a search costs depends on nothing but the index, the event and the ids asked for: what earlier searches left
-//! behind, finished or cut off, is passed over without a branch on it.
+//! The cost of a search depends only on the index, the event and the requested ids. Remains of earlier searches, finished
+//! or interrupted, are skipped without a branch on them.
 
 mod batch;
 mod bitmap;
@@ -66,41 +65,41 @@ use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
 use crate::tree::{LIKELY, ROOT};
 
-/// About how many entries, tests or ids a step covers: enough to make its commit cheap beside it.
+/// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
 
-/// About how many words of its program a test takes.
+/// The approximate number of words of a test in a program.
 const WORDS: u32 = 2;
 
-/// So many unindexed programs are read ahead: about as many as a step runs.
+/// The number of unindexed programs that are prefetched at once, about as many as a step runs.
 const AHEAD: usize = STEP as usize / 8;
 
-/// A step that has come upon no more than so many entries goes on with the next phase: a search that meets few expressions
-/// is one step.
+/// The number of visited entries up to which a step continues with the next phase. A search that meets few expressions is
+/// one step.
 const LITTLE: u64 = STEP as u64 / 4;
 
-/// Events up to so many bytes are decoded into tables that are kept: nearly all.
+/// The bytes of an event up to which decoding uses tables that are kept. Nearly all events are smaller.
 const EVENT: usize = 16 * 1024;
 
-/// What a search works with: the event, and tables that are used again and again, so that it allocates nothing
-/// once they have grown to the size of the index.
+/// The working memory of searches: the event, and tables that are reused. A search allocates nothing once the tables have
+/// grown to the size of the index.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     event: Spill<Event>,
-    /// What filters and most tests of programs ask.
+    /// The value digests of the event. Filters and most tests of programs read them.
     digests: Vec<ValueDigest>,
     /// The nodes to visit, in the order in which they were found.
     nodes: Vec<NodeId>,
-    /// For each node the place in `nodes` where it was last put.
+    /// The last position of each node in `nodes`.
     found_at: Vec<u32>,
-    /// The programs that are to be run.
+    /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
-    /// The slots of the entries that proved themselves in this step.
+    /// The slots of the sufficient entries that passed in this step, some of them in doubt.
     proven: Vec<Slot>,
     seen: Seen,
     memo: Memo,
     matches: SlotSet,
-    /// What windows read of the event.
+    /// The event's booleans in the form that windows read.
     bits: Bits,
     ids: Vec<u64>,
     sort: Sort,
@@ -108,19 +107,19 @@ pub struct Search {
     checkpoint: Checkpoint<Progress>,
 }
 
-/// What the answer to a search is.
+/// The form of a search's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// The ids that match, ascending.
     #[default]
     Ids,
-    /// A bit for each id from 0 on, the first in the lowest bit of the first word; as many words as the greatest id needs
+    /// A bit for each id from 0 on, the first in the lowest bit of the first word. The last word is that of the greatest id
     /// that matches.
     Bitmap,
 }
 
 impl Form {
-    /// The form that has the number `code`.
+    /// Returns the form with the number `code`.
     ///
     /// Errors: [`Kind::Type`].
     pub fn from_code(code: i32) -> Result<Form, Error> {
@@ -133,25 +132,25 @@ impl Form {
 }
 
 impl Search {
-    /// Tells `index` which attributes events define, if enough were searched for since it was last told: what is inserted
-    /// from then on is placed by that.
+    /// Passes on to `index` which attributes events define, if enough events were counted since the last time. Later
+    /// insertions use it.
     pub fn teach(&mut self, index: &mut Index) {
         if let Some(shares) = self.seen.take() {
             index.learn(shares);
         }
     }
 
-    /// Leaves what a search allocated that may have been cut off anywhere to whoever takes back all such memory at once.
-    /// To be called before a search is dropped where allocating for searches is not like allocating for all else.
+    /// Forgets the allocations of a search that may have been interrupted anywhere, without freeing them. Call it before the
+    /// search is dropped if a separate allocator for searches frees all their memory at once.
     pub fn abandon(&mut self) {
         self.event.abandon();
         self.candidates.abandon();
     }
 
-    /// Starts a search for the event in `bytes`: among all subscriptions or, with `only`, among those with these ids.
-    /// Where it is cut off, it is to be called again.
+    /// Starts a search for the event in `bytes`, among all subscriptions or, with `only`, among those with these ids. If it
+    /// is interrupted, call it again.
     ///
-    /// Errors: what is wrong with the event.
+    /// Errors: those of decoding the event.
     pub fn open(
         &mut self,
         index: &Index,
@@ -162,7 +161,7 @@ impl Search {
         self.open_for(index, format, bytes, only, Form::Ids)
     }
 
-    /// [`Search::open`] for an answer of another form.
+    /// Like [`Search::open`], for a result of the given form.
     pub fn open_for(
         &mut self,
         index: &Index,
@@ -175,9 +174,9 @@ impl Search {
         self.begin(index, only, HEADER as u32, form)
     }
 
-    /// Appends to `out` what an event comes to: an event in the format [`Format::Prepared`].
+    /// Appends the decoded event to `out`, in the format [`Format::Prepared`].
     ///
-    /// Errors: what is wrong with the event.
+    /// Errors: those of decoding the event.
     pub fn prepare(&mut self, index: &Index, format: Format, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.decode(index, format, bytes)?;
         prepared::write(&self.event, index.schema(), out)
@@ -188,7 +187,7 @@ impl Search {
         decode(format, bytes, index.schema(), index.strings(), event)
     }
 
-    /// Starts a search for the event that was decoded, whose answer goes to the place `start` of the list.
+    /// Starts a search for the decoded event. Its result is written from the position `start` of the list on.
     fn begin(
         &mut self,
         index: &Index,
@@ -223,13 +222,13 @@ impl Search {
         Ok(())
     }
 
-    /// Starts a search in an index that has nothing but dense expressions, which are evaluated already.
+    /// Starts a search in an index that has only dense expressions, already evaluated.
     fn begin_dense(&mut self, start: u32, form: Form) {
         self.matches.begin();
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }
 
-    /// Makes candidates of the subscriptions with these ids; the dense ones are decided at once, as far as windows can.
+    /// Makes the subscriptions with these ids candidates. Windows decide dense ones at once, as far as they can.
     fn select(
         &mut self,
         index: &Index,
@@ -257,13 +256,13 @@ impl Search {
         Ok(())
     }
 
-    /// Runs the search to its end, from wherever it stands.
+    /// Runs the search to its end, from its present position.
     pub fn run(&mut self, index: &Index) -> Found<'_> {
         while !self.step(index) {}
         self.found()
     }
 
-    /// What a search found that is done.
+    /// Returns the result of a finished search.
     pub fn found(&mut self) -> Found<'_> {
         let progress = self.checkpoint.load();
         let ids = progress.ids as usize;
@@ -273,7 +272,7 @@ impl Search {
         Found { packed, ids }
     }
 
-    /// Why there is no answer of the form that was asked for.
+    /// Returns the error of a search whose result does not fit the requested form, if it has one.
     pub fn refusal(&self, index: &Index) -> Option<Error> {
         self.checkpoint.load().too_large.map(|id| {
             let limit = 64 * batch::bitmap_words(index.subscriptions().capacity(), index.subscriptions().greatest());
@@ -282,7 +281,7 @@ impl Search {
         })
     }
 
-    /// Moves the search forward by one step, and tells whether it is done.
+    /// Runs one step of the search. Returns whether the search is finished.
     pub fn step(&mut self, index: &Index) -> bool {
         self.step_with(index, Dense::Open)
     }
@@ -318,13 +317,13 @@ impl Search {
     }
 }
 
-/// The part of a table that there is always room for, as [`Search::reserve`] sees to.
+/// Returns the first `N` elements of a table. [`Search::reserve`] makes room for as many.
 fn first_chunk<T, const N: usize>(table: &[T]) -> &[T; N] {
     let Some(first) = table.first_chunk() else { unreachable!("a search has room for as many") };
     first
 }
 
-/// The same, to be written to.
+/// Like [`first_chunk`], but mutable.
 fn first_chunk_mut<T, const N: usize>(table: &mut [T]) -> &mut [T; N] {
     let Some(first) = table.first_chunk_mut() else { unreachable!("a search has room for as many") };
     first

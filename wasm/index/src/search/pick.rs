@@ -1,17 +1,17 @@
-//! From slots that match to their ids.
+//! Picking turns matching slots into their ids.
 
 use crate::catalog::ids::{Row, ROW};
 use crate::search::first_chunk_mut;
 use crate::search::matches::{Slots, GROUP};
 use crate::support::bits::ones;
 
-/// Room for the ids of a group, and for a row more: where all of a row are written, those behind the last count for nothing.
+/// The room for the ids of a group and one more row. A full row is written even if only its first ids count.
 pub(super) const ROOM: usize = GROUP as usize + ROW;
 
-/// From how many of 32 on it is quicker to write all than to choose.
+/// The number of 32 slots from which writing all ids is faster than choosing.
 const MANY: u32 = 10;
 
-/// The places of the bits of a byte that are one, those first; then zeros.
+/// For each byte, the places of its ones, followed by zeros.
 const PLACES: [[u8; 8]; 256] = {
     let mut places = [[0; 8]; 256];
     let mut byte = 0;
@@ -27,9 +27,8 @@ const PLACES: [[u8; 8]; 256] = {
     places
 };
 
-/// Writes the ids of `slots`, of which `rows` are the rows, and tells how many they are. As a function of its own, without
-/// what dense rows need and listed ones: where few of many expressions match, nearly each is a word by itself, and what its
-/// turn of the loop needs has to be at hand.
+/// Writes the ids of `slots`, whose rows are `rows`. Returns their number. Dense and listed rows are in another function, so
+/// that the values of this loop stay in registers: with few matches, nearly each one is a word by itself.
 #[inline(never)]
 pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     let mut picked = 0;
@@ -40,7 +39,7 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
                     to[picked % GROUP as usize] = first.wrapping_add(place.into());
                     picked += 1;
                 };
-                // No word is given that has none.
+                // Every word has at least one slot.
                 write(bits.trailing_zeros());
                 ones(u64::from(bits & bits.wrapping_sub(1))).for_each(|place| write(place as u32));
             }
@@ -50,7 +49,8 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     picked
 }
 
-/// The same for the slots of one row, whose bits are one: many of them, or of a row that is listed.
+/// Writes the ids of the slots in one row whose bits are one. [`pick`] calls it for many slots and for listed rows. Returns
+/// their number.
 #[inline(never)]
 fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     match row {
@@ -60,7 +60,7 @@ fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     }
 }
 
-/// Writes eight for each eight slots; what is too much is written over by the next, so that no branch depends on the bits.
+/// Writes eight ids for each eight slots. The next write overwrites the excess, so no branch depends on the bits.
 #[inline]
 fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;
@@ -85,7 +85,7 @@ mod tests {
         let rows: Vec<Row> = (0..32).map(|n| if n % 3 == 1 { listed(1000 * n) } else { Row::From(1000 * n) }).collect();
         let mut set = SlotSet::default();
         set.reserve(2048).unwrap();
-        // Few words, all of them, and all of their bits.
+        // Few words, all words, and all bits of all words.
         for words in [
             vec![(3, 0x10), (4, 0x8001), (31, 1)],
             (0..32).map(|n| (n, all[n as usize % 8])).collect(),

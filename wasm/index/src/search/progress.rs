@@ -1,32 +1,32 @@
-//! How far a search has come: all that a step commits.
+//! The progress of a search is all that a step commits.
 
 use super::{reasons, Form};
 
-/// How far a search has come. A list's length here is how much of it counts.
+/// The progress of a search. It has the length of each list; elements behind are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub phase: Phase,
-    /// Of `nodes`: how many are known, and how many are done with.
+    /// The number of known nodes in `nodes`, and of finished ones.
     pub nodes: u32,
     pub node: u32,
-    /// Within the present node: its levels, the elements of a list value, and its entries.
+    /// The position in the present node: in its levels, in a list value, and in its entries.
     pub level: u32,
     pub element: u32,
     pub entry: u32,
-    /// Of `candidates`: how many there are, and how many are done with.
+    /// The number of `candidates`, and of finished ones.
     pub candidates: u32,
     pub candidate: u32,
-    /// How many parts of the dense expressions, and how many unindexed expressions, are done with.
+    /// The number of finished parts of the dense expressions, and of finished unindexed expressions.
     pub dense: u32,
     pub unindexed: u32,
-    /// The position in the code of the present expression.
+    /// The position in the program of the present expression.
     pub position: u32,
-    /// Where in `ids` the answer starts.
+    /// The position in `ids` at which the result starts.
     pub start: u32,
     pub form: Form,
-    /// The word of the dense expressions to take in next, or the group of the matches to collect next.
+    /// The word of the dense expressions to take over next, or the group of the matches to collect next.
     pub word: u32,
-    /// The words of the answer so far.
+    /// The number of words of the result so far.
     pub ids: u32,
     /// An id that matches and is too large for a bitmap.
     pub too_large: Option<u64>,
@@ -53,7 +53,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether one step can do both: the next one writes over nothing that this one read, and would read again.
+    /// Returns whether one step may run both phases. The next phase must not overwrite anything that this one reads, because
+    /// a repeated step reads it again.
     pub fn leads_on_to(self, next: Phase) -> bool {
         use Phase::{Collect, Scan, Unindexed, Verify, Walk};
         matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Collect))
@@ -61,7 +62,7 @@ impl Phase {
 }
 
 impl Progress {
-    /// What comes once all ids that match are there.
+    /// Returns the phase that follows once all matching ids are collected.
     pub fn after_matches(&mut self) -> Phase {
         self.word = 0;
         if self.reasons.are_wanted {

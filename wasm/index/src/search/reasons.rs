@@ -1,7 +1,7 @@
-//! A search that goes on to say why what does not match does not: which predicate decided ([`crate::reasons`]).
+//! A search for reasons also finds the deciding predicate of each expression that does not match ([`crate::reasons`]).
 //!
-//! Behind the matches come the ids of all others, grouped by reason. First the reason of each is found, and the reasons
-//! are counted; then each id is put where its reason's group goes on.
+//! The ids of these expressions follow the matches, grouped by reason. The search first finds and counts the reasons, and
+//! then writes each id to the next place of its reason's group.
 
 use crate::catalog::subscriptions::Subscriptions;
 use crate::compile::program;
@@ -17,48 +17,48 @@ use crate::search::matches::SlotSet;
 use crate::search::{self, Phase, Search, HEADER, STEP};
 use crate::support::headroom::grow;
 
-/// Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
+/// The words behind the counts: whether the ids of each group ascend, and whether the event lacks a required attribute.
 const TRAILER: usize = 2;
 
-/// How far the search for reasons has come.
+/// The progress of a search for reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The search is to find the reasons of what does not match.
+    /// Explain expressions that do not match.
     pub are_wanted: bool,
     /// The event lacks a required attribute, which is then every reason.
     does_not_fit: bool,
-    /// The reasons of all that does not match are wanted, and not only of what was asked for.
+    /// Explain all expressions that do not match, not only those with requested ids.
     among_all: bool,
-    /// How many expressions did not match.
+    /// The number of expressions that did not match.
     missed: u32,
-    /// With how many of these the search has begun.
+    /// The number of these that the search has begun to explain.
     begun: u32,
-    /// How far a general program was run.
+    /// The position in a general program.
     general_at: u32,
-    /// How many reasons are counted.
+    /// The number of counted reasons.
     counted: u32,
-    /// How many ids are in their groups.
+    /// The number of ids in their groups.
     grouped: u32,
-    /// Which of the two lists of counts counts.
+    /// Selects the valid one of the two lists of counts.
     odd_counts: bool,
-    /// Which of the two lists of running programs counts.
+    /// Selects the valid one of the two lists of running programs.
     odd_runs: bool,
-    /// How many words of the answer stand behind the ids that match.
+    /// The number of words of the result behind the matching ids.
     pub behind: u32,
 }
 
-/// What such a search works with.
+/// The working memory of a search for reasons.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
-    /// The slots that were asked for, where not all were.
+    /// The slots with requested ids, if not all are requested.
     asked: SlotSet,
-    /// The expressions that did not match, and behind them a place for what is no expression.
+    /// The expressions that did not match, followed by a dummy.
     missed: Vec<Missed>,
     jumps: Jumps,
-    /// How many expressions have each reason; later where the next one of each goes. One of the lists counts, the other
-    /// is written by a step that is not committed yet.
+    /// The number of expressions for each reason; later the next place of each group. One list is valid. An uncommitted step
+    /// writes the other.
     counts: [Vec<u32>; 2],
-    /// The programs that are being run, in the same way: they are much to copy in every search's progress.
+    /// The running programs, in two lists as well. They are too large to copy in every search's progress.
     runs: [Runs; 2],
 }
 
@@ -74,10 +74,10 @@ impl Search {
         grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
     }
 
-    /// Starts a search like [`Search::open`] that also gives the reasons. An event that lacks a required attribute is
-    /// no error: it is the reason of all.
+    /// Like [`Search::open`], for a search that also finds the reasons. An event that lacks a required attribute is no
+    /// error, but the reason of all expressions.
     ///
-    /// Errors: what else is wrong with the event; [`Kind::NotFound`] where the index keeps no reasons.
+    /// Errors: other errors of the event; [`Kind::NotFound`] if the index keeps no reasons.
     pub fn open_reasons(
         &mut self,
         index: &Index,
@@ -117,7 +117,7 @@ impl Search {
         Ok(())
     }
 
-    /// Lists what did not match.
+    /// Lists the expressions that did not match.
     pub(super) fn gather(&mut self, index: &Index, progress: &mut search::Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { asked, missed, .. }, matches, .. } = self;
@@ -139,7 +139,7 @@ impl Search {
         }
     }
 
-    /// Finds the reasons of what was gathered.
+    /// Finds the reasons of the listed expressions.
     pub(super) fn explain(&mut self, index: &Index, progress: &mut search::Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { missed, jumps, runs, .. }, event, digests, memo, .. } = self;
@@ -178,7 +178,7 @@ impl Search {
         }
     }
 
-    /// Writes the counts behind where the ids will be, and makes of them where each group starts.
+    /// Writes the counts behind the place of the ids, and replaces each count by the start of its group.
     fn lay_out(&mut self, index: &Index, progress: &mut search::Progress) {
         let numbers = index.schema().len() + reason::COUNT;
         let counts = &mut self.reasons.counts[progress.reasons.counts()];
@@ -193,7 +193,7 @@ impl Search {
         progress.reasons.behind = progress.reasons.missed + (numbers + TRAILER) as u32;
     }
 
-    /// Puts ids into their groups.
+    /// Writes ids to their groups.
     pub(super) fn group(&mut self, index: &Index, progress: &mut search::Progress) {
         let subscriptions = index.subscriptions();
         let places = other(&mut self.reasons.counts, progress);
@@ -210,7 +210,7 @@ impl Search {
     }
 }
 
-/// An expression that did not match: its slot, where its program is, and in the end the number of its reason.
+/// An expression that did not match: its slot, the place of its program, and finally the number of its reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     slot: Slot,
@@ -218,17 +218,17 @@ struct Missed {
     reason: u32,
 }
 
-/// Programs over booleans that are being run, all of them in one chunk: which of those that did not match, and where in the
-/// chunk the test stands that comes next.
+/// Running programs over booleans, all in one chunk. For each program: the position of its expression among those that did
+/// not match, and the position of its next test in the chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     of: [u32; RUNS],
     at: [u32; RUNS],
     chunk: u32,
-    /// Those that are still to be begun.
+    /// The next program to begin. `end` is behind the last one.
     next: u32,
     end: u32,
-    /// What is run in place of those that came to their ends: the place that is no expression's.
+    /// The position of the dummy, which runs in place of finished programs.
     none: u32,
 }
 
@@ -238,7 +238,7 @@ impl Runs {
     }
 }
 
-/// Finds the reasons of what did not match.
+/// An explainer finds the reasons of expressions that did not match.
 struct Explainer<'a> {
     reasons: &'a Reasons,
     subscriptions: &'a Subscriptions,
@@ -248,7 +248,7 @@ struct Explainer<'a> {
     memo: &'a mut Memo,
     missed: &'a mut [Missed],
     runs: Runs,
-    /// How many tests may still be taken in this step.
+    /// The number of tests left in this step.
     budget: u32,
 }
 
@@ -279,7 +279,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// Begins with the next ones whose programs are over booleans, as far as these are in one chunk.
+    /// Begins with the next programs over booleans in the same chunk.
     fn begin(&mut self, progress: &mut search::Progress) {
         let first = progress.reasons.begun;
         let (chunk, start) = self.missed[first as usize].place.split();
@@ -298,8 +298,8 @@ impl Explainer<'_> {
         progress.reasons.begun = end;
     }
 
-    /// Takes tests of each program in turn. Where one has decided the next program takes its place. No branch tells whether it
-    /// has: each test's attribute is noted, and the last one stays.
+    /// Runs tests of each program in turn. A finished program is replaced by the next one. No branch depends on whether a
+    /// test decided: the attribute of each test is stored, and the last one stays.
     fn run_side_by_side(&mut self) {
         let Runs { mut of, mut at, chunk, mut next, end, none } = self.runs;
         let words = self.reasons.words(chunk);
@@ -323,7 +323,8 @@ impl Explainer<'_> {
         self.runs = Runs { of, at, chunk, next, end, none };
     }
 
-    /// Runs the general program of `slot` from `at` to the number of its reason, or as far as the budget goes.
+    /// Runs the general program of `slot` from `at` on. Returns the number of its reason, or `None` if the budget is
+    /// exhausted.
     fn run_general(&mut self, slot: Slot, place: Place, at: &mut u32) -> Option<usize> {
         let program = self.reasons.program(place);
         let code = self.asked.catalog.code(self.subscriptions.get(slot));
@@ -349,7 +350,7 @@ impl Explainer<'_> {
     }
 }
 
-/// The list of counts that `progress`, once it is committed, makes count; now equal to the one that does.
+/// Returns the list of counts that becomes valid with the commit of `progress`, after copying the valid one to it.
 fn other<'a>(counts: &'a mut [Vec<u32>; 2], progress: &mut search::Progress) -> &'a mut Vec<u32> {
     let [even, odd] = counts;
     let (from, to) = if progress.reasons.counts() == 0 { (even, odd) } else { (odd, even) };
@@ -359,12 +360,12 @@ fn other<'a>(counts: &'a mut [Vec<u32>; 2], progress: &mut search::Progress) -> 
 }
 
 impl Progress {
-    /// Which list of counts counts.
+    /// Returns the position of the valid list of counts.
     fn counts(&self) -> usize {
         usize::from(self.odd_counts)
     }
 
-    /// Which list of programs that are being run counts.
+    /// Returns the position of the valid list of running programs.
     fn runs(&self) -> usize {
         usize::from(self.odd_runs)
     }
@@ -402,7 +403,8 @@ mod tests {
         let expected = found_though_commits_are_lost(&index, |search| {
             search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
         });
-        // For `a`, `b`, the others, a place, nothing and the event; whether the ids ascend; whether the event does not fit.
+        // The counts of `a`, `b`, seven others, a place, none and the event; whether the ids ascend; whether the event lacks
+        // an attribute.
         let (found, counts) = expected.split_at(expected.len() - 14);
         assert_eq!(found.len() - HEADER, 4000);
         assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 12], "{counts:?}");

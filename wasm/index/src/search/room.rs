@@ -1,4 +1,4 @@
-//! The room that a search has in its tables, which it makes between searches.
+//! The tables of a search get their room between searches.
 
 use super::batch;
 use super::{Search, EVENT};
@@ -11,21 +11,21 @@ use crate::support::headroom::grow;
 use crate::tree::scan::LENGTH;
 
 impl Search {
-    /// Makes room for whatever nearly every search of `index` needs. To be called after the index changed, outside of a search.
+    /// Makes room for nearly every search of `index`. Call it after the index changed, outside of a search.
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
         self.make_room(&index.extent())
     }
 
-    /// [`Search::reserve`] for an index that is to keep reasons from now on ([`Index::keep_reasons`]).
+    /// Like [`Search::reserve`], for an index that keeps reasons from now on ([`Index::keep_reasons`]).
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve_for_reasons(&mut self, index: &Index) -> Result<(), Error> {
         self.make_room(&Extent { has_reasons: true, ..index.extent() })
     }
 
-    /// Makes room for nearly every event. To be called once, for a new index.
+    /// Makes room for nearly every event. Call it once, for a new index.
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
@@ -53,7 +53,7 @@ impl Searches for Search {
         self.seen.reserve(attributes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
-        // One more than there are: see `push_found`.
+        // One place more than there are nodes: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
         grow(&mut self.ids, batch::most_words(&extent))?;

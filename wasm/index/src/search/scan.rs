@@ -1,4 +1,4 @@
-//! The scan: which entries of the nodes' leaf lists the event passes, and which of them prove their expressions.
+//! The scan tests the entries of the nodes' leaf lists and marks the expressions that they prove.
 
 use super::progress::{Phase, Progress};
 use super::{first_chunk, first_chunk_mut, Search, STEP};
@@ -10,8 +10,8 @@ use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
 use crate::tree::Tree;
 
 impl Search {
-    /// Passes the leaf lists of the nodes found until there are none left, or until the candidates are too many to take in
-    /// another list.
+    /// Scans the leaf lists of the found nodes. It stops when none is left, or when the candidates leave no room for another
+    /// list.
     #[inline(never)]
     pub(super) fn scan(&mut self, index: &Index, progress: &mut Progress) {
         let Search { nodes, digests, proven, candidates, .. } = self;
@@ -27,7 +27,7 @@ impl Search {
         }
     }
 
-    /// Marks the first `proven` of the slots noted as true; those in doubt become candidates.
+    /// Marks the first `proven` of the noted slots as matches. Slots in doubt become candidates.
     #[inline(never)]
     pub(super) fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
         let Search { proven: slots, candidates, matches, .. } = self;
@@ -41,12 +41,12 @@ impl Search {
                 known += 1;
             }
         };
-        // Four in a turn of the loop: half of what a turn takes is not the marking.
+        // Four slots a turn of the loop, because half of the cost of a turn is not the marking.
         for four in fours {
             four.iter().for_each(|slot| mark(*slot));
         }
         rest.iter().for_each(|slot| mark(*slot));
-        // The programs of those in doubt last: where each is looked up in its turn, what follows waits for it.
+        // The programs of slots in doubt are looked up last, so that their cache misses overlap.
         for candidate in &mut candidates[progress.candidates as usize..known] {
             *candidate = index.subscriptions().get(*candidate & !IN_DOUBT).program;
         }
@@ -54,8 +54,8 @@ impl Search {
     }
 }
 
-/// Passes the leaf lists of `nodes` from where `progress` is, about a step's work: lists the slots of what proves itself, and
-/// tells how many these are; lists the programs of the other entries that passed behind the candidates.
+/// Scans the leaf lists of `nodes` from `progress` on, for about a step. Writes the slots of sufficient entries that passed
+/// to `slots` and returns their number. Appends the programs of other entries that passed to the candidates.
 #[inline(always)]
 fn pass_lists(
     tree: &Tree,

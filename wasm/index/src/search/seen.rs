@@ -1,13 +1,13 @@
-//! How often events define each attribute, as searches find it: by that, what is inserted later is placed.
+//! Searches count how often events define each attribute. Later insertions use the counts.
 
 use crate::error::Error;
 use crate::event::digest::{self, ValueDigest};
 use crate::support::headroom::grow;
 
-/// So many attributes are counted, the first ones, so that an event of very many takes little longer.
+/// The maximal number of counted attributes. It bounds the cost for schemas with very many.
 const COUNTED: usize = 1024;
 
-/// So many events tell enough.
+/// The number of events whose counts are sufficient.
 pub(super) const ENOUGH: u32 = 256;
 
 /// Counts of events, and of those that define each attribute.
@@ -18,12 +18,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Makes room for so many attributes.
+    /// Makes room for `attributes` attributes.
     pub fn reserve(&mut self, attributes: usize) -> Result<(), Error> {
         grow(&mut self.defined, attributes.min(COUNTED))
     }
 
-    /// Counts the event with these digests; twice where the search is cut off here and begun again, which does no harm.
+    /// Counts the event with these digests. An interrupted search may count it twice, which is harmless.
     pub fn note(&mut self, digests: &[ValueDigest]) {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
@@ -32,7 +32,7 @@ impl Seen {
         }
     }
 
-    /// The share of events that define each attribute, if enough were seen; counting then begins anew.
+    /// Returns the share of events that define each attribute, and resets the counts, if enough events were counted.
     pub fn take(&mut self) -> Option<impl Iterator<Item = f32> + '_> {
         let events = self.events;
         if events < ENOUGH {

@@ -1,14 +1,14 @@
-//! Sorting in steps, each of which can be cut off and done again: runs are sorted and merged from one list into
-//! another, and only a finished pass changes which is which.
+//! A merge sort in steps, each of which can be interrupted and repeated. It sorts runs and merges them from one list into
+//! another. Only a finished pass exchanges the lists.
 
 use crate::error::Error;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// How many ids a run has at first, and how many a merging step moves.
+/// The number of ids in a first run, and of those that a merging step moves.
 const RUN: usize = 1024;
 
-/// A merge sort of a list of ids beside a spare list.
+/// A merge sort of a list of ids with a spare list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sort {
     spare: Vec<u64>,
@@ -16,15 +16,15 @@ pub(crate) struct Sort {
     current: usize,
 }
 
-/// How far a sort has come.
+/// The progress of a sort.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     len: usize,
-    /// The length of sorted runs in the list that is read; 0 while the first runs are made.
+    /// The length of sorted runs in the source list; 0 while the first runs are made.
     width: usize,
-    /// Whether the spare list is the one that is read.
+    /// The spare list is the source.
     from_spare: bool,
-    /// The pair of runs that is merged, and how much of each is done.
+    /// The start of the pair of runs that is merged. `left` and `right` count the merged ids of each.
     pair: usize,
     left: usize,
     right: usize,
@@ -40,12 +40,12 @@ impl Sort {
         ids <= self.spare.len()
     }
 
-    /// Begins to sort `len` ids.
+    /// Starts to sort `len` ids.
     pub fn start(&mut self, len: usize) {
         self.commit(Progress { len, ..Progress::default() });
     }
 
-    /// Moves the sort forward, and tells whether `ids` are sorted.
+    /// Runs one step of the sort. Returns whether `ids` are sorted.
     pub fn step(&mut self, ids: &mut [u64]) -> bool {
         let mut progress = self.checkpoint[self.current & 1];
         let len = progress.len;
@@ -132,7 +132,7 @@ mod tests {
             sort.reserve(len).unwrap();
             sort.start(len);
             loop {
-                // A step that is cut off has written what it will write again.
+                // An interrupted step has written values that it will write again.
                 let mut cut_off = sort.clone();
                 let done_before = cut_off.step(&mut ids);
                 sort.spare.copy_from_slice(&cut_off.spare);

@@ -1,12 +1,12 @@
-//! Tables that a search must not enlarge.
+//! A spill keeps a search from enlarging a table that outlives it.
 
 use std::ops::{Deref, DerefMut};
 
-/// A table with room for nearly every search, and another one for a search that needs more.
+/// A table with room for nearly every search, and a second one for a search that needs more.
 ///
-/// A search may be cut off anywhere, and a table that it was enlarging would be left half enlarged. So the one that is
-/// kept is enlarged only between searches, and a search that needs more room has a table of its own, which the next
-/// search begins anew.
+/// A search may be interrupted anywhere, so a table that it enlarges could be left half enlarged. The kept table is
+/// therefore enlarged only between searches. A search that needs more room uses a table of its own, which the next such
+/// search replaces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spill<T> {
     kept: T,
@@ -15,12 +15,12 @@ pub(crate) struct Spill<T> {
 }
 
 impl<T: Default> Spill<T> {
-    /// The table that is kept, to be enlarged between searches.
+    /// Returns the kept table, to enlarge it between searches.
     pub fn kept(&mut self) -> &mut T {
         &mut self.kept
     }
 
-    /// Chooses the table of the next search: one of its own or, if that will do, the one that is kept.
+    /// Chooses the table of the next search: one of its own, or the kept one.
     pub fn choose(&mut self, is_own: bool) -> &mut T {
         if is_own {
             self.own = T::default();
@@ -29,7 +29,8 @@ impl<T: Default> Spill<T> {
         self.deref_mut()
     }
 
-    /// Leaves the search's own table, whatever state it is in, to whoever takes back all memory of searches at once.
+    /// Forgets the search's own table in any state, without freeing it. The allocator for searches frees all their memory at
+    /// once.
     pub fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.own));
     }

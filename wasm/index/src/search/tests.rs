@@ -1,4 +1,4 @@
-//! Searches whose steps lose their commits, and what a search may enlarge.
+//! Searches whose steps lose their commits, and the tables that a search must not enlarge.
 
 use super::*;
 use crate::index::Insertion;
@@ -14,8 +14,8 @@ fn index() -> Index {
         attribute("s", Type::String),
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
-    // Ids out of order, so that matches are sorted; gated, unindexed and long expressions; dense ones, some of which
-    // are too long for windows.
+    // Ids out of order, so that matches are sorted; indexed, unindexed and long expressions; dense ones, some of which are
+    // too long for windows.
     for i in 0..4000_u64 {
         let text = match i % 7 {
             0 => format!("a = {} and s <> 'x'", i % 50),
@@ -38,7 +38,7 @@ fn open(search: &mut Search, index: &Index) {
     search.open(index, Format::Json, EVENT_BYTES, None::<std::iter::Empty<u64>>).unwrap();
 }
 
-/// What a search that `open` starts finds, and finds as well where the commits of some of its steps are lost.
+/// Returns the result of a search that `open` starts. Checks that the result is the same if some steps lose their commits.
 pub(super) fn found_though_commits_are_lost(index: &Index, open: impl Fn(&mut Search)) -> Vec<u64> {
     let mut search = Search::default();
     search.reserve(index).unwrap();
@@ -52,7 +52,7 @@ pub(super) fn found_though_commits_are_lost(index: &Index, open: impl Fn(&mut Se
             let done = search.step(index);
             steps += 1;
             if steps % (lost + 1) != 0 {
-                // As if a trap had come between the last write of the step and its commit.
+                // Simulates a trap between the last write of the step and its commit.
                 search.checkpoint = committed;
             } else if done {
                 break;
@@ -108,7 +108,7 @@ fn a_search_enlarges_nothing_that_outlives_it() {
     open(&mut search, &index);
     let expected = search.run(&index).ids().to_vec();
     assert_eq!(room(&mut search), before);
-    // More elements than there is room for, of which only those of the event above are in any expression.
+    // More elements than there is room for. Only those of the event above are in any expression.
     let unknown: String = (0..EVENT).map(|i| format!("{}, ", 1_000_000 + i)).collect();
     let large = String::from_utf8(EVENT_BYTES.to_vec()).unwrap().replace("[1,", &format!("[{unknown}1,"));
     search.open(&index, Format::Json, large.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();

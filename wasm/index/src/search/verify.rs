@@ -1,4 +1,4 @@
-//! The verification: the programs of what passed the scan, and of what every search looks at, are run.
+//! Verification runs the programs of candidates and of unindexed expressions.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::handles::ProgramId;
 use crate::index::Index;
 
 impl Search {
-    /// Evaluates candidates, then goes on to whatever comes next.
+    /// Evaluates candidates, then selects the next phase.
     pub(super) fn verify(&mut self, index: &Index, progress: &mut Progress) {
         if progress.candidate == 0 && progress.position == 0 {
             prefetch(&self.candidates[..progress.candidates as usize], index);
@@ -52,21 +52,21 @@ impl Search {
     }
 }
 
-/// Reads a word of each of the first lines of memory that `programs` take. They lie anywhere in memory, and reads that do
-/// not wait for one another are fetched many at a time; the runs that follow, full of branches, would wait for each.
+/// Prefetches the first cache lines of `programs`. They are scattered in memory, and independent reads overlap their cache
+/// misses. Running the programs would not, as they are full of branches.
 #[inline(never)]
 fn prefetch(programs: &[ProgramId], index: &Index) {
-    // Four at a time, so that the loop costs little beside what it does.
+    // Four programs a turn make the loop itself cheap.
     let (fours, rest) = programs.as_chunks::<4>();
     let store = &index.catalog().programs;
     let prefetched = fours.iter().fold(0, |sum, four| sum ^ store.prefetch(four));
     black_box(rest.iter().fold(prefetched, |sum, &program| sum ^ store.prefetch(&[program])));
 }
 
-/// Runs `programs` for about a step's work, the first of them from the position in `progress`, where the last one's is
-/// noted. Tells how many came to their ends.
+/// Runs `programs` for about a step. The first one continues from the position in `progress`, which is set to that of an
+/// unfinished last one. Returns the number of finished programs.
 ///
-/// All in one call: a call for each would save, restore and check the fuel.
+/// All run in one call, because a call for each would save, restore and check the fuel.
 #[inline(never)]
 fn run_all(
     programs: &[ProgramId],
@@ -96,7 +96,7 @@ fn run_all(
         run += 1;
     }
     if memo.is_exhausted() && progress.position == 0 {
-        // The last one did not come to its end, and is run again in the next step.
+        // The last program did not finish. The next step runs it again.
         run -= 1;
     }
     progress.evaluated += u64::from(run);

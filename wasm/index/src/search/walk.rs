@@ -1,4 +1,4 @@
-//! The walk: which nodes of the tree an event leads to.
+//! The walk finds the nodes of the tree to which an event leads.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::index::Index;
 use crate::tree::{Branch, Tree};
 
 impl Search {
-    /// Finds the nodes that the event leads to.
+    /// Finds the nodes to which the event leads.
     #[inline(never)]
     pub(super) fn walk(&mut self, index: &Index, progress: &mut Progress) {
         let mut work = 0;
@@ -32,8 +32,8 @@ impl Search {
         }
     }
 
-    /// Reads a word of each of the first lines of memory that the leaf lists of the nodes found take, for the reason given at
-    /// [`prefetch`]. Where a list is longer, the processor reads on by itself.
+    /// Prefetches the first cache lines of the found nodes' leaf lists, for the reason given at `prefetch` in `verify.rs`.
+    /// The processor prefetches the rest of a longer list by itself.
     #[inline(never)]
     pub(super) fn prefetch_entries(&self, index: &Index, progress: &Progress) {
         let prefetch = |&node: &NodeId| {
@@ -45,8 +45,7 @@ impl Search {
         black_box(found.iter().map(prefetch).fold(0, |sum, subject| sum ^ subject));
     }
 
-    /// Adds the nodes that the event leads to under the next of the `branches` whose attribute it defines, and tells how
-    /// many lookups that took.
+    /// Adds the nodes below the next of the `branches` whose attribute the event defines. Returns the cost in lookups.
     #[inline(never)]
     pub(super) fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
         let ahead = &branches[progress.level as usize..];
@@ -110,7 +109,7 @@ impl Search {
     }
 }
 
-/// Adds each of the `found` nodes that was not found before, and tells how many lookups there were.
+/// Adds each of the `found` nodes that is new. Returns the number of lookups.
 fn push_found(
     found: impl Iterator<Item = Option<NodeId>>,
     nodes: &mut [NodeId],
@@ -121,9 +120,9 @@ fn push_found(
     for node in found {
         lookups += 1;
         let Some(node) = node else { continue };
-        // A list may lead to a node twice. What `found_at` says counts only where `nodes` agrees, so it needs no clearing.
-        // Nor may it decide about a branch, or a search would cost what earlier ones left there: what is known already is
-        // written behind the list, where the next node takes its place.
+        // A list may lead to a node twice. An element of `found_at` counts only if `nodes` agrees, so it needs no clearing.
+        // It must not decide a branch, or the cost of a search would depend on earlier ones. So a known node is also
+        // written, behind the end of the list, where the next node overwrites it.
         let at = found_at[node as usize];
         let known = (at < progress.nodes) & (nodes[at as usize] == node);
         nodes[progress.nodes as usize] = node;

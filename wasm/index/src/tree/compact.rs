@@ -1,5 +1,5 @@
-//! How the numbers of nodes and levels that were freed are given back: those with the greatest numbers take them over, so that
-//! both tables become shorter. This is done where many are free, so it costs little for each of them.
+//! Compaction frees unused numbers of nodes and levels: the greatest used numbers move down, and both tables shrink. It runs
+//! if many numbers are free, so its amortized cost is low.
 
 use crate::error::Error;
 use crate::handles::LevelId;
@@ -9,14 +9,14 @@ use crate::support::headroom::trim;
 use crate::tree::level::NOTHING;
 use crate::tree::{Node, Position, Tree, ROOT};
 
-/// So many nodes, or levels, may be free, however few there are.
+/// The number of nodes or levels that may always be free.
 const FEW: usize = 16;
 
 impl Tree {
-    /// Shortens the table of nodes and that of levels where many are free.
+    /// Shrinks the tables of nodes and levels if many are free.
     pub(super) fn compact(&mut self) {
         if is_sparse(self.free_nodes, self.nodes.len()) {
-            // Refused: it is tried again after the next deletion.
+            // After a refusal, the next deletion tries again.
             let _ = self.compact_nodes();
         }
         if is_sparse(self.free_levels.len(), self.levels.len()) {
@@ -24,10 +24,10 @@ impl Tree {
         }
     }
 
-    /// Errors: out of memory, and all stays as it is.
+    /// Shrinks the table of nodes. Errors: out of memory; nothing changes.
     fn compact_nodes(&mut self) -> Result<(), Error> {
         let used = self.nodes.len() - self.free_nodes;
-        // The next number of each node behind those that will be there.
+        // The new number of each node behind the new end.
         let mut moved: Vec<NodeId> = Vec::new();
         moved.try_reserve_exact(self.free_nodes).map_err(out_of_memory)?;
         let mut hole = 0;
@@ -50,10 +50,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Allocates nothing.
+    /// Shrinks the table of levels. Allocates nothing.
     fn compact_levels(&mut self) {
         let Tree { nodes, levels, free_levels, .. } = self;
-        // The greatest first: so the last level is always one in use, or the free one itself.
+        // The greatest free number comes first, so the last level is always a used one or the free one itself.
         free_levels.sort_unstable();
         while let Some(free) = free_levels.pop() {
             levels.swap_remove(free as usize);
@@ -67,7 +67,7 @@ impl Tree {
     }
 }
 
-/// Whether more than a quarter of a table is free.
+/// Returns whether more than a quarter of a table is free.
 fn is_sparse(free: usize, len: usize) -> bool {
     free > len / 4 + FEW
 }

@@ -1,4 +1,4 @@
-//! A value level (c-directory): from a value of one attribute to the nodes below, in one step.
+//! A value level (c-directory) leads in one step from a value of one attribute to the nodes below.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 use crate::tree::value_map::ValueMap;
 
-/// Where below its level a node hangs.
+/// The place of a node below its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Under one value.
+    /// Below one value.
     Point(i64),
-    /// Under an interval of values; which, the buckets know.
+    /// Below an interval of values. The buckets have its bounds.
     Bucket,
-    /// Under any value.
+    /// Below every value.
     Defined,
 }
 
-/// The nodes below one attribute.
+/// A value level has the nodes below one attribute.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub owner: NodeId,
@@ -35,13 +35,13 @@ impl Level {
         Level { owner, attribute, points: ValueMap::default(), buckets: Buckets::default(), defined: None }
     }
 
-    /// The node under the value `key`.
+    /// Returns the node below the value `key`.
     #[inline(always)]
     pub fn point(&self, key: i64) -> Option<NodeId> {
         self.points.get(key)
     }
 
-    /// Gives the nodes below that `values` leads to.
+    /// Calls `each` with the nodes below to which `values` leads.
     pub fn children(&self, values: &ValueSet, each: impl FnMut(NodeId)) {
         match values {
             ValueSet::Points(keys) => keys.iter().filter_map(|&key| self.point(key)).for_each(each),
@@ -50,7 +50,7 @@ impl Level {
         }
     }
 
-    /// Gives each node the number that `number` returns for the one it has.
+    /// Replaces the number of each node by the number that `number` returns for it.
     pub fn renumber(&mut self, number: impl Fn(NodeId) -> NodeId) {
         self.owner = number(self.owner);
         self.points.renumber(&number);
@@ -62,29 +62,29 @@ impl Level {
         self.points.is_empty() && self.buckets.is_empty() && self.defined.is_none()
     }
 
-    /// Every node below.
+    /// Returns all nodes below.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.points.iter().map(|(_, node)| node).chain(self.buckets.nodes()).chain(self.defined)
     }
 }
 
-/// Intervals that cover all keys without a gap. Each has a node, or none where nothing hangs.
+/// Buckets are intervals that cover all keys without a gap. Each has a node, unless it is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buckets {
-    /// The least key of each bucket, ascending; the first is the least key of all.
+    /// The least key of each bucket, ascending. The first is the least key of all.
     bounds: Vec<i64>,
-    /// Of each its node, or [`NOTHING`]: never two of these follow one another, and never is it all that there is.
+    /// The node of each bucket, or [`NOTHING`]. Two neighbors are never both empty, nor is an empty bucket ever alone.
     nodes: Vec<NodeId>,
 }
 
-/// What two buckets were that are one: the least key of the second, and the node of each, or [`NOTHING`].
+/// A record of two joined buckets, to part them again: the second one's least key, and both nodes or [`NOTHING`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined {
     at: i64,
     nodes: [NodeId; 2],
 }
 
-/// Stands for the node of a bucket without one.
+/// The mark of a bucket without a node.
 pub(super) const NOTHING: NodeId = NodeId::MAX;
 
 impl Buckets {
@@ -96,30 +96,30 @@ impl Buckets {
         self.nodes.len()
     }
 
-    /// The nodes that there are.
+    /// Returns the nodes of all buckets.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes.iter().copied().filter(|&node| node != NOTHING)
     }
 
-    /// The node of the bucket that `key` falls into.
+    /// Returns the node of the bucket that contains `key`.
     pub fn find(&self, key: i64) -> Option<NodeId> {
         let after = self.bounds.partition_point(|&bound| bound <= key);
         self.node(after.wrapping_sub(1))
     }
 
-    /// The nodes of the buckets that share a key with `low..=high`; none for an empty interval.
+    /// Returns the nodes of the buckets that share a key with `low..=high`. An empty interval has none.
     pub fn overlapping(&self, low: i64, high: i64) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NOTHING)
     }
 
-    /// A key in each of these buckets that has no node.
+    /// Returns one key of each bucket without a node that shares a key with `low..=high`.
     pub fn gaps(&self, low: i64, high: i64) -> impl Iterator<Item = i64> + '_ {
         let only = (self.is_empty() && low <= high).then_some(low);
         let gaps = self.positions(low, high).filter(|&position| self.nodes[position] == NOTHING);
         only.into_iter().chain(gaps.map(|position| self.bounds[position]))
     }
 
-    /// Gives a node to the bucket that `key` falls into, which has none.
+    /// Sets the node of the bucket that contains `key`, which has none.
     pub fn fill(&mut self, key: i64, node: NodeId) {
         if self.is_empty() {
             self.bounds.push(i64::MIN);
@@ -129,7 +129,7 @@ impl Buckets {
         self.nodes[position] = node;
     }
 
-    /// The positions of the buckets that share a key with `low..=high`.
+    /// Returns the positions of the buckets that share a key with `low..=high`.
     fn positions(&self, low: i64, high: i64) -> Range<usize> {
         if low > high || self.is_empty() {
             return 0..0;
@@ -138,48 +138,49 @@ impl Buckets {
         from..self.bounds.partition_point(|&bound| bound <= high)
     }
 
-    /// The position of the bucket whose node is `node`.
+    /// Returns the position of the bucket of `node`.
     pub fn position(&self, node: NodeId) -> Option<usize> {
         self.nodes.iter().position(|&held| held == node)
     }
 
-    /// The node of the bucket at `position`, if there is one.
+    /// Returns the node of the bucket at `position`, if it has one.
     pub fn node(&self, position: usize) -> Option<NodeId> {
         self.nodes.get(position).copied().filter(|&node| node != NOTHING)
     }
 
-    /// The least and the greatest key of the bucket at `position`.
+    /// Returns the least and the greatest key of the bucket at `position`.
     pub fn range(&self, position: usize) -> (i64, i64) {
         let high = self.bounds.get(position + 1).map_or(i64::MAX, |&next| next - 1);
         (self.bounds[position], high)
     }
 
-    /// Cuts the bucket at `position`: keys from `cut` on, which lies inside, go to `node`.
+    /// Cuts the bucket at `position` in two. Keys from `cut` on go to `node`; `cut` is inside the bucket.
     pub fn cut(&mut self, position: usize, cut: i64, node: NodeId) {
         self.bounds.insert(position + 1, cut);
         self.nodes.insert(position + 1, node);
     }
 
-    /// Bytes that cutting a bucket in two requests at the most.
+    /// Returns an upper bound of the bytes that cutting a bucket requests.
     pub fn growth(&self) -> usize {
         growth(&self.bounds, 1) + growth(&self.nodes, 1) + 2 * AROUND
     }
 
-    /// Makes one of the bucket at `position` and the one behind it, with `node`.
+    /// Joins the bucket at `position` and the next one. The result has `node`.
     pub fn join(&mut self, position: usize, node: NodeId) -> Joined {
         let at = self.bounds.remove(position + 1);
         let behind = self.nodes.remove(position + 1);
         Joined { at, nodes: [std::mem::replace(&mut self.nodes[position], node), behind] }
     }
 
-    /// Makes two of the bucket at `position` again, which they were before they were `joined`. Allocates nothing.
+    /// Undoes [`Buckets::join`] of the bucket at `position`. Allocates nothing.
     pub fn part(&mut self, position: usize, joined: Joined) {
         let [before, behind] = joined.nodes;
         self.nodes[position] = before;
         self.cut(position, joined.at, behind);
     }
 
-    /// Takes the node from the bucket at `position`. No neighbour takes its keys: what hangs there relies on its own.
+    /// Removes the node from the bucket at `position`. Its keys go to no neighbor: entries there rely on their bucket's
+    /// bounds.
     pub fn vacate(&mut self, position: usize) {
         self.nodes[position] = NOTHING;
         for first in [position, position.wrapping_sub(1)] {
@@ -228,7 +229,7 @@ mod tests {
                 assert_eq!(buckets.find(key), left.contains(&node).then_some(node), "{key}");
             }
         }
-        // What is free is one bucket.
+        // The empty neighbors are one bucket.
         let gaps = |low, high| buckets.gaps(low, high).collect::<Vec<_>>();
         assert_eq!((buckets.len(), gaps(0, 9), gaps(0, 10)), (2, vec![], vec![10]));
         buckets.fill(10, 5);

@@ -1,18 +1,20 @@
-//! The BE-Tree: where expressions wait for the events that can make them true.
+//! The BE-Tree finds the expressions that an event may make true.
 //!
-//! A node (p-node) has a leaf list of entries, and a directory (p-directory) from attributes to value levels. A value
-//! level (c-directory) leads in one step from a value to the nodes below it: by hash for single values, by bucket for
-//! intervals. An expression has an entry under each value that one of its access literals can hold for; that such a set
-//! of literals is hit by every event that makes the expression true is what no match is lost by (see [`crate::plan::analysis`]).
-//! Entries carry a filter, a second demand in 16 bytes, so that most are passed over without a look at the expression. Where
-//! one more demand is all that is left to be met, it has a filter too: an entry more, joined to the one behind it. So has an
-//! `Or` of demands of which nearly every event meets one; where it is all of an expression, every search passes its entry.
+//! A node (p-node) has a leaf list of entries, and a directory (p-directory) from attributes to value levels. A value level
+//! (c-directory) leads in one step from a value to the nodes below it: by hash for single values, by bucket for intervals.
+//! An expression has an entry under each value for which one of its access predicates can be true. Every event that makes
+//! the expression true makes one of its access predicates true, so no match is lost (see [`crate::plan::analysis`]).
 //!
-//! Leaf lists grow to a capacity. Then an attribute is worth a value level of its own where its score is positive:
-//! what it spares (the entries that an event need no longer pass, by the selectivity of their demands) less what it
-//! costs (one more lookup for each event that defines the attribute). An entry whose most selective attribute has no level
-//! waits for one in the leaf list: what is sent down by another one does not come back. A bucket is cut in two where that
-//! shortens the lists on both sides. Nodes, buckets and value levels that empty are merged or given back.
+//! An entry of 16 bytes carries a filter, a second demand, so that a search rejects most entries without reading the
+//! expression. If the path and one filter leave a single demand open, a second entry filters by that demand. It stands
+//! directly behind the first, which is joined to it. The open demand may also be an `Or` that nearly every event makes true.
+//! If such an `Or` is the whole expression, every search passes its entry.
+//!
+//! A leaf list grows to a capacity. Then each attribute with a positive score gets a value level. The score is the number of
+//! entries that an event no longer passes (by the selectivity of their demands), less the cost of one more lookup for each
+//! event that defines the attribute. An entry whose most selective attribute has no level stays in the leaf list: if it went
+//! below another attribute, a later level would not reach it. A bucket is cut in two if that shortens the lists on both
+//! sides. Empty nodes, buckets and value levels are merged or freed.
 
 mod compact;
 pub(crate) mod level;
@@ -48,47 +50,48 @@ use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, push, trim, AROUND};
 
-/// The node where every search starts.
+/// The node at which every search starts.
 pub(crate) const ROOT: NodeId = 0;
-/// The node of which every search passes the list as well: the expressions whose filter tells of most events whether they are
-/// true. No level leads there.
+/// The node whose list every search passes in addition. Its expressions have filters that decide them for most events. No
+/// level leads to this node.
 pub(crate) const LIKELY: NodeId = 1;
 
-/// Bytes that the demands of one literal take at the most.
+/// An upper bound of the bytes that the demands of one literal take.
 const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 
-/// How many entries a leaf list holds before it is worth a look at splitting it.
+/// The length up to which a leaf list is not considered for a split.
 const LEAF_CAPACITY: usize = 24;
 
-/// An expression in a leaf list, and what an event must meet besides what led here: in one entry, or in two.
+/// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
+/// one entry, or two joined ones, at each of its places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Its program; of an expression that is true of every event that comes here and passes the filters, its slot.
+    /// The expression's program, or its slot if the entry is sufficient: the path and the filters prove the expression.
     pub subject: u32,
     pub filter: Filter,
 }
 
-/// The tree.
+/// The tree of nodes and value levels, and the lists of expressions outside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: Chunks<Node>,
-    /// The first of the nodes that are free, or the root; and how many there are.
+    /// The first free node, or the root if none is free. The others follow as a linked list (see [`Position::Free`]).
     free_node: NodeId,
     free_nodes: usize,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
-    /// The expressions that no access_predicate holds back.
+    /// The expressions without a useful access predicate.
     unindexed: Vec<ProgramId>,
     entries: usize,
 }
 
-/// What an expression is filtered by where it waits.
+/// The filters of an expression at one place in the tree.
 struct Filters {
-    /// What the entry in front of its own demands, if it has one.
+    /// The filter of the entry in front, if there are two entries.
     front: Option<Filter>,
     own: Filter,
-    /// Whether every event that is led there and passes makes the expression true.
+    /// Path and filters prove the expression: every event that passes makes it true.
     prove: bool,
 }
 
@@ -110,12 +113,12 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// Whether it is in front of another entry of the same subscription, and what passes has to pass both.
+    /// Returns whether this entry is in front of another one of the same subscription. An event must then pass both.
     pub fn is_joined(self) -> bool {
         self.filter.is_joined()
     }
 
-    /// Its words, in the order in which they lie in memory.
+    /// Returns the words of the entry in the order of memory.
     #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     fn words(self) -> [u32; 4] {
@@ -123,12 +126,12 @@ impl Entry {
         [self.subject, digest, low, span]
     }
 
-    /// The literal, in its expression's normal form, that it waits for.
+    /// Returns the access predicate of this entry: a literal in its expression's normal form.
     fn literal(self) -> NodeIndex {
         self.filter.noted()
     }
 
-    /// The slot of the subscription.
+    /// Returns the slot of the subscription.
     pub fn slot(self, catalog: &Catalog) -> Slot {
         match self.filter.is_sufficient() {
             true => self.subject,
@@ -136,7 +139,7 @@ impl Entry {
         }
     }
 
-    /// Whether this is an entry of the subscription in `slot`, whose program is `program`.
+    /// Returns whether this is an entry of the subscription in `slot`, whose program is `program`.
     fn is_of(self, slot: Slot, program: ProgramId) -> bool {
         self.subject == if self.filter.is_sufficient() { slot } else { program }
     }
@@ -147,7 +150,7 @@ impl Tree {
         &self.nodes[id as usize]
     }
 
-    /// Where `node` hangs.
+    /// Returns the position of `node` in the tree.
     fn position(&self, node: NodeId) -> Position {
         self.nodes[node as usize].position(|level| self.level(level).points.wide_key(node))
     }
@@ -156,51 +159,55 @@ impl Tree {
         &self.levels[id as usize]
     }
 
-    /// The expressions that every search passes, as a filter tells of most events whether they are true.
+    /// Returns the entries that every search passes, because their filters decide most events.
     pub fn likely(&self) -> &[Entry] {
         self.node(LIKELY).entries()
     }
 
-    /// The expressions that every search looks at.
+    /// Returns the unindexed expressions, which every search evaluates.
     pub fn unindexed(&self) -> &[ProgramId] {
         &self.unindexed
     }
 
-    /// One more than the greatest node given so far.
+    /// Returns an upper bound of all node numbers: one more than the greatest so far.
     pub fn capacity(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many nodes are in use, from the root on.
+    /// Returns the number of nodes in use, the root included.
     pub fn nodes(&self) -> usize {
         self.nodes.len() - self.free_nodes - 1
     }
 
-    /// How many entries all leaf lists hold.
+    /// Returns the number of entries in all leaf lists.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// How many value levels lie above the deepest node.
+    /// Returns the number of value levels above the deepest node.
     pub fn depth(&self) -> usize {
         (0..self.nodes.len() as NodeId).map(|node| self.path(node).count()).max().unwrap_or(0)
     }
 
-    /// Holds `program` where every search looks at it.
+    /// Adds `program` to the unindexed expressions.
     pub fn insert_unindexed(&mut self, program: ProgramId) -> Placement {
         self.unindexed.push(program);
         Placement::Unindexed(self.unindexed.len() as u32 - 1)
     }
 
-    /// Holds `slot` where every search passes it, with a filter that proves it or leaves it in doubt.
+    /// Adds `slot` to the list that every search passes. For each event the filter proves the expression, or its program
+    /// runs.
     pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Placement {
         let node = &mut self.nodes[LIKELY as usize];
         node.push(Entry { subject: slot, filter: filter.as_sufficient() });
         Placement::Likely(node.entries().len() as u32 - 1)
     }
 
-    /// Finds the places of an expression that waits for the literals in `access`, and makes sure of the memory that it takes
-    /// to hold it there, and of `more` bytes; has searches make `room` for so many nodes. Errors: out of memory.
+    /// Finds the places of an expression with the access predicates in `access`, and ensures the memory for its insertion.
+    ///
+    /// The ensured memory includes `more` bytes. `room` enlarges the tables of searches for a given number of nodes.
+    ///
+    /// Errors: out of memory.
     pub fn prepare(
         &self,
         access: &[NodeIndex],
@@ -220,8 +227,7 @@ impl Tree {
         Ok(plan)
     }
 
-    /// Holds `slot` at the places that were found for it. The answer is which leaf lists are long then, for
-    /// [`Tree::split_all`].
+    /// Inserts `slot` at the places of `plan`. Returns the nodes whose leaf lists are now long, for [`Tree::split_all`].
     pub fn insert(
         &mut self,
         slot: Slot,
@@ -234,21 +240,21 @@ impl Tree {
         plan.into_long()
     }
 
-    /// Takes out the expression at `position` of those that every search looks at, and tells which one is there now.
+    /// Removes the unindexed expression at `position`. Returns the one that took its place.
     pub fn remove_unindexed(&mut self, position: u32) -> Option<ProgramId> {
         self.unindexed.swap_remove(position as usize);
         trim(&mut self.unindexed);
         self.unindexed.get(position as usize).copied()
     }
 
-    /// Takes out the expression at `position` of those that every search passes, and tells which one is there now.
+    /// Removes the expression at `position` from the list that every search passes. Returns the one that took its place.
     pub fn remove_likely(&mut self, position: u32) -> Option<Slot> {
         let node = &mut self.nodes[LIKELY as usize];
         node.swap_remove_entry(position as usize);
         node.entries().get(position as usize).map(|entry| entry.subject)
     }
 
-    /// Gives back what is left of tables where there are no entries any more. Allocates nothing.
+    /// Frees the remaining memory of a tree without entries. Allocates nothing.
     pub fn clear(&mut self) {
         self.nodes.truncate(2);
         for node in [ROOT, LIKELY] {
@@ -261,8 +267,8 @@ impl Tree {
         self.unindexed = Vec::new();
     }
 
-    /// Takes out every entry of `slot`, whose program is `program` and whose expression was read to `analysis`. Without one
-    /// every node is looked at, which takes long and no memory.
+    /// Removes every entry of `slot`, whose program is `program` and whose analysis is `analysis`. Without an analysis, the
+    /// tree inspects every node, which takes long but no memory.
     pub fn remove(
         &mut self,
         slot: Slot,
@@ -279,7 +285,7 @@ impl Tree {
             None => {
                 let all = 0..self.nodes.len() as NodeId;
                 all.clone().for_each(|node| self.drop_entries(node, slot, program));
-                // No other node is empty.
+                // Only the removal above can have emptied a node.
                 for node in all {
                     if self.node(node).is_empty() {
                         self.prune(node, catalog, subscriptions);
@@ -290,9 +296,9 @@ impl Tree {
         self.compact();
     }
 
-    /// Takes the entries of an expression out of the list of `node`.
+    /// Removes the entries of an expression from the list of `node`.
     fn drop_entries(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
-        // No way leads to this list, and who is in it has an entry there alone.
+        // No level leads to `LIKELY`, and an expression in its list has no entry elsewhere.
         if node == LIKELY || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
             return;
         }
@@ -302,8 +308,8 @@ impl Tree {
         self.entries -= before - node.entries().len();
     }
 
-    /// The nodes that have entries of an expression. An entry goes down by demands of its expression only, so they are
-    /// among those that its demands lead to. Errors: out of memory.
+    /// Returns the nodes that have entries of an expression. An entry goes down only by demands of its own expression, so
+    /// the levels of these demands lead to all of them. Errors: out of memory.
     fn nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Result<Vec<NodeId>, Error> {
         let mut holding = Vec::new();
         let mut reached = HashSet::with_hasher(State::default());
@@ -336,8 +342,8 @@ impl Tree {
         Ok(holding)
     }
 
-    /// The level of `node` that holds most events back from an entry with these `demands`, and the access_predicate to go there by.
-    /// None where the leaf list is the place: there is no such level, or the entry `waits` for a better one.
+    /// Chooses the most selective level of `node` for an entry with these `demands`, and the access predicate that leads
+    /// there. Returns `None` if the entry belongs in the leaf list: no level fits, or the entry `waits` for a better one.
     fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a AccessPredicate)> {
         let held = &self.nodes[node as usize];
         if held.branches().is_empty() {
@@ -352,7 +358,7 @@ impl Tree {
             .find_map(|demanded| Some((held.level_of(demanded.access_predicate.attribute)?, demanded.access_predicate)))
     }
 
-    /// The attributes of the levels above `node`, the nearest first.
+    /// Returns the attributes of the levels above `node`, the nearest first.
     fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
         let mut node = node;
         std::iter::from_fn(move || {
@@ -376,7 +382,7 @@ impl Tree {
         }
     }
 
-    /// The entries in `node` of an expression with these `demands`.
+    /// Returns the entries in `node` of an expression with these `demands`.
     fn entries_of(
         &self,
         node: NodeId,
@@ -396,7 +402,7 @@ impl Tree {
         })
     }
 
-    /// What an expression with these `demands` is filtered by that waits in `node`.
+    /// Returns the filters in `node` of an expression with these `demands`.
     fn filters(&self, node: NodeId, demands: &Demands, catalog: &Catalog) -> Filters {
         let schema = &catalog.schema;
         let led = |access_predicate: &AccessPredicate| match self
@@ -434,7 +440,7 @@ impl Tree {
         }
     }
 
-    /// Whether every event that is led to `node` meets `access_predicate`.
+    /// Returns whether every event that reaches `node` makes `access_predicate` true.
     fn is_met_on_the_way(&self, node: NodeId, access_predicate: &AccessPredicate) -> bool {
         let mut below = node;
         while let Position::Under(level, place) = self.position(below) {
@@ -462,7 +468,7 @@ impl Tree {
         self.nodes.len() as NodeId - 1
     }
 
-    /// Bytes that so many levels more request at the most.
+    /// Returns an upper bound of the bytes that `more` levels request.
     fn levels_growth(&self, more: usize) -> usize {
         growth(&self.levels, more)
             + more * 8 * size_of::<LevelId>()
@@ -479,7 +485,7 @@ impl Tree {
             }
             None => {
                 self.levels.push(level);
-                // So giving back a level takes no memory.
+                // Freeing a level must not allocate.
                 self.free_levels.reserve(self.levels.len());
                 self.levels.len() as LevelId - 1
             }
@@ -488,7 +494,7 @@ impl Tree {
         id
     }
 
-    /// Bytes that one more expression takes at the most in the lists of what every search looks at or passes.
+    /// Returns an upper bound of the bytes that one more expression takes in the two lists outside the tree.
     pub fn growth(&self) -> usize {
         growth(&self.unindexed, 1) + self.node(LIKELY).growth(1)
     }

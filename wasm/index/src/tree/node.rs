@@ -1,4 +1,4 @@
-//! Nodes. There are nearly as many as expressions, and most have one entry, so they are kept small.
+//! A node has a leaf list and value levels. It is small: most nodes have one entry, and there is nearly one per expression.
 
 use crate::handles::LevelId;
 use crate::handles::NodeId;
@@ -8,51 +8,51 @@ use crate::tree::level::Place;
 use crate::tree::plan::list_growth;
 use crate::tree::{Entry, LEAF_CAPACITY};
 
-/// A node: its leaf list and its value levels.
+/// A node has a leaf list and value levels.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     held: Held,
-    /// The level above, and in the bits from [`KIND_SHIFT`] on how the node hangs there.
+    /// The number of the level above. The bits from [`KIND_SHIFT`] on hold the kind of the position.
     above: u32,
-    /// The value under which it hangs, where that fits. In a bucket, how many expressions were taken out of its list since
-    /// that was last compared with its neighbour's.
+    /// The value of the node in the level above, if it fits. In a bucket, the number of expressions removed since the list
+    /// was last compared with its neighbor's.
     key: i32,
 }
 
-/// What a node has. One entry is in the node itself.
+/// The content of a node. A single entry is stored in the node itself.
 #[derive(Clone, Debug)]
 enum Held {
     One(Entry),
-    /// Few nodes have a directory.
+    /// The directory is boxed because few nodes have one.
     Many(Vec<Entry>, Option<Box<Directory>>),
 }
 
 /// The value levels of a node (its p-directory).
 #[derive(Clone, Debug)]
 struct Directory {
-    /// In the order of their attributes.
+    /// The levels, sorted by attribute.
     branches: Vec<Branch>,
-    /// The length of the leaf list at which splitting is tried again; of a node without a directory, the capacity.
+    /// The length above which the next split of the leaf list is tried. Without a directory, it is the capacity.
     next_split: usize,
 }
 
-/// A value level of a node. Its attribute is told here as well, as that alone shows most events the way past it.
+/// A value level of a node. The attribute is repeated here, so an event without it skips the level without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Branch {
     pub attribute: AttributeId,
     pub level: LevelId,
 }
 
-/// Where a node hangs.
+/// The position of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     Root,
     Under(LevelId, Place),
-    /// Nowhere. The next node that is free as well, or the root where there is none.
+    /// The node is free. The number is that of the next free node, or the root if there is none.
     Free(NodeId),
 }
 
-/// How a node hangs, above the number of a level: of these there are fewer, as each takes more than 8 bytes.
+/// The shift of a position's kind. The bits below are enough for a level's number, as each level takes more than 8 bytes.
 const KIND_SHIFT: u32 = 29;
 
 mod kind {
@@ -61,7 +61,7 @@ mod kind {
     pub const BUCKET: u32 = 2;
     pub const DEFINED: u32 = 3;
     pub const POINT: u32 = 4;
-    /// Under a value that the level has to be asked for.
+    /// The value does not fit into 32 bits; the level has it.
     pub const WIDE_POINT: u32 = 5;
 }
 
@@ -80,7 +80,7 @@ impl Node {
         Node { held: Held::Many(Vec::new(), None), above: level | kind << KIND_SHIFT, key }
     }
 
-    /// Where it hangs; `wide_key` tells the value under which it hangs in a level, where that does not fit 32 bits.
+    /// Returns the position of the node. `wide_key` finds the value in a level, for values that do not fit into 32 bits.
     pub(super) fn position(&self, wide_key: impl FnOnce(LevelId) -> i64) -> Position {
         let level = self.above & ((1 << KIND_SHIFT) - 1);
         match self.above >> KIND_SHIFT {
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// The level under which it hangs, if it does.
+    /// Returns the level above, if there is one.
     pub(super) fn level(&self) -> Option<LevelId> {
         (self.above >> KIND_SHIFT >= kind::BUCKET).then_some(self.above & ((1 << KIND_SHIFT) - 1))
     }
@@ -102,20 +102,20 @@ impl Node {
         self.above >> KIND_SHIFT == kind::FREE
     }
 
-    /// Gives the level above another number.
+    /// Changes the number of the level above.
     pub(super) fn hang_under(&mut self, level: LevelId) {
         self.above = level | self.above >> KIND_SHIFT << KIND_SHIFT;
     }
 
-    /// Gives a level of its own another number.
+    /// Changes the number of one of its own levels.
     pub(super) fn renumber_branch(&mut self, before: LevelId, after: LevelId) {
         let (_, directory) = self.many();
         let branches = directory.iter_mut().flat_map(|directory| &mut directory.branches);
         branches.filter(|branch| branch.level == before).for_each(|branch| branch.level = after);
     }
 
-    /// Counts an expression that was taken out of the list of a node in a bucket. Returns whether that is to be compared with
-    /// its neighbour's now: a quarter as many were taken out as are left, and counting begins anew.
+    /// Counts an expression that was removed from the list of a node in a bucket. Returns whether to compare the list with
+    /// its neighbor's now, which is due when the removed are a quarter of the remaining. Then the count restarts.
     pub(super) fn is_to_be_compared(&mut self) -> bool {
         self.key += 1;
         let is_renewed = 4 * self.key as usize >= self.entries().len();
@@ -125,12 +125,12 @@ impl Node {
         is_renewed
     }
 
-    /// Has the list of a node in a bucket compared with its neighbour's when the next expression is taken out.
+    /// Makes the next removal compare the list of a node in a bucket with its neighbor's.
     pub(super) fn compare_soon(&mut self) {
         self.key = self.entries().len() as i32;
     }
 
-    /// Its leaf list.
+    /// Returns the leaf list.
     #[inline]
     pub fn entries(&self) -> &[Entry] {
         match &self.held {
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Its value levels.
+    /// Returns the value levels.
     #[inline]
     pub fn branches(&self) -> &[Branch] {
         match &self.held {
@@ -152,7 +152,7 @@ impl Node {
         self.entries().is_empty() && self.branches().is_empty()
     }
 
-    /// Whether its leaf list is so long that it is worth a look at splitting it.
+    /// Returns whether the leaf list is long enough to consider a split.
     pub(super) fn is_to_be_split(&self) -> bool {
         let next_split = match &self.held {
             Held::Many(_, Some(directory)) => directory.next_split,
@@ -161,7 +161,7 @@ impl Node {
         self.entries().len() > next_split
     }
 
-    /// Has splitting tried again when the leaf list is twice as long as now.
+    /// Postpones the next split until the leaf list is twice as long as now.
     pub(super) fn split_later(&mut self) {
         let next_split = (2 * self.entries().len()).max(LEAF_CAPACITY);
         let (_, directory) = self.many();
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// Adds an entry. To double a list would leave a third of all lists empty.
+    /// Adds an entry. The list grows by a quarter, because doubling would leave a third of all lists' memory empty.
     pub(super) fn push(&mut self, entry: Entry) {
         if self.is_empty() {
             self.held = Held::One(entry);
@@ -183,7 +183,7 @@ impl Node {
         entries.push(entry);
     }
 
-    /// Bytes that adding up to `more` entries requests at the most.
+    /// Returns an upper bound of the bytes that adding `more` entries requests.
     pub(super) fn growth(&self, more: usize) -> usize {
         match &self.held {
             Held::One(_) => list_growth(1, 0, more),
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Drops the entries for which `is_kept` is false. Allocates nothing.
+    /// Removes the entries for which `is_kept` returns false. Allocates nothing.
     pub(super) fn retain_entries(&mut self, mut is_kept: impl FnMut(&Entry) -> bool) {
         match &mut self.held {
             Held::One(entry) if !is_kept(entry) => self.held = Held::Many(Vec::new(), None),
@@ -201,7 +201,7 @@ impl Node {
         self.trim();
     }
 
-    /// Gives back the room of its leaf list that is no longer needed. Allocates nothing.
+    /// Frees unneeded room of the leaf list. Allocates nothing.
     fn trim(&mut self) {
         match &mut self.held {
             Held::Many(entries, None) if entries.len() == 1 => self.held = Held::One(entries[0]),
@@ -210,7 +210,7 @@ impl Node {
         }
     }
 
-    /// Drops the entry at `position`, where the last one is then.
+    /// Removes the entry at `position`. The last entry takes its place.
     pub(super) fn swap_remove_entry(&mut self, position: usize) {
         match &mut self.held {
             Held::One(_) => self.held = Held::Many(Vec::new(), None),
@@ -219,12 +219,12 @@ impl Node {
         self.trim();
     }
 
-    /// Puts a list in place of its leaf list, which is returned.
+    /// Replaces the leaf list. Returns the old one.
     pub(super) fn replace_entries(&mut self, list: Vec<Entry>) -> Vec<Entry> {
         std::mem::replace(self.many().0, list)
     }
 
-    /// Gives back the room that its leaf list does not need, beyond that by which a list grows.
+    /// Frees all spare room of the leaf list.
     pub(super) fn shrink_entries(&mut self) {
         if let Held::Many(entries, _) = &mut self.held {
             entries.shrink_to(entries.len());
@@ -237,21 +237,21 @@ impl Node {
         branches.insert(position, branch);
     }
 
-    /// The value level of `attribute`.
+    /// Returns the value level of `attribute`.
     pub(super) fn level_of(&self, attribute: AttributeId) -> Option<LevelId> {
         let branches = self.branches();
         let position = branches.binary_search_by_key(&attribute, |branch| branch.attribute);
         position.ok().map(|position| branches[position].level)
     }
 
-    /// Drops the value levels for which `is_used` is false.
+    /// Removes the value levels for which `is_used` returns false.
     pub(super) fn retain_branches(&mut self, mut is_used: impl FnMut(LevelId) -> bool) {
         if let (_, Some(directory)) = self.many() {
             directory.branches.retain(|branch| is_used(branch.level));
         }
     }
 
-    /// What it has, with a leaf list of its own.
+    /// Returns the leaf list and the directory, after turning a single entry into a list.
     fn many(&mut self) -> (&mut Vec<Entry>, &mut Option<Box<Directory>>) {
         if let Held::One(entry) = self.held {
             self.held = Held::Many(vec![entry], None);
@@ -263,7 +263,7 @@ impl Node {
     }
 }
 
-/// By how many entries a list of `len` grows at once.
+/// Returns the number of entries by which a full list of `len` entries grows.
 pub(super) fn grown_by(len: usize) -> usize {
     1 + len / 4
 }

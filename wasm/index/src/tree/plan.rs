@@ -1,4 +1,4 @@
-//! Where the entries of an expression are to go, and the memory that this takes: found before anything is changed.
+//! A plan has the places for an expression's entries and bounds their memory, before anything is changed.
 
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
@@ -15,29 +15,29 @@ use crate::support::headroom::{push, AROUND};
 use crate::tree::node::grown_by;
 use crate::tree::{Entry, Node, Place, Position, Tree, LEAF_CAPACITY};
 
-/// The places for the entries of one expression, and what they were found by.
+/// A plan has the places for the entries of one expression.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Each with the literal that waits there, the places of a literal one behind the other.
+    /// Each place with the literal of its entry. The places of a literal stand together.
     places: Vec<(Target, NodeIndex)>,
-    /// Nodes that are still to be looked at; of a plan that was followed, those whose lists are long.
+    /// The nodes still to be searched for places. After the plan was followed, the nodes whose lists are long.
     pending: Vec<NodeId>,
 }
 
-/// A place for an entry.
+/// The place of a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
-    /// The leaf list of a node that is there.
+    /// The leaf list of an existing node.
     Node(NodeId),
-    /// The leaf list of the node at this place below a level. There was none.
+    /// The leaf list of a node still to be made, below this value of a level.
     Point(LevelId, i64),
     Defined(LevelId),
-    /// The same for the bucket that the key falls into.
+    /// The leaf list of a node still to be made, in the bucket that contains the key.
     Bucket(LevelId, i64),
 }
 
-/// Bytes that an entry may take in a list which begins with it: that of one entry, one with the entry in front of it, and
-/// those of further entries of the same expression, by a quarter each.
+/// An upper bound of the bytes that an entry takes in a new list. It covers lists of one and two entries, and lists grown by
+/// a quarter at a time for further entries of the same expression.
 const NEW: usize = 16 * size_of::<Entry>() + 4 * AROUND;
 
 impl Plan {
@@ -46,25 +46,25 @@ impl Plan {
         self.pending.clear();
     }
 
-    /// Of a plan that was followed, the nodes whose lists are long now.
+    /// Returns the nodes whose lists are long, after the plan was followed.
     pub fn long(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.pending.iter().copied()
     }
 
-    /// The same.
+    /// Like [`Plan::long`], but consumes the plan.
     pub fn into_long(self) -> Vec<NodeId> {
         self.pending
     }
 }
 
 impl Tree {
-    /// Adds to `plan` where the literal with these `demands` is to wait, from `node` on. Errors: out of memory.
+    /// Adds to `plan` the places at and below `node` of the literal with these `demands`. Errors: out of memory.
     pub(super) fn plan(&self, node: NodeId, demands: &Demands, plan: &mut Plan) -> Result<(), Error> {
         push(&mut plan.pending, node)?;
         self.plan_pending(demands, plan)
     }
 
-    /// The same, from the nodes on that `values` leads to below `level`.
+    /// Adds to `plan` the places below `level` to which `values` leads. Errors: out of memory.
     pub(super) fn plan_below(
         &self,
         level: LevelId,
@@ -121,15 +121,15 @@ impl Tree {
         Ok(())
     }
 
-    /// What [`Tree::capacity`] returns at the most once `plan` was followed.
+    /// Returns an upper bound of [`Tree::capacity`] after `plan` is followed.
     pub(super) fn capacity_after(&self, plan: &Plan) -> usize {
         let new = plan.places.iter().filter(|(target, _)| !matches!(target, Target::Node(_))).count();
         self.capacity() + new.saturating_sub(self.free_nodes)
     }
 
-    /// Bytes that following `plan` requests at the most. Errors: out of memory.
+    /// Returns an upper bound of the bytes that following `plan` requests. Errors: out of memory.
     pub(super) fn bytes(&self, plan: &Plan) -> Result<usize, Error> {
-        // Places that share a list or a table stand together.
+        // Sorting brings places of the same list or table together.
         let mut sorted;
         let targets = match &plan.places[..] {
             [] => return Ok(0),
@@ -151,7 +151,7 @@ impl Tree {
         };
         for group in targets.chunk_by(together) {
             match group[0].0 {
-                // Each may have an entry in front of it.
+                // Each entry may have a joined one in front.
                 Target::Node(node) => bytes += self.node(node).growth(2 * group.len()),
                 Target::Point(level, _) => {
                     let is_wide = |(target, _): &&(Target, NodeIndex)| matches!(target, Target::Point(_, key) if i32::try_from(*key).is_err());
@@ -160,7 +160,7 @@ impl Tree {
                     new += group.len();
                 }
                 Target::Defined(_) | Target::Bucket(..) => {
-                    // The first bucket of a level has two tables.
+                    // The first bucket of a level makes two tables.
                     bytes += 2 * (4 * size_of::<i64>() + AROUND);
                     new += 1;
                 }
@@ -173,8 +173,8 @@ impl Tree {
             + AROUND)
     }
 
-    /// Follows `plan` for the subscription in `slot`. Requests no more than [`Tree::bytes`], and memory for the demands of
-    /// one literal.
+    /// Inserts the subscription in `slot` at the places of `plan`. Requests at most [`Tree::bytes`], and memory for the
+    /// demands of one literal.
     pub(super) fn follow(
         &mut self,
         plan: &mut Plan,
@@ -198,7 +198,7 @@ impl Tree {
         }
     }
 
-    /// The node at a place, made if it is missing.
+    /// Returns the node at a place, and makes it if it is missing.
     fn reach(&mut self, target: Target) -> NodeId {
         match target {
             Target::Node(node) => node,
@@ -242,14 +242,14 @@ impl Tree {
         }
     }
 
-    /// A node for a bucket that was cut, where memory for one was asked for.
+    /// Makes a node for a bucket that was cut. The caller has ensured its memory.
     pub(super) fn new_bucket(&mut self, level: LevelId) -> NodeId {
         self.new_node(Position::Under(level, Place::Bucket))
     }
 }
 
-/// Bytes that enlarging a list of `len` entries with room for `capacity` by `more` requests, if each time it grows it is
-/// copied.
+/// Returns the bytes that adding `more` entries to a list requests. The list has `len` entries and room for `capacity`, and
+/// each growth copies it.
 pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
     let (mut capacity, mut bytes) = (capacity, 0);
     while len + more > capacity {
@@ -260,8 +260,8 @@ pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
     bytes
 }
 
-/// Bytes that splitting a list of `len` entries requests for lists and tables of that length, and of one with an element for
-/// each of so many attributes.
+/// Returns an upper bound of the bytes for splitting a list of `len` entries. It covers lists and tables of that length, and
+/// one table with an element for each of the `attributes`.
 pub(super) fn list_bytes(len: usize, attributes: usize) -> usize {
     let elements = len.max(LEAF_CAPACITY);
     elements * (6 * size_of::<Entry>() + 16 * size_of::<usize>()) + attributes * 48 + 32 * AROUND

@@ -1,7 +1,7 @@
-//! Passing a leaf list: which of its entries an event is not kept from, and which of these it makes true.
+//! The scan of a leaf list finds the entries that an event passes, and those that it proves.
 //!
-//! No branch depends on the event: what passes is foreseen for none of the thousands of entries that a search comes upon.
-//! In the sandbox four of them are tested at once, by vectors.
+//! No branch depends on the event, because the results of thousands of entries are unpredictable. In the sandbox, vector
+//! instructions test four entries at once.
 
 #[cfg(target_arch = "wasm32")]
 use vectors::{Fronts, Picked};
@@ -10,33 +10,33 @@ use crate::event::digest::Table;
 use crate::handles::Slot;
 use crate::tree::Entry;
 
-/// Marks the slot of an entry that proves itself, but leaves this event in doubt: its program is to be run. The bit is free:
-/// of 4 GiB a subscription takes more than four bytes.
+/// The mark of the slot of a sufficient entry that is in doubt for this event: its program must run. Slots do not need the
+/// bit, as a subscription takes more than four bytes of 4 GiB.
 pub(crate) const IN_DOUBT: Slot = 1 << 31;
 
-/// Fewer subjects than this are listed: a power of two, so that to cut a place down to these takes one instruction, and no
-/// branch asks whether there is room.
+/// The upper bound of the number of listed subjects. It is a power of two, so one instruction masks a position, and no
+/// branch checks for room.
 pub(crate) const PLACES: usize = 1024;
-/// So many are written at once, of which what is too much is written over by the next.
+/// The number of subjects written at once. The next write overwrites the excess.
 const AT_ONCE: usize = 4;
 
 /// The length of a [`List`].
 pub(crate) const LENGTH: usize = PLACES + AT_ONCE;
 
-/// What to list subjects in.
+/// A list of subjects.
 pub(crate) type List = [u32; LENGTH];
 
-/// How many entries passed.
+/// The number of entries that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// Those whose slots are listed.
+    /// The sufficient entries, whose slots are listed.
     pub proven: usize,
-    /// Those whose programs are listed.
+    /// The other entries, whose programs are listed.
     pub to_run: usize,
 }
 
-/// Lists what the event with these digests is not kept from, behind what `passed` before: the slots of the entries that prove
-/// themselves, and the programs of the others.
+/// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
+/// by slot, others by program.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
 pub(crate) fn scan(
@@ -58,13 +58,13 @@ pub(crate) fn scan(
     for four in fours {
         list(vectors::test(four, digests, &mut fronts, !0));
     }
-    // What is left, none to three, as the end of the last four: a loop over these would end where it cannot be foreseen. The
-    // first of the four never counts, so it does not matter what is in front of it.
+    // The rest, zero to three entries, is tested as the end of the last four, because a loop over it would end
+    // unpredictably. The first of the four never counts, so the entry in front of it does not matter.
     list(vectors::test(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
     passed
 }
 
-/// Writes what was picked to the place `at` of a list, and tells the place behind it.
+/// Writes picked subjects at the position `at` of a list. Returns the position behind them.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
 fn write(picked: Picked, list: &mut List, at: usize) -> usize {
@@ -75,7 +75,7 @@ fn write(picked: Picked, list: &mut List, at: usize) -> usize {
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use one_by_one as scan;
 
-/// The same without vectors.
+/// Like `scan`, without vectors.
 #[inline(always)]
 pub(crate) fn one_by_one(
     entries: &[Entry],
@@ -100,14 +100,14 @@ pub(crate) fn one_by_one(
     passed
 }
 
-/// What an entry means for the one behind it.
+/// The effect of an entry on the one behind it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Front {
     holds_back: bool,
     is_in_doubt: bool,
 }
 
-/// How many of `entries` to pass where there is room for `room` of them: of two that are joined, both or none.
+/// Returns the number of `entries` to scan if there is room for `room`. Of two joined entries it includes both or none.
 #[inline]
 pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     if entries.len() <= room {
@@ -129,12 +129,12 @@ mod vectors {
 
     /// Some of four subjects.
     pub struct Picked {
-        /// These first, then anything.
+        /// The picked subjects first, then arbitrary ones.
         pub subjects: [u32; 4],
         pub count: usize,
     }
 
-    /// What each of four entries means for the one behind it. Of each lane the topmost bit tells.
+    /// The effects of four entries on those behind them. Only the topmost bit of each lane counts.
     #[derive(Clone, Copy)]
     pub struct Fronts {
         hold_back: v128,
@@ -147,8 +147,8 @@ mod vectors {
         }
     }
 
-    /// Those of four entries that pass and prove themselves, and those that pass and do not, as far as they are `counted`, a bit
-    /// each. `fronts` is about the four entries in front of these, and then about these.
+    /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
+    /// ignored. `fronts` is of the four entries in front, and is set to that of these.
     #[inline(always)]
     pub fn test(
         entries: &[Entry; 4],
@@ -159,8 +159,8 @@ mod vectors {
         let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
         let probed = entries.each_ref().map(|entry| load_words(entry.filter.digest(digests).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
-        // As for a single filter, but that the topmost bit of a lane stands for true, whatever the others are: a mark need
-        // only be moved there.
+        // This is the test of a single filter, but the topmost bit of a lane stands for true and its other bits are
+        // arbitrary. So a mark only needs a shift.
         let marked = |mark: u32| u32x4_shl(marks, mark.leading_zeros());
         let none = u32x4_splat(0);
         let above = u32x4_sub(value, low);
@@ -184,13 +184,13 @@ mod vectors {
         [pick(slots, v128_and(passes, proves), counted), pick(subjects, v128_andnot(passes, proves), counted)]
     }
 
-    /// An entry is no array, and read whole all the same.
+    /// Returns the words of an entry as a vector. The compiler reads the entry as a whole, though it is no array.
     #[inline(always)]
     fn row([first, second, third, fourth]: [u32; 4]) -> v128 {
         u32x4(first, second, third, fourth)
     }
 
-    /// Four rows as four columns.
+    /// Transposes four rows to four columns.
     #[inline(always)]
     fn columns(rows: [v128; 4]) -> [v128; 4] {
         let [a, b, c, d] = rows;
@@ -204,13 +204,13 @@ mod vectors {
         ]
     }
 
-    /// For each of the four `lanes` what stands in the lane before it.
+    /// Returns for each of the four `lanes` the lane before it.
     #[inline(always)]
     fn behind(before: v128, lanes: v128) -> v128 {
         u32x4_shuffle::<3, 4, 5, 6>(before, lanes)
     }
 
-    /// For each set of four lanes the numbers of its lanes' bytes, a word for each lane; the rest is of no use.
+    /// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
     const LANES: [[u32; 4]; 16] = {
         let mut lanes = [[0; 4]; 16];
         let mut set = 0;

@@ -1,4 +1,4 @@
-//! How leaf lists that grow long are split, and what empties is merged.
+//! Long leaf lists are split by new value levels or cut buckets. Empty nodes are freed, and short buckets merged.
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
@@ -19,44 +19,43 @@ use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
 use crate::tree::{Branch, Entry, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
 
-/// What it costs an event to be asked whether it defines an attribute, in entries passed.
+/// The cost of asking whether an event defines an attribute, in entries passed.
 const ASK_COST: f32 = 2.0;
-/// What it costs to look up its value, most of which is waiting for memory.
+/// The cost of looking up the attribute's value, in entries passed. Most of it is a cache miss.
 const LOOKUP_COST: f32 = 24.0;
 
-/// A level has no more buckets than this.
+/// The maximal number of buckets of a level.
 const MAX_BUCKETS: usize = 4096;
-/// A cut may make so many entries of one: 2.0 would be entries that lie on both sides and gain nothing.
+/// The maximal number of entries that a cut makes of one, on average. At 2.0 every entry is on both sides and nothing is
+/// gained.
 const MAX_COPIES: f32 = 1.5;
-/// Buckets side by side are made one where they have so many entries for one of an expression that is in both or in either. It
-/// is less than a cut may make, as a list that was made of two is not cut again before it has doubled.
+/// Two neighboring buckets are merged if they have more entries than this for each distinct one. The limit is below that of
+/// a cut: a merged list is not cut again before it has doubled.
 const COPIES_IN_VAIN: f32 = 1.4;
 
-/// Bytes of analyses that are kept from when the entries of a list are read until they are placed. What takes more is read
-/// twice.
+/// An upper bound of the bytes of analyses that are kept while a list is split. Other expressions are analyzed twice.
 const KEPT: usize = 256 * 1024;
 
-/// What an entry's expression demands.
+/// The facts about one entry's expression that a split needs.
 struct Read {
     slot: Slot,
-    /// The literal that it waits for.
+    /// The access predicate of the entry.
     literal: NodeIndex,
-    /// Bytes that its analysis takes at the most.
+    /// An upper bound of the bytes of the analysis.
     bytes: usize,
-    /// Its expression, as far as an entry is about it; nothing where that takes too much memory to keep it.
+    /// The analysis of the expression around the literal. `None` if keeping it takes too much memory.
     analysis: Option<Analysis>,
-    /// The attribute that holds most events back from it, of those that no level above is about, and the share that meets
-    /// the demand.
+    /// The most selective attribute without a level above, and the share of events that meet its demand.
     best: Option<(AttributeId, f32)>,
-    /// In a bucket, what it demands of the bucket's attribute.
+    /// The interval of the bucket's attribute, for an entry in a bucket.
     interval: Option<(i64, i64)>,
 }
 
-/// What goes on while lists are split.
+/// The state of an ongoing series of splits.
 struct Splitting<'a, R> {
     /// The nodes whose lists are long.
     long: Vec<NodeId>,
-    /// Has searches make room for so many nodes.
+    /// Enlarges the tables of searches for a given number of nodes.
     room: &'a mut R,
 }
 
@@ -69,8 +68,8 @@ struct Cut {
 }
 
 impl Tree {
-    /// Shortens the leaf lists of `long` nodes, and those that this makes long; before there are more nodes, searches make
-    /// `room` for as many. A list for which memory is refused is left as it is until the next entry comes.
+    /// Splits the leaf lists of `long` nodes, and lists that become long by that. Before the tree gets more nodes, `room`
+    /// enlarges the tables of searches. If memory is refused, a list stays as it is until its next entry.
     pub fn split_all(
         &mut self,
         long: Vec<NodeId>,
@@ -81,14 +80,14 @@ impl Tree {
         let mut splitting = Splitting { long, room };
         while let Some(node) = splitting.long.pop() {
             if self.nodes[node as usize].is_to_be_split() {
-                // Refused: the list is sound as it is, only long.
+                // After a refusal the list is long but valid.
                 let _ = self.split(node, &mut splitting, catalog, subscriptions);
             }
         }
     }
 
-    /// Shortens the leaf list of `node` where that is worth it; otherwise leaves it until it has doubled. Notes which lists
-    /// are long then. Errors: out of memory, and the tree is sound all the same.
+    /// Splits the leaf list of `node` if that is worthwhile, and otherwise postpones it until the list has doubled. Adds
+    /// lists that become long to `splitting`. Errors: out of memory; the tree stays valid.
     fn split(
         &mut self,
         node: NodeId,
@@ -111,22 +110,23 @@ impl Tree {
         }
     }
 
-    /// For each expression in the leaf list of `node` whether to read it: those that are filtered by an attribute which may be
-    /// worth a level. All others stay where they are, as what they demand most is not worth one yet.
+    /// Returns for each expression in the leaf list of `node` whether to read it. Only expressions whose filter is of an
+    /// attribute that may be worth a level are read. The others stay, because their most selective attribute gets no level
+    /// yet.
     fn promising(&self, node: NodeId, catalog: &Catalog) -> Vec<bool> {
         let entries = self.nodes[node as usize].entries();
-        // A bucket may always be cut, and where is told by all of its entries.
+        // Any bucket may be cut, and the position of the cut depends on all entries.
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return vec![true; entries.len()];
         }
-        // An entry without a filter demands nothing more, unless it is of an attribute that no filter has room for: all of
-        // these count as if they were of one.
+        // An entry without a filter has no further demand, unless filters have no room for its attribute. All attributes
+        // without room count as if they were one.
         let hidden = if Filter::has_room_for(&catalog.schema) { 0.0 } else { 1.0 };
         let mut unfiltered = 0.0;
         let mut scores = vec![0.0; catalog.schema.len()];
         for entry in entries {
             match entry.filter.attribute() {
-                // What one value of the attribute holds back: of few values that is less than all.
+                // One value of the attribute holds back this share. If the attribute has few values, the share is small.
                 Some(attribute) => scores[attribute as usize] += 1.0 - catalog.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
@@ -138,8 +138,8 @@ impl Tree {
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
     }
 
-    /// Gives `node` a level for each attribute that is worth one, and to these the `entries` that were read. Errors: out of
-    /// memory.
+    /// Adds a level to `node` for each worthwhile attribute, and moves the `entries` that were read down there. Errors: out
+    /// of memory.
     fn partition(
         &mut self,
         node: NodeId,
@@ -157,7 +157,7 @@ impl Tree {
         for attribute in attributes {
             self.new_level(node, attribute);
         }
-        // Has room for all, so that whatever cannot be placed elsewhere stays without a request.
+        // The list has room for all entries, so an entry that cannot move stays without an allocation.
         let list = self.nodes[node as usize].replace_entries(Vec::with_capacity(list));
         self.entries -= list.len();
         let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
@@ -166,10 +166,10 @@ impl Tree {
         for ((held, _), entry) in read.into_iter().zip(entries) {
             match self.move_down(node, entry, &mut plan, catalog, subscriptions, splitting.room) {
                 Ok(true) => plan.long().for_each(|node| {
-                    // Refused: it is split when the next entry comes.
+                    // After a refusal the list is split when its next entry comes.
                     let _ = push(&mut splitting.long, node);
                 }),
-                // Refused, it stays where it is found as well.
+                // After a refusal the entry stays here, where every search finds it as well.
                 Ok(false) | Err(_) => held.iter().for_each(|&entry| self.keep(node, entry)),
             }
         }
@@ -179,8 +179,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Places an entry of `node` below, if there is a level for it. What was read and is worth no level now need not wait for
-    /// one. Errors: out of memory, and nothing is placed.
+    /// Moves an entry of `node` to a level below, if one fits. Returns whether the entry moved. An entry whose best
+    /// attribute is not worth a level may go by another one. Errors: out of memory; nothing is moved.
     fn move_down(
         &mut self,
         node: NodeId,
@@ -211,7 +211,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// What the expressions in the leaf list of `node` demand that are `to_read`. Errors: out of memory.
+    /// Returns the facts about the expressions in the leaf list of `node` that are `to_read`. Errors: out of memory.
     fn read(
         &self,
         node: NodeId,
@@ -221,8 +221,8 @@ impl Tree {
     ) -> Result<Vec<Read>, Error> {
         let each = of_each(self.nodes[node as usize].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
         let entries = each.filter_map(|(held, _)| held.last());
-        // All slots first: they are read from where the programs begin, and reads that do not wait for one another are
-        // fetched many at a time. Then where the programs end.
+        // These two passes prefetch. The slots stand at the start of each program; reading them all first overlaps the cache
+        // misses, as no read depends on another. The second pass reads the ends of the programs.
         let mut held: Vec<(Slot, NodeIndex)> = Vec::with_capacity(to_read.len());
         held.extend(entries.map(|entry| (entry.slot(catalog), entry.literal())));
         let ends = held.iter().map(|(slot, _)| catalog.written_last(subscriptions.get(*slot)));
@@ -253,7 +253,7 @@ impl Tree {
         Ok(read)
     }
 
-    /// The attributes with a positive score: those whose level would spare an event more than it costs.
+    /// Returns the attributes with a positive score: their levels save an event more than they cost.
     fn worthwhile(&self, node: NodeId, entries: &[Read], catalog: &Catalog) -> Vec<AttributeId> {
         let mut scores = vec![0.0; catalog.schema.len()];
         for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
@@ -265,7 +265,7 @@ impl Tree {
         attributes.filter(is_worth_it).filter(is_new).collect()
     }
 
-    /// Where to cut the bucket of `node` in two so that both lists are shorter: at the median of its entries' ends.
+    /// Returns the cut of `node`'s bucket at the median of its entries' ends, if that shortens both lists enough.
     fn worthwhile_cut(&self, node: NodeId, entries: &[Read]) -> Option<Cut> {
         let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
@@ -281,14 +281,14 @@ impl Tree {
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
-        // Where an entry demands two intervals that have nothing in common, what is left of both may be on neither side.
+        // If an entry demands two disjoint intervals, the remaining interval is empty and may be on neither side.
         let some = 1..intervals.len();
         let divides = some.contains(&left) && some.contains(&right);
         let is_worthwhile = divides && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
-    /// Cuts the bucket of `node` in two. Errors: out of memory, and it is as it was.
+    /// Cuts the bucket of `node` in two. Errors: out of memory; the bucket is unchanged.
     fn cut_bucket(
         &mut self,
         node: NodeId,
@@ -303,7 +303,7 @@ impl Tree {
         ensure(tables + list_bytes(entries.len(), 0))?;
         let new = self.new_bucket(cut.level);
         self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
-        // What a bucket proves of its entries depends on its bounds, so all are made anew.
+        // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let (mut left, mut right) = (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(2 * entries.len()));
         for entry in entries {
             let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket values an interval") };
@@ -320,7 +320,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Appends to each list the entry that there is of an expression in a node of these. Errors: out of memory.
+    /// Appends the new entries of an expression to the list of each given node. Errors: out of memory.
     fn remake<'l>(
         &self,
         entry: &Read,
@@ -344,20 +344,20 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts a list in place of the leaf list of `node`.
+    /// Replaces the leaf list of `node`.
     fn put_list(&mut self, node: NodeId, list: Vec<Entry>) {
         self.entries += list.len();
         self.entries -= self.nodes[node as usize].replace_entries(list).len();
         self.nodes[node as usize].shrink_entries();
     }
 
-    /// Puts an entry back into a list that was taken out.
+    /// Puts an entry back into the list it was taken from.
     fn keep(&mut self, node: NodeId, entry: Entry) {
         self.nodes[node as usize].push(entry);
         self.entries += 1;
     }
 
-    /// Drops the levels of `node` under which nothing came to hang: their demands were met by no value.
+    /// Removes the levels of `node` without nodes. The entries of such a level demand a value that does not exist.
     fn drop_empty_levels(&mut self, node: NodeId) {
         let Tree { nodes, levels, free_levels, .. } = self;
         nodes[node as usize].retain_branches(|level| {
@@ -370,7 +370,7 @@ impl Tree {
         });
     }
 
-    /// Gives back what is empty from `node` upwards, and merges its bucket with a neighbour's where that takes less memory.
+    /// Frees empty nodes and levels from `node` upwards, and merges its bucket with a neighbor if that saves memory.
     pub(super) fn prune(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
         let mut node = node;
         loop {
@@ -389,7 +389,7 @@ impl Tree {
             }
             let owner = self.levels[level as usize].owner;
             self.nodes[owner as usize].retain_branches(|held| held != level);
-            // Tables may have room left.
+            // The new level frees the spare room of the tables.
             self.levels[level as usize] = Level::new(ROOT, 0);
             self.free_levels.push(level);
             node = owner;
@@ -410,15 +410,15 @@ impl Tree {
         self.free(node);
     }
 
-    /// Gives back a node. Allocates nothing: the nodes that are free refer to one another.
+    /// Frees a node. Allocates nothing, because the free nodes are a linked list.
     fn free(&mut self, node: NodeId) {
         self.nodes[node as usize] = super::Node::new(Position::Free(self.free_node));
         self.free_node = node;
         self.free_nodes += 1;
     }
 
-    /// Makes one of a bucket and its neighbour where both are short, where most of what is in them is in both, or where the
-    /// neighbour has nothing. An expression was taken out of the list of `node`.
+    /// Merges a bucket with its neighbor if that is worthwhile: both are short, share most entries, or the neighbor has no
+    /// node. The caller has removed an expression from the list of `node`.
     fn merge_bucket(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
         let Position::Under(level, _) = self.position(node) else {
             return;
@@ -429,7 +429,7 @@ impl Tree {
         if buckets.len() == 1 {
             return;
         }
-        // With the bucket before it; the first one with the second.
+        // The neighbor is the bucket before; for the first bucket it is the second.
         let first = position.saturating_sub(1);
         let mut found = [node; 2];
         let mut count = 0;
@@ -444,13 +444,13 @@ impl Tree {
         }
         let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
         if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
-            // Refused: the buckets are sound as they are.
+            // After a refusal the buckets are valid as they are.
             let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
         }
     }
 
-    /// Whether so many expressions are in more than one of these nodes that their buckets had better be one. So they are where
-    /// intervals became wider after a cut.
+    /// Returns whether one bucket would be better, because these nodes share many expressions. That happens if intervals
+    /// have become wider since the cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
             || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
@@ -465,8 +465,8 @@ impl Tree {
         length as f32 > COPIES_IN_VAIN * distinct.len() as f32
     }
 
-    /// Makes one of the bucket at the position `first` of `level` and the one behind it, whose nodes are `merged`. Errors: out
-    /// of memory, and they are as they were.
+    /// Joins the bucket at the position `first` of `level` and the next one, whose nodes are `merged`. Errors: out of
+    /// memory; the buckets are unchanged.
     fn join_buckets(
         &mut self,
         level: LevelId,
@@ -476,13 +476,13 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
         let mut entries = self.read_all(merged, catalog, subscriptions)?;
-        // Those of both are made one.
+        // An expression with entries in both buckets gets one.
         entries.sort_unstable_by_key(|entry| (entry.slot, entry.literal));
         entries.dedup_by_key(|entry| (entry.slot, entry.literal));
         ensure(list_bytes(entries.len(), 0))?;
         let into = merged[0];
         let joined = self.levels[level as usize].buckets.join(first, into);
-        // What a bucket proves of its entries depends on its bounds, so all are made anew.
+        // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let mut list = Vec::with_capacity(2 * entries.len());
         for entry in &entries {
             if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), catalog, subscriptions) {
@@ -491,7 +491,7 @@ impl Tree {
             }
         }
         self.put_list(into, list);
-        // The next neighbour may be much the same, too.
+        // The joined bucket may share most entries with its next neighbor too.
         self.nodes[into as usize].compare_soon();
         self.nodes[into as usize].split_later();
         for &from in &merged[1..] {
@@ -501,7 +501,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The entries of several nodes. Errors: out of memory.
+    /// Returns the facts about all entries of several nodes. Errors: out of memory.
     fn read_all(&self, nodes: &[NodeId], catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
         let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
@@ -514,24 +514,24 @@ impl Tree {
     }
 }
 
-/// The analysis of what was too large to be kept. Errors: out of memory.
+/// Analyzes an expression again whose analysis was too large to keep. Errors: out of memory.
 fn again(entry: &Read, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Analysis, Error> {
     ensure(entry.bytes)?;
     Ok(Analysis::of_entry(entry.literal, subscriptions.get(entry.slot), catalog))
 }
 
-/// What a value level for `attribute` is expected to cost an event that comes upon it, in entries passed.
+/// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries passed.
 fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
     ASK_COST + LOOKUP_COST * statistics.defined(attribute)
 }
 
-/// The entries of each expression by themselves: its own, and in front of it the one that is joined to it.
+/// Returns the entries of each expression as one slice. A joined entry precedes the expression's own.
 fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
 }
 
-/// What an entry of a bucket demands of `attribute`: where several intervals do, the narrowest, as an event has to meet all
-/// of them.
+/// Returns the interval of `attribute` that an entry of a bucket demands. Of several intervals it is the narrowest, as an
+/// event has to be in all of them.
 fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
     let demands = demands.iter().filter(|demanded| demanded.access_predicate.attribute == attribute);
     let intervals = demands.filter_map(|demanded| match demanded.access_predicate.values {
@@ -543,7 +543,7 @@ fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
     interval
 }
 
-/// The median of the ends of `intervals` at which the keys from `low` to `high` can be cut.
+/// Returns the median of the interval ends that can cut the keys from `low` to `high` in two.
 fn median_end(intervals: &[(i64, i64)], low: i64, high: i64) -> Option<i64> {
     let starts = intervals.iter().map(|(from, _)| *from);
     let ends = intervals.iter().filter_map(|(_, to)| to.checked_add(1));

@@ -1,4 +1,4 @@
-//! Checks that the tree is whole; for tests.
+//! Validation checks the invariants of the tree in tests.
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
 use crate::catalog::Catalog;
@@ -12,7 +12,7 @@ use crate::tree::level::Place;
 use crate::tree::{Branch, Position, Tree, ROOT};
 
 impl Tree {
-    /// Checks every link between nodes, levels and subscriptions, and that every entry may hang where it does.
+    /// Checks every link between nodes, levels and subscriptions, and that every entry is in a permitted place.
     pub fn validate(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut reached = 0;
         let mut entries = 0;

@@ -1,8 +1,8 @@
-//! Nodes by the single values that lead to them.
+//! A value map finds nodes by the single values that lead to them.
 //!
-//! A search asks dozens of tables of this kind for a key each, and what it asks lies anywhere in memory. So a table is made
-//! of lines of 64 bytes: a key is in its own line or, where that was full, in the next that was not, and within a line it is
-//! found without a branch. Most answers take one line, and a table grows by a quarter, not to double its size.
+//! A search looks up one key in each of dozens of such tables, scattered in memory. So a table consists of lines of 64
+//! bytes, one cache line each. A key is in its own line or, if that was full, in the next line that was not. A lookup within
+//! a line takes no branch. Most lookups take one line. A table grows by a quarter instead of doubling.
 
 use std::hash::Hasher;
 
@@ -12,36 +12,36 @@ use crate::handles::NodeId;
 use crate::support::hash::{State, Words};
 use crate::support::headroom::{ensure, AROUND};
 
-/// Keys of a line.
+/// The number of keys in a line.
 const PLACES: usize = 8;
 
-/// Stands for no node: the root, to which no value leads.
+/// The mark of a place without a node: the root, to which no value leads.
 const NOTHING: NodeId = super::ROOT;
 
-/// Nodes by their keys.
+/// A map from keys to nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ValueMap {
-    /// Those whose keys fit 32 bits: nearly all.
+    /// The keys that fit into 32 bits, which nearly all do.
     narrow: Table,
     wide: Option<Box<Wide>>,
 }
 
-/// Nodes whose keys need 64 bits.
+/// A map for keys that need 64 bits.
 #[derive(Clone, Debug, Default)]
 struct Wide {
     nodes: HashMap<i64, NodeId, State>,
-    /// The keys of these nodes, which have no room for them.
+    /// The keys by node, because a node has no room for a wide key.
     keys: HashMap<NodeId, i64, State>,
 }
 
-/// Lines, of which each key has one by its hash. A line that a key was too many for has stayed full since.
+/// A hash table of lines. Each key has one line by its hash. A line that overflowed has stayed full since.
 #[derive(Clone, Debug, Default)]
 struct Table {
     lines: Vec<Line>,
     len: usize,
 }
 
-/// Some keys with their nodes, those first that there are.
+/// Some keys with their nodes. Used places come first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     keys: [i32; PLACES],
@@ -53,7 +53,8 @@ impl ValueMap {
         self.narrow.len == 0 && self.wide().is_none_or(|wide| wide.nodes.is_empty())
     }
 
-    /// The node of `key`. Not by a call, which would save, restore and check the fuel: searches ask for some sixty keys.
+    /// Returns the node of `key`. It is inlined because a call saves, restores and checks the fuel, and a search looks up
+    /// some sixty keys.
     #[inline(always)]
     pub fn get(&self, key: i64) -> Option<NodeId> {
         match i32::try_from(key) {
@@ -62,7 +63,7 @@ impl ValueMap {
         }
     }
 
-    /// Adds a key that is not here.
+    /// Adds a new key.
     pub fn insert(&mut self, key: i64, node: NodeId) {
         match i32::try_from(key) {
             Ok(key) => self.narrow.insert(key, node),
@@ -85,31 +86,31 @@ impl ValueMap {
         }
     }
 
-    /// The key of `node`, which is here by one that does not fit 32 bits.
+    /// Returns the key of `node`, which does not fit into 32 bits.
     pub fn wide_key(&self, node: NodeId) -> i64 {
         let Some(key) = self.wide().and_then(|wide| wide.keys.get(&node)) else { unreachable!("it has a wide key") };
         *key
     }
 
-    /// Gives each node the number that `number` returns for the one it has. Allocates nothing.
+    /// Replaces the number of each node by the number that `number` returns for it. Allocates nothing.
     pub fn renumber(&mut self, number: impl Fn(NodeId) -> NodeId) {
         let nodes = self.narrow.lines.iter_mut().flat_map(|line| &mut line.nodes);
         nodes.filter(|node| **node != NOTHING).for_each(|node| *node = number(*node));
         if let Some(wide) = &mut self.wide {
             wide.nodes.values_mut().for_each(|node| *node = number(*node));
-            // Emptied, it has room for as many as before.
+            // The cleared table keeps its capacity.
             wide.keys.clear();
             wide.keys.extend(wide.nodes.iter().map(|(&key, &node)| (node, key)));
         }
     }
 
-    /// Every key with its node, in no order.
+    /// Returns every key with its node, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (i64, NodeId)> + '_ {
         let narrow = self.narrow.lines.iter().flat_map(Line::held).map(|(key, node)| (i64::from(key), node));
         narrow.chain(self.wide().into_iter().flat_map(|wide| wide.nodes.iter().map(|(&key, &node)| (key, node))))
     }
 
-    /// Bytes that `more` keys may take, each time that they enlarge a table.
+    /// Returns an upper bound of the bytes that adding keys requests, one growth after the other.
     pub fn growth(&self, narrow: usize, wide: usize) -> usize {
         let mut bytes = 0;
         let mut lines = self.narrow.lines.len();
@@ -118,8 +119,8 @@ impl ValueMap {
             bytes += lines * size_of::<Line>() + AROUND;
         }
         if wide > 0 {
-            // Each of the two tables has a power of two of places, of which it fills seven eighths, each with a byte of
-            // control, and doubles: all that it has had until then comes to as much again.
+            // Each of the two tables has a power of two of places with a control byte each, fills seven eighths, and
+            // doubles. All earlier sizes together take as much again.
             let (len, capacity) = self.wide().map_or((0, 0), |wide| (wide.nodes.len(), wide.nodes.capacity()));
             bytes += size_of::<Wide>() + AROUND;
             if len + wide > capacity.min(self.wide().map_or(0, |wide| wide.keys.capacity())) {
@@ -136,7 +137,7 @@ impl ValueMap {
 }
 
 impl Table {
-    /// The line of `key`; of a table without lines none.
+    /// Returns the position of the line of `key`. In an empty table there is no line at that position.
     #[inline(always)]
     fn placement(&self, key: i32) -> usize {
         let hash = Words::default().add(key as u64).finish() >> 32;
@@ -166,7 +167,7 @@ impl Table {
     }
 
     fn insert(&mut self, key: i32, node: NodeId) {
-        // Seven eighths of all places, so that few keys are not in their own lines.
+        // A load of seven eighths keeps most keys in their own lines.
         if self.len >= self.lines.len() * (PLACES - 1) {
             self.resize(enlarged(self.lines.len()));
         }
@@ -197,19 +198,19 @@ impl Table {
             }
         };
         self.take(hole, place);
-        // More than half of it is empty: it gets as many lines as have room for a third more. Refused, it stays.
+        // The table is less than half full. It shrinks to a third more than it needs. After a refusal it stays.
         let lines = (self.len + self.len / 3).div_ceil(PLACES - 1);
         if lines <= self.lines.len() / 2 && ensure(lines * size_of::<Line>()).is_ok() {
             self.resize(lines);
         }
     }
 
-    /// Takes the key out that is at `place` of the line `hole`.
+    /// Removes the key at `place` of the line `hole`.
     fn take(&mut self, mut hole: usize, place: usize) {
         self.len -= 1;
         let mut was_full = self.lines[hole].is_full();
         self.lines[hole].take(place);
-        // Keys behind a line that was full may have been too many for it, or for one before it.
+        // Keys behind a full line may have overflowed from it, or from a line before it.
         let mut at = hole;
         while was_full {
             at = self.next(at);
@@ -223,7 +224,7 @@ impl Table {
         }
     }
 
-    /// Whether the way of `key`, which is in the line `at`, led past the line `hole`.
+    /// Returns whether the probe path of `key`, which is in the line `at`, passes the line `hole`.
     fn passed(&self, key: i32, at: usize, hole: usize) -> bool {
         let before = |line: usize| (at + self.lines.len() - line) % self.lines.len();
         before(hole) <= before(self.placement(key))
@@ -231,7 +232,7 @@ impl Table {
 }
 
 impl Line {
-    /// The node of `key`.
+    /// Returns the node of `key`, or [`NOTHING`].
     #[inline(always)]
     fn find(&self, key: i32) -> NodeId {
         let node = |(held, node): (i32, NodeId)| if held == key { node } else { NOTHING };
@@ -256,7 +257,7 @@ impl Line {
         (self.keys[place], self.nodes[place]) = (key, node);
     }
 
-    /// Takes out what is at `place`, where the last one is then.
+    /// Removes the key at `place`. The last one takes its place.
     fn take(&mut self, place: usize) -> (i32, NodeId) {
         let taken = (self.keys[place], self.nodes[place]);
         let last = self.held().count() - 1;
@@ -266,7 +267,7 @@ impl Line {
     }
 }
 
-/// How many lines a table of `lines` has next.
+/// Returns the next size of a table of `lines` lines.
 fn enlarged(lines: usize) -> usize {
     lines + 1 + lines / 4
 }
@@ -277,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// IdTable that are the same in every run.
+    /// A source of numbers that are the same in every run.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed;
         move |below| {
@@ -293,7 +294,7 @@ mod tests {
             let (mut points, mut plain) = (ValueMap::default(), BTreeMap::new());
             for step in 0..20_000 {
                 let key = number(span) as i64 * 97 - span as i64;
-                // Waves, in which the table fills and empties.
+                // The table fills and empties in waves.
                 let grows = step % 4_000 < 2_500;
                 match plain.contains_key(&key) {
                     false if grows && plain.len() < most => {

@@ -1,9 +1,9 @@
-//! A bit for each of 256 events.
+//! A set of events has a bit for each of 256 events.
 
 use std::array::from_fn;
 
-/// How many events there are. Twice as many as a vector has bits: where one operation waits for another, the second half
-/// costs little.
+/// The number of events in a group. It is twice the bits of a vector: dependent operations leave the processor idle, so the
+/// second half costs little.
 pub(crate) const EVENTS: usize = WORD * WORDS;
 
 const WORD: usize = 64;
@@ -16,7 +16,7 @@ pub(crate) struct Bits([u64; WORDS]);
 impl Bits {
     pub const NONE: Bits = Bits([0; WORDS]);
 
-    /// The bits of the first `events` events.
+    /// Returns the bits of the first `events` events.
     pub fn of_first(events: usize) -> Bits {
         Bits(from_fn(|word| match events.saturating_sub(WORD * word) {
             all if all >= WORD => u64::MAX,
@@ -36,17 +36,17 @@ impl Bits {
         self.0[event / WORD] |= 1 << (event % WORD);
     }
 
-    /// The bits of 32 events, which are number `half` of such halves of words.
+    /// Returns the bits of the 32 events in the half word number `half`.
     #[inline]
     pub fn half_word(&self, half: usize) -> u32 {
         (self.0[half / 2 % WORDS] >> (32 * (half % 2))) as u32
     }
 }
 
-/// Exchanges rows and columns of a square of bits: bit j of row i becomes bit i of row j.
+/// Transposes a square of bits: bit j of row i becomes bit i of row j.
 ///
-/// By halves (Warren, Hacker's Delight, 7-3): first the two off-diagonal quarters change places, then the same happens
-/// within each quarter, and so on; whole words first, then parts of them.
+/// It works by halves (Warren, Hacker's Delight, 7-3): the two off-diagonal quarters are exchanged, then those within each
+/// quarter, and so on; whole words first, then parts of words.
 pub(crate) fn transpose(square: &mut [Bits; EVENTS]) {
     for distance in [WORDS / 2, WORDS / 4] {
         each_pair(square, distance * WORD, |above, below| {

@@ -1,12 +1,12 @@
-//! Sets of events in vectors, for what is done with them most. Of plain words the compiler makes vectors in one place and
-//! words in another, and moves them to and fro.
+//! Lanes are sets of events in vectors, for the hottest loop. The compiler turns plain words into vectors in some places
+//! only, and moves them to and fro.
 
 use std::ops::{BitAnd, BitOr, BitXor};
 
 use crate::boolean::bit_sliced::bits::Bits;
 use vector::Vector;
 
-/// What [`Bits`] are.
+/// The same set as [`Bits`], in vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lanes([Vector; 2]);
 
@@ -88,7 +88,7 @@ mod vector {
     }
 }
 
-/// Elsewhere the compiler does well with words.
+/// Outside of the sandbox the compiler generates good code for words.
 #[cfg(not(target_arch = "wasm32"))]
 mod vector {
     pub type Vector = [u64; 2];

@@ -1,10 +1,9 @@
-//! Dense expressions for 256 events at once: a bit an event.
+//! Bit-sliced evaluation runs dense expressions for 256 events at once, with a bit for each event.
 //!
-//! An expression is the program that is run for one event, a list of tests of which each jumps ahead or goes on to the
-//! next. Here a test is reached by a set of events. Those that its literal makes jump are added to the set
-//! that waits at its target, the others go on; so one pass over the tests leads every event to its end, whatever its
-//! values, without a branch on them. The tests that decide most come first: the pass is over where all events have
-//! come to an end, mostly before the last test.
+//! An expression is the same program that runs for one event: a list of tests, each of which jumps ahead or continues with
+//! the next. Here a set of events reaches a test. Those for which its literal jumps join the set that waits at the target;
+//! the others continue. So one pass over the tests takes every event to its end, without a branch on its values. The most
+//! decisive tests come first, and the pass ends once all events are at an end, mostly before the last test.
 
 pub(crate) mod bits;
 mod lanes;
@@ -21,35 +20,35 @@ use crate::handles::Slot;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// So many slots are evaluated until the bits are turned from events to slots.
+/// The number of slots that are evaluated before the bits are transposed from events to slots.
 const BLOCK: usize = EVENTS;
 
-/// How many words of tests go by until it is asked whether all events are at an end.
+/// The number of words of tests between two checks whether all events are at an end.
 const STRETCH: usize = 4;
 
-/// About how many tests a step takes.
+/// The approximate number of tests in a step.
 const STEP: usize = 1024;
 
-/// For each place of a program the events that jumped there.
+/// For each place of a program, the events that jumped there.
 type Waiting = [Lanes; PLACES];
 
-/// The values of booleans, and what the expressions over them come to, for a group of events.
+/// The values of booleans for a group of events, and the results of the expressions over them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sliced {
-    /// For each literal the events that jump where it is tested.
+    /// For each literal, the events for which its test jumps.
     columns: Vec<Lanes>,
-    /// All empty where no expression is under way, unless a step was cut off.
+    /// The events that wait at each test. All sets are empty between expressions, unless a step was interrupted.
     waiting: Vec<Lanes>,
     is_cut_off: bool,
-    /// The expressions of a block of slots, a row each.
+    /// The results of the expressions in a block of slots, a row each.
     block: Vec<Bits>,
-    /// Block by block a row for each event: the slots of the block that it makes true.
+    /// For each block, a row for each event: the slots of the block that it makes true.
     rows: Vec<Bits>,
     events: usize,
 }
 
 impl Sliced {
-    /// Makes room for an index of so many attributes and slots.
+    /// Makes room for an index with `attributes` attributes and `slots` slots.
     pub fn reserve(&mut self, attributes: usize, slots: usize) -> Result<(), Error> {
         let literals = if 2 * attributes <= PACKED_LITERALS { PACKED_LITERALS } else { LITERALS };
         grow(&mut self.columns, literals)?;
@@ -71,7 +70,7 @@ impl Sliced {
         self.events = events;
     }
 
-    /// Takes in the values of the event with this number in the group.
+    /// Adds the values of the event with this number in the group.
     pub fn add(&mut self, event: usize, values: &[Value]) {
         let mut bit = Bits::NONE;
         bit.set(event);
@@ -83,7 +82,7 @@ impl Sliced {
         }
     }
 
-    /// Evaluates dense expressions from `slot` on, and answers the slot to go on from, or none at the end.
+    /// Evaluates dense expressions from `slot` on. Returns the slot from which to continue, or `None` at the end.
     #[inline(never)]
     pub fn step(&mut self, slot: Slot, subscriptions: &Subscriptions, catalog: &Catalog) -> Option<Slot> {
         if self.is_cut_off {
@@ -111,7 +110,7 @@ impl Sliced {
             slot += 1;
             tests += 1;
             if slot.is_multiple_of(BLOCK) || slot == end {
-                // The next block takes this one's place, so the step ends here: it may have to be done again.
+                // A repetition of this step needs its block, which the next block overwrites, so the step ends here.
                 self.finish_block((slot - 1) / BLOCK, slot);
                 break;
             }
@@ -121,14 +120,14 @@ impl Sliced {
         (slot < end).then_some(slot as Slot)
     }
 
-    /// As if a step had been cut off within an expression.
+    /// Simulates a step that was interrupted within an expression.
     #[cfg(test)]
     pub fn cut_off(&mut self) {
         self.is_cut_off = true;
         self.waiting.fill(Bits::of_first(EVENTS).into());
     }
 
-    /// Turns the rows of expressions, of slots up to `end`, into rows of events.
+    /// Transposes the rows of expressions, of slots up to `end`, to rows of events.
     #[inline(never)]
     fn finish_block(&mut self, block: usize, end: usize) {
         let Some(rows) = self.rows[block * BLOCK..].first_chunk_mut() else {
@@ -140,8 +139,8 @@ impl Sliced {
         transpose(rows);
     }
 
-    /// Sets `held` to the events that make the expression of these words true, of which each has the `N` tests that `read`
-    /// says, over so many literals; and tells how many of its tests were taken.
+    /// Sets `held` to the events that make the expression of `words` true. Each word has the `N` tests that `read` returns,
+    /// over `LITERALS` literals. Returns the number of tests that ran.
     #[inline(never)]
     fn evaluate<const N: usize, const LITERALS: usize>(
         &mut self,
@@ -169,14 +168,14 @@ impl Sliced {
             take(rest, &read, at, reached, columns, waiting);
             at += N * rest.len();
         }
-        // Behind the last test the expression is false.
+        // An event that passes the last test makes the expression false.
         *held = waiting[ACCEPT].into();
         waiting[ACCEPT] = Lanes::NONE;
         waiting[REJECT] = Lanes::NONE;
         at - FIRST
     }
 
-    /// The slots that the event with this number makes true, 32 to a word.
+    /// Returns the slots that the event with this number makes true, 32 in a word.
     #[inline]
     pub fn word(&self, event: usize, word: usize) -> u32 {
         const HALVES: usize = BLOCK / 32;
@@ -184,8 +183,8 @@ impl Sliced {
     }
 }
 
-/// Takes the tests from the place `at` on for the events that come to the first, and for those that wait at one. Answers
-/// which of them go on behind the last.
+/// Runs the tests from the place `at` on. The events are those that reach the first test, and those that wait at one.
+/// Returns the events that continue behind the last.
 #[inline(always)]
 fn take<const N: usize, const LITERALS: usize>(
     words: &[u32],

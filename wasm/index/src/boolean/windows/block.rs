@@ -1,5 +1,5 @@
-//! Windows of 16 bits, 64 expressions together: each of their constants stands beside the others of its kind, so that
-//! eight expressions are evaluated by one instruction.
+//! A block has the windows of 64 expressions, 16 bits each. Constants of the same kind stand side by side, so that one
+//! instruction evaluates eight expressions.
 
 use std::hint::black_box;
 
@@ -11,9 +11,9 @@ use crate::handles::ProgramId;
 use crate::handles::Slot;
 use crate::support::simd::{gather, signs, Page, Selection};
 
-/// Expressions in a block.
+/// The number of expressions in a block.
 pub(super) const BLOCK: usize = 64;
-/// The bits of a window, and its additions.
+/// The bits of a window. [`PASSES`] is the number of its additions.
 pub(super) const WIDTH: usize = 16;
 pub(super) const PASSES: usize = 2;
 
@@ -29,16 +29,16 @@ pub(crate) struct Block {
     add: [[Row; PASSES]; 2],
     slots: [Slot; BLOCK],
     wide: [Option<Box<Wide>>; BLOCK],
-    /// The first slot, where it is a multiple of the block's length and the others follow it.
+    /// The first slot, if it is a multiple of the block's length and the others follow it in order.
     run: Option<Slot>,
 }
 
-/// What the windows of a block come to, a bit an expression.
+/// The result of the windows of a block, a bit for each expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decided {
-    /// Those that hold.
+    /// The expressions that are true.
     pub holds: u64,
-    /// Those that are not decided.
+    /// The expressions that are not decided.
     pub open: u64,
 }
 
@@ -50,15 +50,15 @@ pub(super) struct Lane {
     set: [[u16; PASSES]; 2],
     add: [[u16; PASSES]; 2],
     pub slot: Slot,
-    /// The wider window, where this one may leave the expression undecided.
+    /// The wider window, if this one may leave the expression undecided.
     pub wide: Option<Box<Wide>>,
 }
 
-/// The slot of a lane that holds nothing.
+/// The slot of an empty lane.
 const NO_SLOT: Slot = Slot::MAX;
 
 impl Lane {
-    /// A lane that is false whatever the event.
+    /// A lane that is false for every event.
     const EMPTY: Lane = Lane {
         selection: Selection::NONE,
         flips: u16::MAX,
@@ -108,12 +108,12 @@ impl Block {
         self.run = self.find_run();
     }
 
-    /// Moves the wider windows of `lane`.
+    /// Copies the wider windows of `lane` to another place in memory.
     pub(super) fn settle(&mut self, lane: usize) {
         self.wide[lane] = self.wide[lane].clone();
     }
 
-    /// Takes the expression out of `lane`, which is then empty.
+    /// Removes the expression from `lane`.
     pub(super) fn take(&mut self, lane: usize) -> Lane {
         let constants = |rows: &[[Row; PASSES]; 2]| rows.map(|rows| rows.map(|row| row[lane]));
         let held = Lane {
@@ -134,17 +134,17 @@ impl Block {
         ((first as usize).is_multiple_of(BLOCK) && (0..).zip(&self.slots).all(follows)).then_some(first)
     }
 
-    /// The slot of the expression in `lane`.
+    /// Returns the slot of the expression in `lane`.
     pub fn slot(&self, lane: usize) -> Slot {
         self.slots[lane]
     }
 
-    /// The first of the block's slots, where that is a multiple of the block's length and the others follow.
+    /// Returns the first slot, if it is a multiple of the block's length and the others follow it in order.
     pub fn run(&self) -> Option<Slot> {
         self.run
     }
 
-    /// The wider window of an expression that this block leaves open.
+    /// Returns the wider window of an expression that this block leaves open.
     pub(super) fn wide(&self, lane: usize) -> &Wide {
         match &self.wide[lane] {
             Some(wide) => wide,
@@ -152,7 +152,7 @@ impl Block {
         }
     }
 
-    /// The program of an expression that no window decides.
+    /// Returns the program of an expression that no window decides.
     pub fn program(&self, lane: usize) -> ProgramId {
         match self.wide(lane).rest {
             Rest::Program(program) => program,
@@ -160,7 +160,7 @@ impl Block {
         }
     }
 
-    /// Checks what is kept beside the lanes; for tests.
+    /// Checks the derived fields of the block; for tests.
     pub fn validate(&self) -> Result<(), String> {
         if self.run != self.find_run() {
             return Err(format!("the slots {:?} are no run from {:?}", self.slots, self.run));
@@ -168,16 +168,16 @@ impl Block {
         Ok(())
     }
 
-    /// What the windows come to for an event.
+    /// Evaluates the windows for an event.
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> Decided {
         let words = gather(pages, &self.selections);
         self.add_up(words.as_flattened())
     }
 
-    /// What the wider windows come to of the expressions in `lanes`.
+    /// Evaluates the wider windows of the expressions in `lanes`.
     #[inline(never)]
     pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
-        // So that the lines are read at the same time, and not one after the other.
+        // This prefetches the windows, so that their cache misses overlap.
         black_box(
             pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).prefetch() ^ self.wide(other).prefetch()),
         );

@@ -1,8 +1,8 @@
-//! What windows are cut from: an expression's tree, from which leaves are taken away, the least decisive first.
+//! A formula is an expression's tree, from which leaves are removed to make windows, the least decisive first.
 //!
-//! With a leaf gone, the tree has two values: the lower, where all that is gone is false, and the upper, where it is
-//! true. Negations stand at the leaves only, so what the whole comes to lies between them; where they agree, the
-//! leaves that are left decide it.
+//! Without some leaves, the tree has two values: the lower, with all removed leaves false, and the upper, with all of them
+//! true. Only leaves are negated, so the value of the expression lies between the two. If they are equal, the remaining
+//! leaves decide the expression.
 
 use crate::boolean::windows::Leaf;
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
@@ -12,7 +12,7 @@ pub(super) type Place = u32;
 
 const NOWHERE: Place = Place::MAX;
 
-/// The lower and the upper value, as positions in pairs of what is kept for both.
+/// The positions of the lower and the upper value in pairs.
 pub(super) const LOWER: usize = 0;
 pub(super) const UPPER: usize = 1;
 
@@ -27,30 +27,30 @@ pub(super) enum Kind {
 pub(super) struct Node {
     pub kind: Kind,
     parent: Place,
-    /// Whether the lower value can be true. It cannot where a part of an `And` is gone.
+    /// The lower value can be true. It cannot be if a part of an `And` is removed.
     pub provable: bool,
-    /// Whether the upper value can be false. It cannot where a part of an `Or` is gone.
+    /// The upper value can be false. It cannot be if a part of an `Or` is removed.
     pub refutable: bool,
 }
 
 impl Node {
-    /// Whether it has a constant value on that side.
+    /// Returns whether the value on that side is constant.
     pub fn is_fixed(&self, side: usize) -> bool {
         !if side == LOWER { self.provable } else { self.refutable }
     }
 }
 
-/// A tree of `And` and `Or` in turns, each with two parts or more, or nothing at all: parents before their children.
+/// A formula is empty, or a tree of alternating `And` and `Or` with at least two parts each. Parents precede their children.
 #[derive(Clone, Debug)]
 pub(super) struct Formula {
     nodes: Vec<Node>,
-    /// How many leaves are left, and how many literals the expression has.
+    /// The number of remaining leaves. `literals` is the number of literals of the expression.
     leaves: usize,
     literals: usize,
 }
 
 impl Formula {
-    /// The formula of `normal` with what `leaf` makes of its literals; those that it makes nothing of are gone.
+    /// Makes the formula of `normal`. `leaf` returns the leaf of a literal, or `None` to remove it.
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
         let mut places = vec![NOWHERE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
@@ -75,12 +75,12 @@ impl Formula {
         formula
     }
 
-    /// How many leaves are left.
+    /// Returns the number of remaining leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// How many nodes there are; the first is the root.
+    /// Returns the number of nodes. The first one is the root.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -93,12 +93,12 @@ impl Formula {
         some(self.nodes[place as usize].parent)
     }
 
-    /// Whether nothing was taken away, so that both values are that of the expression.
+    /// Returns whether no leaf was removed, so that both values are that of the expression.
     pub fn is_whole(&self) -> bool {
         self.leaves == self.literals
     }
 
-    /// Takes away the `count` leaves that decide the least.
+    /// Removes the `count` least decisive leaves.
     pub fn shrink(&mut self, count: usize) {
         let mut losses = self.losses();
         let order = |a: &(f32, Place), b: &(f32, Place)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
@@ -109,7 +109,7 @@ impl Formula {
         self.take_away(&least);
     }
 
-    /// For each leaf by how much the chance that the two values differ grows when it goes.
+    /// Returns for each leaf the increase of the probability that the two values differ, if it is removed.
     fn losses(&self) -> Vec<(f32, Place)> {
         let lower = self.slopes(LOWER);
         let upper = self.slopes(UPPER);
@@ -122,12 +122,12 @@ impl Formula {
         (0..self.nodes.len()).filter_map(loss).collect()
     }
 
-    /// For each node how much the chance that the whole is true, on one side, changes with the chance that the node is.
+    /// Returns for each node the derivative of the probability of the whole, on one side, by that of the node.
     fn slopes(&self, side: usize) -> Vec<f32> {
         let nodes = &self.nodes;
-        // Of each node the chance that none of its children seen so far decides it.
+        // For each node, the probability that none of its children seen so far decides it.
         let mut undecided = vec![1.0; nodes.len()];
-        // Of each child the chance that it does not decide its parent, and that no later sibling does.
+        // For each child, the probability that it does not decide its parent. `slopes` has that of its later siblings.
         let mut passes = vec![1.0; nodes.len()];
         let mut slopes = vec![1.0; nodes.len()];
         for (i, node) in nodes.iter().enumerate().skip(1).rev() {
@@ -156,7 +156,7 @@ impl Formula {
         slopes
     }
 
-    /// Takes away leaves, and with them what can no longer be decided either way; what then is of no use goes too.
+    /// Removes leaves, the nodes that are then undecidable on both sides, and the nodes that are then useless.
     fn take_away(&mut self, leaves: &[Place]) {
         let mut gone = vec![false; self.nodes.len()];
         leaves.iter().for_each(|&leaf| gone[leaf as usize] = true);
@@ -164,10 +164,10 @@ impl Formula {
         self.close_up(&gone, &children);
     }
 
-    /// From the leaves up: what each node can still come to, and how many children it has left.
+    /// Computes from the leaves up which values each node can still take. Returns the number of its remaining children.
     fn settle(&mut self, gone: &mut [bool]) -> Vec<u32> {
         let mut children = vec![0; self.nodes.len()];
-        // Of the children seen so far, what decides the node where one can, and where all can.
+        // Over the children seen so far: whether any can decide the node, and whether all can.
         let mut any = vec![false; self.nodes.len()];
         let mut all = vec![true; self.nodes.len()];
         for i in (0..self.nodes.len()).rev() {
@@ -194,11 +194,11 @@ impl Formula {
         children
     }
 
-    /// From the root down: leaves out what is gone, and dissolves nodes that have one child left, or that have come
-    /// to lie under one of their own kind. The children of such a node are no more than it was.
+    /// Removes nodes from the root down. It also dissolves nodes with a single child, and nodes below one of their own kind.
+    /// The children of a dissolved node can take no values that the node could not.
     fn close_up(&mut self, gone: &[bool], children: &[u32]) {
         let mut kept: Vec<Node> = Vec::with_capacity(self.nodes.len());
-        // Where the children of each node now belong, and what they may come to there.
+        // For each node, the new parent of its children, and the values that they can take there.
         let mut below: Vec<Option<(Place, bool, bool)>> = vec![None; self.nodes.len()];
         self.leaves = 0;
         for (i, node) in self.nodes.iter().enumerate() {

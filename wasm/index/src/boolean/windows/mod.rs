@@ -1,9 +1,9 @@
-//! The dense expressions: those over booleans alone that no access_predicate holds back, so that every search looks at all of them.
+//! Dense expressions are boolean expressions without a useful access predicate, so every search evaluates all of them.
 //!
-//! Most are decided by few of their leaves. The most decisive are put in a word of 16 bits, their *window*, and two
-//! additions evaluate them, for eight expressions at a time. Where what is left out could change the result, a window
-//! of 64 bits is asked, and where that is still open, the expression's program is run like any other candidate's.
-//! README.md explains how an addition evaluates a tree.
+//! A few leaves decide most of them. The most decisive leaves are in a word of 16 bits, the expression's *window*, and two
+//! additions evaluate the windows of eight expressions at a time. If the omitted leaves could change the result, a window of
+//! 64 bits is evaluated. If that leaves the expression open too, its program runs like that of any candidate. README.md
+//! explains how an addition evaluates a tree.
 
 mod block;
 mod formula;
@@ -31,12 +31,12 @@ use crate::support::bits::ones;
 use crate::support::headroom::growth;
 use crate::support::simd::{self, Page, PAGE};
 
-/// The booleans of a schema that windows can read: a byte of a selection can tell as many bytes apart.
+/// The maximal number of booleans that windows can read: a byte of a selection distinguishes 256 bytes.
 const COLUMNS: usize = 256 * 8;
-/// As many pages as hold them.
+/// The number of pages that hold these booleans.
 const PAGES: usize = COLUMNS / 8 / PAGE;
 
-/// Blocks of a part, which is what is decided at a time, and its expressions.
+/// The number of blocks in a part, which is decided at a time. [`PART`] is its number of expressions.
 const BLOCKS: usize = 16;
 pub(crate) const PART: usize = BLOCKS * BLOCK;
 
@@ -45,7 +45,7 @@ pub(crate) const PART: usize = BLOCKS * BLOCK;
 struct Leaf {
     column: u16,
     negated: bool,
-    /// How likely it is to be true.
+    /// The probability that the leaf is true.
     probability: f32,
 }
 
@@ -53,34 +53,34 @@ struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dense {
     columns: Columns,
-    /// All but the last are full.
+    /// The parts. All but the last are full.
     parts: Vec<Vec<Block>>,
     len: usize,
 }
 
 impl Dense {
-    /// None yet, over the booleans of `schema`.
+    /// Returns an empty set of expressions over the booleans of `schema`.
     pub fn new(schema: &Schema) -> Self {
         Dense { columns: Columns::new(schema), ..Dense::default() }
     }
 
-    /// How many expressions there are.
+    /// Returns the number of expressions.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// How many parts there are for [`Dense::decide`].
+    /// Returns the number of parts for [`Dense::decide`].
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// The booleans that windows read.
+    /// Returns the booleans that windows read.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Makes the windows of an expression, all of whose literals test booleans; `chance` is how likely each is to hold.
-    /// Costs time that grows with the expression's length, about 60 microseconds for 128 leaves.
+    /// Makes the windows of an expression whose literals all test booleans. `chance` returns the probability of a literal.
+    /// The time grows with the length of the expression: about 60 microseconds for 128 leaves.
     pub fn windows(
         &self,
         normal: &Normal,
@@ -94,10 +94,10 @@ impl Dense {
         }))
     }
 
-    /// Takes in the expression of `slot`; its program is run where its windows leave it open.
+    /// Adds the expression of `slot`. Its program runs if its windows leave it open.
     pub fn insert(&mut self, slot: Slot, program: ProgramId, windows: &Windows) -> DensePosition {
         if self.len.is_multiple_of(PART) {
-            // The first one grows, as it is often the only one.
+            // The first part grows step by step, because it is often the only one.
             self.parts.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(BLOCKS) });
         }
         if self.len.is_multiple_of(BLOCK) {
@@ -110,14 +110,14 @@ impl Dense {
         position as DensePosition
     }
 
-    /// Moves the windows of an expression to where memory is free once all else is dropped that its insertion allocated: where
-    /// they were made they lie among that, and it would leave holes too small for the next.
+    /// Copies the windows of an expression to another place, after the temporary memory of its insertion is freed. At their
+    /// old place, in the midst of that memory, they would leave holes too small for the next insertion.
     pub fn settle(&mut self, position: DensePosition) {
         let lane = position as usize % BLOCK;
         self.block(position as usize).settle(lane);
     }
 
-    /// Takes out the expression at `position`. The last one takes its place: answers the slot of that one.
+    /// Removes the expression at `position`. The last one takes its place. Returns the slot of that one, if it moved.
     pub fn remove(&mut self, position: DensePosition) -> Option<Slot> {
         let position = position as usize;
         let end = self.len - 1;
@@ -134,12 +134,12 @@ impl Dense {
         moved
     }
 
-    /// Gives back what is left of the list of parts. There are none.
+    /// Frees the memory of the list of parts, which is empty.
     pub fn clear(&mut self) {
         self.parts = Vec::new();
     }
 
-    /// Whether the expression at `position` holds; nothing where windows leave that open.
+    /// Returns whether the expression at `position` is true, or `None` if windows leave it open.
     pub fn holds(&self, position: DensePosition, bits: &Bits) -> Option<bool> {
         let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);
         let Decided { holds, open } = settle(block, &bits.0, 1 << lane);
@@ -154,8 +154,8 @@ impl Dense {
         &mut self.parts[position / PART][position % PART / BLOCK]
     }
 
-    /// Decides the expressions of one part for an event, as far as windows can, and gives each block with what it
-    /// comes to. Answers how many expressions there are in the part.
+    /// Decides the expressions of one part for an event, as far as windows can. It calls `each` with each block and its
+    /// result. Returns the number of expressions in the part.
     pub fn decide(&self, part: usize, bits: &Bits, each: impl FnMut(&Block, Decided)) -> usize {
         let blocks = &self.parts[part];
         match self.columns.pages() {
@@ -183,7 +183,7 @@ impl Dense {
         self.parts.iter().flatten().try_for_each(Block::validate)
     }
 
-    /// Bytes that another expression may take.
+    /// Returns an upper bound of the bytes that adding an expression requests.
     pub fn growth(&self) -> usize {
         let blocks = match &self.parts[..] {
             [] => growth(&self.parts, 1) + size_of::<Block>(),
@@ -195,7 +195,7 @@ impl Dense {
     }
 }
 
-/// Decides blocks for an event that has no ones beyond the first `N` pages: each page takes its instructions.
+/// Decides blocks for an event with all its bits in the first `N` pages. Each page costs instructions of its own.
 fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&Block, Decided)) {
     let Some(pages) = bits.0.first_chunk::<N>() else { unreachable!("an event has more pages") };
     for block in blocks {
@@ -203,7 +203,7 @@ fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&B
     }
 }
 
-/// What all windows of a block come to; those of 64 bits and more are asked for the expressions in `lanes`.
+/// Decides a block by all windows. The windows of 64 bits and more are evaluated only for the expressions in `lanes`.
 fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decided {
     let narrow = block.decide(pages);
     let Decided { holds: decided, open } = block.widen(narrow.open & lanes, pages);
@@ -218,7 +218,8 @@ fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decid
     Decided { holds, open: left }
 }
 
-/// The places of the bits of `word` that are one, two at a time, so that a loop over them costs half as much. The last one stands for a second that is missing.
+/// Returns the places of the ones in `word`, two at a time. That halves the turns of a loop over them. If their number is
+/// odd, the last pair has the last one twice.
 fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
     std::iter::from_fn(move || {
         let one = (word != 0).then(|| word.trailing_zeros() as usize)?;
@@ -233,14 +234,14 @@ fn pairs(mut word: u64) -> impl Iterator<Item = [usize; 2]> {
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     narrow: Window,
-    /// None where the narrow one holds all of the expression.
+    /// The window of 64 bits, or `None` if the narrow one has all leaves.
     wide: Option<Window>,
-    /// None where the expression has more leaves than fit.
+    /// The window of all leaves, or `None` if there are too many.
     whole: Option<Window>,
 }
 
 impl Windows {
-    /// Of each width the first that fits, as leaves are taken away.
+    /// Makes the largest window of each width that fits, by removing leaves.
     fn of(mut formula: Formula) -> Self {
         let lay_out = || Window::lay_out_in_words(&formula, wide::WORDS, wide::WHOLE_PASSES);
         let whole = formula.is_whole().then(lay_out).flatten();
@@ -256,7 +257,7 @@ impl Windows {
         }
     }
 
-    /// Whether they decide the expression whatever the event, so that its program is never run.
+    /// Returns whether the windows decide the expression for every event, so that its program never runs.
     #[cfg(test)]
     pub fn decide(&self) -> bool {
         self.wide.is_none() || self.whole.is_some()
@@ -270,8 +271,8 @@ impl Windows {
     }
 }
 
-/// How many leaves to take away at a time, on the way to a window of `width` bits: the more there are, the less it
-/// matters which of the least decisive go together.
+/// Returns the number of leaves to remove at a time, towards a window of `width` bits. With many leaves, it matters less
+/// exactly which of the least decisive ones are removed together.
 fn step(leaves: usize, width: usize) -> usize {
     match leaves.saturating_sub(width * 7 / 8) {
         0 => 1,
@@ -280,7 +281,7 @@ fn step(leaves: usize, width: usize) -> usize {
     }
 }
 
-/// Which booleans windows read: those of a schema in order, as far as there are columns.
+/// The booleans that windows read: the first of the schema, up to the number of columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns(Vec<AttributeId>);
 
@@ -294,7 +295,7 @@ impl Columns {
         self.0.binary_search(&attribute).ok().map(|column| column as u16)
     }
 
-    /// Whether there are so few that one byte tells which, and one more value that it is none.
+    /// Returns whether one byte can hold any column and one more value that means none.
     fn can_be_picked(&self) -> bool {
         self.0.len() <= usize::from(simd::NO_COLUMN)
     }
@@ -304,7 +305,7 @@ impl Columns {
     }
 }
 
-/// The booleans of an event, a bit each; undefined ones are not true.
+/// The booleans of an event, a bit each. Undefined ones are not true.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bits([Page; PAGES]);
 

@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-/// The normal form of a random expression of so many leaves over so many attributes, each of which is a predicate.
+/// Returns the normal form of a random expression. Each of the `attributes` is a predicate.
 fn normal(random: &mut Random, leaves: usize, attributes: usize) -> Normal {
     let mut steps = Vec::new();
     push(random, leaves, attributes, &mut steps);
@@ -41,7 +41,7 @@ fn push(random: &mut Random, leaves: usize, attributes: usize, steps: &mut Vec<S
     }
 }
 
-/// What `normal` comes to where `holds` says which attributes are true: the oracle.
+/// Returns the value of `normal`. `holds` says which attributes are true. It is the oracle.
 fn value(normal: &Normal, index: NodeIndex, holds: &dyn Fn(u32) -> bool) -> bool {
     let mut children = normal.children(index).map(|child| value(normal, child, holds));
     match normal.node(index) {
@@ -51,8 +51,8 @@ fn value(normal: &Normal, index: NodeIndex, holds: &dyn Fn(u32) -> bool) -> bool
     }
 }
 
-/// The formula of `normal`; an attribute's column is a multiple of `spread`, and of every `unread` attributes one has
-/// none.
+/// Returns the formula of `normal`. An attribute's column is a multiple of `spread`; one of every `unread` attributes has no
+/// column.
 fn formula(normal: &Normal, spread: u16, unread: u32) -> Formula {
     Formula::new(normal, |index| {
         let literal = normal.literal(index)?;
@@ -68,7 +68,7 @@ fn bits(columns: impl Iterator<Item = usize>) -> Bits {
     bits
 }
 
-/// Checks each window of `windows`, which read so many `columns`, by itself, and all of them in a block.
+/// Checks each window of `windows` by itself, and all of them in a block. The windows read `columns` columns.
 fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[Page; N]) {
     let is_picked = columns <= usize::from(NO_COLUMN);
     let mut block = Block::default();
@@ -189,7 +189,7 @@ fn every_processor_picks_the_same_bits() {
                 assert_eq!(word >> place & 1, u16::from(byte >> (column % 8) & 1));
             }
         }
-        // Behind the pages there is nothing.
+        // Nothing is read behind the pages.
         assert_eq!(pick(&[[u8::MAX; PAGE]], &[[NO_COLUMN; PAGE]; 4]), [0; 4]);
     }
 }
@@ -200,7 +200,7 @@ fn expressions_come_and_go_and_the_others_stay() {
     let mut dense = Dense { columns: Columns((0..20).collect()), ..Dense::default() };
     let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
     let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();
-    // Of each slot the position, where it is held.
+    // The position of each slot, if it has one.
     let mut places: Vec<Option<DensePosition>> = vec![None; 5000];
     for round in 0..3 {
         for (slot, place) in places.iter_mut().enumerate() {

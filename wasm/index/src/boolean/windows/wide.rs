@@ -1,24 +1,24 @@
-//! Windows of 64 bits: what decides most of what 16 bits leave open; and of whole expressions: what decides the rest.
+//! Windows of 64 bits decide most expressions that 16 bits leave open. Windows of whole expressions decide the rest.
 
 use crate::boolean::windows::formula::{LOWER, UPPER};
 use crate::boolean::windows::window::{Addition, Window};
 use crate::handles::ProgramId;
 use crate::support::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
 
-/// The bits of a window, and its additions.
+/// The bits of a window. [`PASSES`] is the number of its additions.
 pub(super) const WIDTH: usize = 64;
 pub(super) const PASSES: usize = 3;
 
-/// The most words that a whole expression may take, and additions: a tree that needs nine has 256 leaves.
+/// The maximal number of words of a whole expression, and of additions. A tree that needs nine has 256 leaves.
 pub(super) const WORDS: usize = 8;
 pub(super) const WHOLE_PASSES: usize = 9;
 
-/// A window of the leaves that decide the most.
+/// A window of the most decisive leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Wide {
     leaves: Leaves,
     additions: [[Addition; PASSES]; 2],
-    /// What decides the expression where this does not.
+    /// The fallback for events for which this window leaves the expression open.
     pub rest: Rest,
 }
 
@@ -30,29 +30,29 @@ struct Leaves {
     flips: u64,
 }
 
-/// All of an expression.
+/// The fallback evaluates all of an expression.
 #[derive(Clone, Debug)]
 pub(super) enum Rest {
     Whole(Whole),
-    /// One that takes more words than [`WORDS`].
+    /// The program of an expression that takes more words than [`WORDS`].
     Program(ProgramId),
 }
 
-/// A window of a whole expression, which is packed, as it is seldom asked.
+/// A window of a whole expression. It is packed because it is rarely evaluated.
 ///
-/// Nothing is left out, so the additions of a pass are told by which bits are of its chains: the bits of earlier passes' are
-/// set, and what is added to its own is one word for all passes, each bit being of one pass.
+/// No leaf is removed, so the bits of each pass's chains determine its additions: the bits of earlier passes are set, and
+/// one word has the summands of all passes, as each bit belongs to one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
-    /// For each word of the window its leaves, which of these are negated, what is added, and for each pass but the first
-    /// the bits that are set.
+    /// The constants of each word of the window: its leaves, the mask of negated ones, the summand, and the bits that each
+    /// pass but the first sets.
     words: Box<[u64]>,
     passes: u8,
-    /// Whether the leaves are [`Picked`], and no [`Selection`]s.
+    /// The leaves are [`Picked`] instead of [`Selection`]s.
     is_picked: bool,
 }
 
-/// Words of the leaves of a word, picked or selected.
+/// The number of words for the leaves of a word, picked or selected.
 const PICKED: usize = 8;
 const SELECTED: usize = 16;
 
@@ -63,7 +63,7 @@ impl Wide {
         Wide { leaves, additions, rest }
     }
 
-    /// Reads something of each of its lines of memory.
+    /// Prefetches all cache lines of the window.
     #[inline(always)]
     pub fn prefetch(&self) -> u64 {
         let Wide { leaves, additions: [lower, upper], .. } = self;
@@ -71,7 +71,7 @@ impl Wide {
         lower[0].set ^ upper[1].set ^ u64::from(masks) ^ leaves.flips
     }
 
-    /// Whether the expression holds, and whether that is open: a bit each.
+    /// Returns two bits: whether the expression is true, and whether it is open.
     #[inline(always)]
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> (u64, u64) {
         let word = self.leaves.read(pages);
@@ -98,7 +98,7 @@ impl Leaves {
 }
 
 impl Whole {
-    /// Packs a window of all of an expression; `is_picked` tells that there are no more bits in an event than can be picked.
+    /// Packs a window of a whole expression. `is_picked` says that all bits of an event can be picked.
     pub fn new(window: &Window, is_picked: bool) -> Self {
         let passes = match window.passes() {
             ..=3 => 3,
@@ -123,16 +123,16 @@ impl Whole {
             words.push(flips[word]);
             let additions = window.additions(LOWER).iter().skip(word).step_by(window.words());
             words.push(additions.fold(0, |added, addition| added | addition.add));
-            // Passes that it does not take add nothing.
+            // Unused passes add nothing.
             words.extend((1..passes).map(|pass| window.before(pass, word)));
         }
         Whole { words: words.into(), passes: passes as u8, is_picked }
     }
 
-    /// Whether the expression holds, as a bit.
+    /// Returns whether the expression is true, as a bit.
     #[inline(never)]
     pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
-        // No loop over passes: it would take longer than what it does.
+        // The number of passes is constant in each case, because a loop over them would take longer than the additions.
         match (self.is_picked, self.passes) {
             (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
             (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
@@ -170,7 +170,7 @@ impl Whole {
     }
 }
 
-/// Sixteen bytes as two words, and back.
+/// Returns sixteen bytes as two words. [`page`] is the inverse.
 fn halves(page: &Page) -> impl Iterator<Item = u64> + '_ {
     page.as_chunks().0.iter().map(|half| u64::from_le_bytes(*half))
 }
@@ -196,7 +196,7 @@ fn read_selected<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u
     word(quarters)
 }
 
-/// The word of four quarters.
+/// Returns the word of four quarters.
 #[inline(always)]
 fn word(quarters: [u16; 4]) -> u64 {
     let [a, b, c, d] = quarters.map(u64::from);

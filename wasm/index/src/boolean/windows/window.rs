@@ -1,4 +1,4 @@
-//! Lays a formula out as a window: see README.md.
+//! A window is the layout of a formula for evaluation by additions: see README.md.
 
 use std::ops::Range;
 
@@ -6,36 +6,36 @@ use crate::boolean::windows::formula::{Formula, Kind, Place, LOWER, UPPER};
 use crate::boolean::windows::Leaf;
 use crate::support::simd::{Picked, Selection, NO_COLUMN, PAGE};
 
-/// Bits of a word of a window's constants.
+/// The bits of a word of a window's constants.
 const WORD: usize = u64::BITS as usize;
 
-/// A leaf's bit.
+/// The bit of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Placed {
     bit: usize,
     leaf: Leaf,
 }
 
-/// The constants of one addition: the bits that are set before, and what is added.
+/// The constants of one addition: the bits that are set before it, and the summand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Addition {
     pub set: u64,
     pub add: u64,
 }
 
-/// How additions evaluate a formula: where its leaves stand, and the constants.
+/// A window evaluates a formula by additions. It has the bits of the leaves and the constants.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Window {
     words: usize,
     leaves: Vec<Placed>,
-    /// For the lower and the upper value, pass by pass and in each word by word.
+    /// The additions for the lower and the upper value, by pass and within a pass by word.
     additions: [Vec<Addition>; 2],
-    /// The bits that are of chains of a pass, and no others', pass by pass and in each word by word.
+    /// The bits of the chains of each pass only, by pass and within a pass by word.
     chains: Vec<u64>,
 }
 
 impl Window {
-    /// Lays `formula` out in `width` bits of a word, for so many `passes`; nothing where it does not fit.
+    /// Lays `formula` out in `width` bits of a word, with `passes` passes. Returns `None` if it does not fit.
     pub fn lay_out(formula: &Formula, width: usize, passes: usize) -> Option<Window> {
         if formula.leaves() >= width {
             return None;
@@ -45,7 +45,7 @@ impl Window {
         fits.then(|| Window::write(formula, &shape, width, passes))
     }
 
-    /// Lays `formula` out in as many words and passes as it takes; nothing where that is more than so many.
+    /// Lays `formula` out in the words and passes that it needs. Returns `None` if it needs more than `words` or `passes`.
     pub fn lay_out_in_words(formula: &Formula, words: usize, passes: usize) -> Option<Window> {
         if formula.leaves() >= words * WORD {
             return None;
@@ -66,33 +66,33 @@ impl Window {
         if formula.len() > 0 {
             writer.chain(0, shape.nodes[0].pass);
         } else {
-            // Nothing is known, so the upper value is true.
+            // Without leaves nothing is known, so the upper value is true.
             writer.mark(UPPER, 0, top..width, |addition, bits| addition.set |= bits);
         }
         writer.window
     }
 
-    /// How many words it takes.
+    /// Returns the number of words.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// The additions for one of the two values.
+    /// Returns the additions for the lower or the upper value.
     pub fn additions(&self, side: usize) -> &[Addition] {
         &self.additions[side]
     }
 
-    /// How many passes it takes.
+    /// Returns the number of passes.
     pub fn passes(&self) -> usize {
         self.chains.len() / self.words
     }
 
-    /// The bits of `word` that are of chains of earlier passes than `pass`.
+    /// Returns the bits of `word` that belong to chains of passes before `pass`.
     pub fn before(&self, pass: usize, word: usize) -> u64 {
         self.chains.iter().skip(word).step_by(self.words).take(pass).fold(0, |bits, chains| bits | chains)
     }
 
-    /// The [`Window::select`] of windows that read none but the first 255 of an event's bits.
+    /// Like [`Window::select`], for windows that read only the first 255 bits of an event.
     pub fn pick(&self, picked: &mut [Picked], flips: &mut [u64]) {
         picked.fill([NO_COLUMN; PAGE]);
         flips.fill(0);
@@ -102,8 +102,8 @@ impl Window {
         }
     }
 
-    /// Writes which of an event's bits the window takes, 16 in each of `selections`, and in `flips` which are then to be
-    /// turned round: those of negated leaves, and bits without a leaf, which are read as ones.
+    /// Writes to `selections` the bits of an event that the window reads, 16 in each. Writes to `flips` the bits to invert
+    /// afterwards: those of negated leaves, and those without a leaf, which become ones.
     pub fn select(&self, selections: &mut [Selection], flips: &mut [u64]) {
         flips.fill(u64::MAX);
         for &Placed { bit, leaf } in &self.leaves {
@@ -117,22 +117,22 @@ impl Window {
     }
 }
 
-/// How a formula is cut into chains.
+/// The division of a formula into chains.
 struct Shape {
     nodes: Vec<Chain>,
-    /// How many bits take in the result of a chain, below the topmost.
+    /// The number of bits that receive the result of a chain, without the topmost.
     joints: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Chain {
-    /// In which pass the node's chain runs.
+    /// The pass of the node's chain.
     pass: u8,
-    /// The first pass after all chains that end beside this one.
+    /// The first pass after those of all chains that end beside this one.
     after: u8,
-    /// The child that the chain starts with, whose own chain it goes on with: one that needs the most passes.
+    /// The first child, whose chain this chain continues. It is one that needs the most passes.
     first: Option<Place>,
-    /// The other children, linked.
+    /// The other children, as a linked list.
     others: Option<Place>,
     next: Option<Place>,
 }
@@ -155,7 +155,7 @@ impl Shape {
         shape
     }
 
-    /// Makes `child` the first of `parent`, or one of the others.
+    /// Makes `child` the first child of `parent`, or one of the others.
     fn attach(&mut self, formula: &Formula, parent: Place, child: Place) {
         let depth = |shape: &Shape, place: Place| (shape.nodes[place as usize].pass, !is_leaf(formula, place));
         let first = self.nodes[parent as usize].first;
@@ -186,18 +186,18 @@ struct Writer<'a> {
     formula: &'a Formula,
     shape: &'a Shape,
     window: Window,
-    /// The next bit to be used.
+    /// The next unused bit.
     bit: usize,
 }
 
 impl Writer<'_> {
-    /// Writes the chain of a node in pass `pass`. Recurses no deeper than a window has leaves.
+    /// Writes the chain of a node in pass `pass`. The depth of the recursion is at most the number of leaves.
     fn chain(&mut self, place: Place, pass: u8) {
         let start = self.bit;
         let node = self.formula.node(place);
         match node.kind {
             Kind::Leaf(leaf) => {
-                // Nothing is carried in, so that the addition of one carries the leaf out.
+                // Nothing is carried into this bit, so adding one carries the leaf out.
                 for side in [LOWER, UPPER] {
                     self.mark(side, pass, start..start + 1, |addition, bit| addition.add |= bit);
                 }
@@ -227,19 +227,20 @@ impl Writer<'_> {
         }
     }
 
-    /// Goes on with a chain by one more child of a node of kind `kind`.
+    /// Continues a chain with one more child of a node of kind `kind`.
     fn join(&mut self, child: Place, kind: Kind, pass: u8) {
         let start = self.bit;
         let node = self.formula.node(child);
         if let Kind::And | Kind::Or = node.kind {
-            // Its result arrives in the next bit, and what is left of it is passed over.
+            // The child's result arrives in the next bit. The carry of this chain passes over its bits.
             self.chain(child, self.shape.nodes[child as usize].pass);
         }
         let joint = self.bit..self.bit + 1;
         self.own(joint.start, pass);
         for side in [LOWER, UPPER] {
             self.mark(side, pass, start..joint.start, |addition, bits| addition.set |= bits);
-            // What can only be true decides no `And`, and what can only be false no `Or`.
+            // A child that can only be true does not decide an `And`, and one that can only be false does not decide an
+            // `Or`.
             if node.is_fixed(side) && (side == UPPER) == (kind == Kind::And) {
                 self.mark(side, pass, joint.clone(), |addition, bit| addition.set |= bit);
             } else if kind == Kind::Or {
@@ -252,7 +253,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes of which pass's chains a bit is.
+    /// Notes the pass to whose chains a bit belongs.
     fn own(&mut self, bit: usize, pass: u8) {
         self.window.chains[usize::from(pass) * self.window.words + bit / WORD] |= 1 << (bit % WORD);
     }
