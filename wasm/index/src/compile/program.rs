@@ -68,7 +68,7 @@ pub(crate) mod code {
     /// From here on what a digest answers: that an integer, or a string's number, is in a list, that it is not,
     pub const IN: u32 = 17;
     pub const NOT_IN: u32 = 18;
-    /// and, as [`ORDERINGS`](super::ORDERINGS) has it, that a boolean is true, that a value is undefined, that it is not,
+    /// and, as [`ORDERINGS`](crate::eval::run) has it, that a boolean is true, that a value is undefined, that it is not,
     pub const TRUE: u32 = 19;
     pub const NULL: u32 = 20;
     pub const NOT_NULL: u32 = 21;

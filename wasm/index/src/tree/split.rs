@@ -306,7 +306,7 @@ impl Tree {
         // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let (mut left, mut right) = (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(2 * entries.len()));
         for entry in entries {
-            let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket values an interval") };
+            let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket demand an interval") };
             let sides = [(from < cut.at, node, &mut left), (to >= cut.at, new, &mut right)];
             let sides = sides.into_iter().filter(|(is_there, ..)| *is_there);
             if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), catalog, subscriptions) {
@@ -539,7 +539,7 @@ fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
         _ => None,
     });
     let narrowest = intervals.reduce(|(low, high), (other_low, other_high)| (low.max(other_low), high.min(other_high)));
-    let Some(interval) = narrowest else { unreachable!("entries of a bucket values an interval") };
+    let Some(interval) = narrowest else { unreachable!("entries of a bucket demand an interval") };
     interval
 }
 

@@ -63,7 +63,7 @@ impl Tree {
         let subscription = subscriptions.get(slot);
         let analysis = Analysis::of(subscription, catalog);
         if analysis.access_predicate(literal).is_none() {
-            return Err(format!("slot {slot} waits in node {node} for what has no access_predicate"));
+            return Err(format!("slot {slot} waits in node {node} for a literal without an access predicate"));
         }
         let Position::Under(level, place) = self.position(node) else {
             return Ok(());
