@@ -138,8 +138,8 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     program
 }
 
-/// Lengthens a program that is too long for short jumps and has none yet. A long jump follows each test, which is inverted: it
-/// skips the long jump if it would not have jumped before.
+/// Lengthens a program that is too long for short jumps and has none yet. A long jump follows each test, which is inverted:
+/// it skips the long jump if it would not have jumped before.
 fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     let moved = |test: usize| positions[test] + LONG * test;
     let short = &program.words;
