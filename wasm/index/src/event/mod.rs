@@ -18,7 +18,7 @@ use crate::support::hash::out_of_memory;
 /// A range of one of an [`Event`]'s tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first element.
+    /// The position of the first element.
     pub start: u32,
     /// The number of elements.
     pub len: u32,
