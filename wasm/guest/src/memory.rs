@@ -1,21 +1,21 @@
-//! Memory for searches, apart from the heap, and no remains on either.
+//! The memory of searches, apart from the heap, and the clearing of freed memory.
 //!
-//! A search may be cut off at any instruction, within the allocator too, which would leave the heap half changed. So a
-//! search does not touch it: what it allocates lies in chunks of memory of their own, one behind the other. Nothing is
-//! freed there, and the next search begins at the first chunk again. What outlives a search is never enlarged by one.
+//! A search may be cut off at any instruction, also inside the allocator, which would leave the heap half changed. So a
+//! search does not use the heap: it allocates in chunks of memory of their own, one after another. Nothing is freed there,
+//! and the next search begins at the first chunk again. A search never enlarges a table that outlives it.
 //!
-//! What is freed on the heap is wiped first. So nothing of an event or of a deleted expression is in free memory, nor in
-//! the spare room of a table that lies there later: what is kept of an index (`State::forget`) is the index.
+//! Memory is cleared before the heap frees it. So neither free memory nor the spare room of a later table contains parts of
+//! an event or of a deleted expression. An image of the index (`State::forget`) therefore contains the index alone.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
-/// Has the compiler do all stores above before those below, as what goes on after a call was cut off here relies on that. The
-/// stores that commit something are atomic ones: a fence orders no others.
+/// Orders all stores before it before all stores after it, in the compiled code. A call that continues after a trap relies
+/// on that order. The stores that commit are atomic, because a fence orders no others.
 pub(crate) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Has what follows allocate memory of searches: as the next search, or going on with the last one.
+/// Makes the following operations allocate in the memory of searches: for the next search, or to continue the last one.
 pub(crate) fn of_search(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.enter(is_next);
@@ -23,7 +23,7 @@ pub(crate) fn of_search(is_next: bool) {
     let _ = is_next;
 }
 
-/// Whether there is anything in the memory of searches.
+/// Returns whether the memory of searches contains anything.
 pub(crate) fn has_searches() -> bool {
     #[cfg(target_arch = "wasm32")]
     return chunks::MEMORY.is_used();
@@ -31,13 +31,13 @@ pub(crate) fn has_searches() -> bool {
     true
 }
 
-/// Wipes all memory of searches, which must have been let go of.
+/// Clears all memory of searches. No search may be left.
 pub(crate) fn wipe_searches() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.wipe();
 }
 
-/// Whether the heap takes memory of searches from now on where it is refused any other. No search is under way then.
+/// Lets the heap take memory of searches, if the system refuses it any other. No search may be under way.
 pub(crate) fn lend(lends: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.lend(lends);
@@ -45,22 +45,22 @@ pub(crate) fn lend(lends: bool) {
     let _ = lends;
 }
 
-/// Memory of searches for the heap, all zeros: where it begins, and how many bytes it has, at least `size`.
+/// Returns memory of searches for the heap, all zeros: its start and its number of bytes, at least `size`.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
     chunks::MEMORY.lent(size)
 }
 
-/// The bytes of linear memory. Natively there is none.
+/// Returns the bytes of linear memory, or 0 in a native build.
 pub(crate) fn bytes() -> u64 {
     #[cfg(target_arch = "wasm32")]
-    // 4 GiB are one byte more than `usize` has there.
+    // As `u64`, because 4 GiB exceed the range of `usize` there.
     return core::arch::wasm32::memory_size::<0>() as u64 * u64::from(crate::sizes::PAGE);
     #[cfg(not(target_arch = "wasm32"))]
     0
 }
 
-/// Has what follows allocate on the heap.
+/// Makes the following operations allocate on the heap.
 pub(crate) fn of_all_else() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.leave();
@@ -98,15 +98,15 @@ mod chunks {
         rest: Cell<[u8; FIRST]>,
     }
 
-    /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
+    /// The allocator of the module. Each store commits progress alone, in an order without gaps.
     pub(super) struct Memory {
         is_searching: AtomicBool,
-        /// Whether chunks may become the heap's.
+        /// Whether chunks may be given to the heap.
         lends: AtomicBool,
-        /// The chunk that is being filled, and the first address in it that is free.
+        /// The current chunk, and the first free address in it.
         chunk: AtomicUsize,
         free: AtomicUsize,
-        /// The size of memory, in pages, before it grew by a chunk that may not be noted yet; 0 where all are.
+        /// The pages of memory before it grew by a chunk that may not be in the list yet, or 0 if all chunks are.
         grown_from: AtomicUsize,
         first: First,
     }
@@ -141,7 +141,7 @@ mod chunks {
         pub fn leave(&self) {
             self.note_growth();
             self.is_searching.store(false, Relaxed);
-            // A trap may have cut off what it was lent to.
+            // A trap may have cut off the change that memory was lent to.
             self.lends.store(false, Relaxed);
         }
 

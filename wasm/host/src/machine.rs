@@ -90,7 +90,7 @@ pub struct Order {
 /// The result of a call.
 pub struct Done {
     pub fuel: u64,
-    /// The output, where it is too long to be copied at once. Otherwise it is in the memory.
+    /// The output, if it is too long to be copied at once. Otherwise it is in the memory.
     pub output: Option<OwnedBinary>,
 }
 
