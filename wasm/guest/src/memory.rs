@@ -149,7 +149,7 @@ mod chunks {
             self.lends.store(lends, Relaxed);
         }
 
-        /// Takes the first chunk of at least `size` bytes out of the list, but for the one that is always there.
+        /// Takes the first chunk of at least `size` bytes out of the list, except for the static one.
         pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
             if !self.lends.load(Relaxed) {
                 return None;
@@ -183,7 +183,7 @@ mod chunks {
             let mut at = if self.is_used() { self.first() } else { 0 };
             while at != 0 {
                 let start = at + size_of::<Chunk>();
-                // SAFETY: behind its head a chunk holds what a search wrote, and no search is left (`State::forget`).
+                // SAFETY: after its head a chunk holds only what a search wrote, and no search is left (`State::forget`).
                 unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.load(Relaxed) - start) };
                 at = chunk(at).next.load(Relaxed);
             }
@@ -196,8 +196,8 @@ mod chunks {
             &raw const self.first as usize
         }
 
-        /// Begins to fill the chunk at `address`. In between the two stores what is free lies behind the end of the
-        /// chunk, so that nothing is taken from it.
+        /// Starts to fill the chunk at `address`. Between the two stores the free address lies beyond the end of the current
+        /// chunk, so nothing is taken from that.
         fn move_to(&self, address: usize) {
             self.free.store(address + size_of::<Chunk>(), Relaxed);
             in_order();
@@ -208,7 +208,7 @@ mod chunks {
             loop {
                 let chunk = chunk(self.chunk.load(Relaxed));
                 let start = self.free.load(Relaxed).checked_next_multiple_of(layout.align());
-                // Both lie in one memory of 4 GiB at most, but a layout may be as large as half of it.
+                // Both are addresses of one memory of at most 4 GiB, but a layout may be as large as half of it.
                 match start.and_then(|start| start.checked_add(layout.size())) {
                     Some(end) if end <= chunk.end.load(Relaxed) => {
                         self.free.store(end, Relaxed);
@@ -224,8 +224,8 @@ mod chunks {
             }
         }
 
-        /// Appends a chunk with room for `layout`, twice as large as the last one at the least, and tells whether memory
-        /// allowed it.
+        /// Appends a chunk with room for `layout`, at least twice as large as the last one. Returns whether memory allowed
+        /// it.
         fn grow(&self, layout: Layout) -> bool {
             let last = self.last();
             let twice = (chunk(last).end.load(Relaxed) - last).saturating_mul(2);
@@ -238,7 +238,7 @@ mod chunks {
             has_grown
         }
 
-        /// Appends the chunk that memory has grown by, if there is one that was not appended.
+        /// Appends the chunk by which memory has grown, unless it is in the list already.
         fn note_growth(&self) {
             let grown_from = self.grown_from.load(Relaxed);
             if grown_from == 0 {
@@ -278,16 +278,16 @@ mod chunks {
         }
     }
 
-    /// The head of the chunk at `address`.
+    /// Returns the head of the chunk at `address`.
     fn chunk(address: usize) -> &'static Chunk {
-        // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are
-        // there for good. Any bytes are a head.
+        // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are never
+        // freed. Any bytes are a valid head.
         unsafe { &*(address as *const Chunk) }
     }
 
-    // SAFETY: on the heap it is the allocator it stands before. In a search every block is fresh memory of a chunk, aligned,
-    // and behind all blocks before it; no chunk is written by anything else, and none is given out again until the next
-    // search begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
+    // SAFETY: on the heap it forwards to the allocator there. In a search every block is fresh memory of a chunk, aligned,
+    // and after all blocks before it; nothing else writes to a chunk, and no chunk is used again until the next search
+    // begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
     unsafe impl GlobalAlloc for Memory {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -314,9 +314,9 @@ mod chunks {
 
         #[inline]
         unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-            // A search may drop what an earlier one that was cut off left half written.
+            // A search may drop a value that an earlier search, which was cut off, left half written.
             if !self.is_searching.load(Relaxed) && !self.has(pointer) {
-                // SAFETY: the caller's promise, and the block is none of a search's.
+                // SAFETY: the caller's promise, and the block is not in the memory of searches.
                 unsafe {
                     if layout.align() < PROBE {
                         pointer.write_bytes(0, layout.size());
@@ -330,15 +330,15 @@ mod chunks {
             let is_searching = self.is_searching.load(Relaxed);
             let has = self.has(pointer);
             match (is_searching, has) {
-                // SAFETY: the caller's promise, and the block is none of a search's; it is as long as what is wiped. A
-                // shorter block stays where it is.
+                // SAFETY: the caller's promise, and the block is not in the memory of searches; it is as long as the cleared
+                // bytes. A shorter block stays where it is.
                 (false, false) if size <= layout.size() => unsafe {
                     pointer.add(size).write_bytes(0, layout.size() - size);
                     return HEAP.realloc(pointer, layout, size);
                 },
-                // Not by the heap's own means, which leave the former block as it was.
+                // Copied below: the heap's own reallocation would leave the old block uncleared.
                 (false, false) => {}
-                // A search that enlarges what outlives it could tear it apart.
+                // A search must not enlarge a table that outlives it: a trap could leave it half changed.
                 (true, false) => unreachable(),
                 _ => {}
             }
@@ -349,7 +349,7 @@ mod chunks {
                     return pointer;
                 }
             }
-            // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as what is copied.
+            // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as the copied bytes.
             unsafe {
                 let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if !block.is_null() {
