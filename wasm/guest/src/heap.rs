@@ -1,7 +1,7 @@
 //! The heap: the allocator of the standard library, on memory that grows by large pages once it is large.
 //!
-//! Most reads of a search of a large index are cache misses, and take longer still if they are TLB misses too. A host may hold
-//! memory in pages of 2 MiB, but only if all of such a page existed when its first byte was written.
+//! Most reads of a search of a large index are cache misses, and take longer still if they are TLB misses too. A host may
+//! hold memory in pages of 2 MiB, but only if all of such a page existed when its first byte was written.
 
 use core::arch::wasm32::{memory_grow, memory_size};
 use std::alloc::{GlobalAlloc, Layout};
