@@ -68,7 +68,7 @@ pub fn read(text: &[u8], schema: &Schema, constants: &[(&[u8], i64)]) -> Result<
     Ok(steps.into_iter().map(|step| step.map(|text| text.into_owned().into_boxed_slice())).collect())
 }
 
-/// The same, where strings without escapes stay in the text.
+/// Returns the same, with strings borrowed from the text if they have no escapes.
 pub(crate) fn read_borrowed<'a>(
     text: &'a [u8],
     schema: &Schema,
@@ -81,7 +81,7 @@ pub(crate) fn read_borrowed<'a>(
     parser::parse(characters, schema, constants)
 }
 
-/// Pushes `item` where memory allows it. What grows with the text grows by this.
+/// Pushes `item` if memory allows it. All lists that grow with the text grow by this.
 #[inline(always)]
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     if list.len() == list.capacity() {
@@ -91,7 +91,7 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes room for one more.
+/// Makes room for one more element.
 #[cold]
 #[inline(never)]
 fn reserve<T>(list: &mut Vec<T>) -> Result<(), Error> {

@@ -18,19 +18,19 @@ enum Pending {
     Not,
 }
 
-/// Most lists have no more items.
+/// The number of items that most lists do not exceed.
 const ITEMS: usize = 32;
 
-/// Most expressions have so many bytes for a step, or more.
+/// The least number of bytes for each step of most expressions.
 const TEXT_OF_STEP: usize = 10;
 
 struct Parser<'a, 's> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// The first token that is not yet taken.
+    /// The first token that is not taken yet.
     current: Token,
     checker: Checker<'a, 's>,
-    /// The constants of the list that was read last, or the arguments.
+    /// The constants of the last list, or the last arguments.
     items: Vec<Token>,
     pending: Vec<Pending>,
     steps: Vec<Step<Borrowed<'a>>>,

@@ -378,7 +378,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Reads an integer. Returns `None` if it has more than 64 bits and a sign.
+    /// Reads an integer. Returns `None` if its magnitude has more than 64 bits.
     fn wide(&mut self) -> Result<Option<i128>, Error> {
         let start = self.at;
         let length = match self.tag()? {
