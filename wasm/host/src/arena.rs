@@ -50,8 +50,8 @@ impl Arena {
         Ok(Slot { arena: self, start })
     }
 
-    /// Reserves as many slots as possible at once. At least `ALIGNMENT` bytes before the first slot are not memory, like the
-    /// end of each slot that leaves its end closed.
+    /// Reserves as many slots as possible at once. At least `ALIGNMENT` bytes before the first slot are not memory, as if a
+    /// slot with a closed end preceded it.
     fn reserve(&self, free: &mut Vec<usize>) -> io::Result<()> {
         let mut many = self.many;
         loop {

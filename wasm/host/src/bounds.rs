@@ -26,7 +26,7 @@ const FUNCTION_WORK: usize = 2_000_000;
 const MODULE_WORK: usize = 10_000_000;
 /// The work of a value that is passed to a function, relative to a value that is kept.
 const PASSED: usize = 16;
-/// So many bytes of code, squared, take as long as one value.
+/// The number by which the square of the bytes of code is divided to get work.
 const BYTES_SQUARED: usize = 4_096;
 /// The bytes by which dividing a bulk instruction lengthens the code (`bulk`).
 const DIVIDED: usize = 20;

@@ -9,7 +9,6 @@
 //! after a trap, and the module's memory is as the last instruction left it. That is why the store can be used again. The
 //! future owns the machine on loan (`Lent`). Whenever the future is dropped, the fiber ends first, and then the machine
 //! returns to its instance.
-//! dropped, at any point, the fiber goes first and the machine then goes home.
 
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -84,6 +84,7 @@ pub struct Index {
     code_bytes: usize,
     /// Memory for the deletion of any one subscription.
     reserve: Reserve,
+    /// The memory that the deletion of each subscription takes.
     deletions: Sizes,
 }
 

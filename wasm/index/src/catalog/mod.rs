@@ -80,6 +80,7 @@ impl Catalog {
 
 /// Bytes that reading back and analysing an expression requests for each step.
 const PER_STEP: usize = 40 * size_of::<usize>();
+/// Bytes for each constant or word of code.
 const PER_CONSTANT: usize = 6 * size_of::<u64>();
 /// Bytes that reading back and analysing the shortest expression requests.
 const LEAST: usize = 2048;

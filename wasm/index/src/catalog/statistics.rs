@@ -23,8 +23,9 @@ struct AttributeStatistics {
     defined: f32,
     /// Whether `defined` was learned from events.
     learned: bool,
-    /// How many expressions ask for it, and the number of the last of these.
+    /// The number of expressions that ask for it.
     asked: u32,
+    /// The number of the last of these expressions.
     asked_last: u32,
     /// The expected number of elements: 1 for a scalar.
     elements: f32,

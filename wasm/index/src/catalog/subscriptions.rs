@@ -36,8 +36,7 @@ pub(crate) struct Subscription {
 /// The number of words of a program, and how many of them are operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
-    /// 0 for a program that has a chunk of its own, because it is too long. The chunk has its length, and its last word is
-    /// `code`.
+    /// 0 for a program of 65,536 words or more. It is stored alone, so its length is known, and its last word is `code`.
     words: u16,
     code: u16,
 }

@@ -138,7 +138,8 @@ impl Explainer<'_> {
         tasks.extend(children.iter().rev().map(|&child| Task::Part(child)));
     }
 
-    /// Returns the positions of a part's operands in the order of the text. The operands of a chain of one operator are siblings.
+    /// Returns the positions of a part's operands in the order of the text. The operands of a chain of one operator are
+    /// siblings.
     fn children(&self, place: usize, step: Step) -> Vec<usize> {
         let mut children = Vec::new();
         let mut open: Vec<usize> = operands(place, step, self.parts).into_iter().flatten().collect();

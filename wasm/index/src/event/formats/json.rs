@@ -109,7 +109,8 @@ impl<'a> Json<'a> {
         Ok(take(Str { bytes: &self.text[start..run.end], hash, end: Some(run.end) }))
     }
 
-    /// Reads a string with escapes, which [`Json::scratch`] then holds, with characters beyond ASCII, or with an error.
+    /// Reads a string for [`Json::text`] that has escapes or characters beyond ASCII, or is malformed. A string with escapes
+    /// goes into the scratch.
     #[inline(never)]
     fn unusual_text(&mut self, start: usize) -> Read<Str<'_>> {
         let end = self.run(start)?;
