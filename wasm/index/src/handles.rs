@@ -16,5 +16,5 @@ pub type NodeId = u32;
 /// The number of a value level.
 pub type LevelId = u32;
 
-/// The position of an expression in [`Dense`].
+/// The position of an expression in [`crate::boolean::windows::Dense`].
 pub type DensePosition = u32;

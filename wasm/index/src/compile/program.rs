@@ -13,7 +13,7 @@
 //!
 //! The predicates of an expression are kept nowhere else: they are read back from the program's operations ([`Written`]). So
 //! predicates that decide nothing, beside a `true` or a `false`, also have operations, after the last one that runs. The
-//! expression's steps ([`steps`]) follow.
+//! expression's steps ([`steps`](mod@steps)) follow.
 
 use crate::compile::constants::{self, List};
 use crate::compile::order::{Target, Test};
@@ -67,7 +67,7 @@ pub(crate) mod code {
     /// From here on a digest decides. First: an integer or a string's number is in a list, or is not.
     pub const IN: u32 = 17;
     pub const NOT_IN: u32 = 18;
-    /// By [`ORDERINGS`](super::ORDERINGS): a boolean is true, a value is undefined, a value is defined.
+    /// By `ORDERINGS` of `eval/run.rs`: a boolean is true, a value is undefined, a value is defined.
     pub const TRUE: u32 = 19;
     pub const NULL: u32 = 20;
     pub const NOT_NULL: u32 = 21;
