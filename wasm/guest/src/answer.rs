@@ -1,4 +1,4 @@
-//! Answers as external terms.
+//! Writes results as external terms.
 
 use be_tree_index::index::Info;
 use be_tree_index::term::Writer;

@@ -1,8 +1,7 @@
-//! The heap: the allocator of the standard library, over memory that grows by large pages where it is large.
+//! The heap: the allocator of the standard library, on memory that grows by large pages once it is large.
 //!
-//! Most of what a search of a large index reads is not in the processor's caches, and takes longer still where the processor
-//! has to find out first where the page is. A host may hold memory by pages of 2 MiB, but only where all of such a page was
-//! there when the first byte of it was written.
+//! Most reads of a search of a large index are cache misses, and take longer still if they are TLB misses too. A host may
+//! hold memory in pages of 2 MiB, but only if all of such a page existed when its first byte was written.
 
 use core::arch::wasm32::{memory_grow, memory_size};
 use std::alloc::{GlobalAlloc, Layout};
@@ -17,7 +16,7 @@ use crate::sizes::{self, end_of};
 pub(crate) const PAGE: usize = sizes::PAGE as usize;
 /// A large page of the host, in pages of wasm.
 const LARGE: usize = 2 * 1024 * 1024 / PAGE;
-/// Memory of so many pages is large: what is not needed yet at its end is a sixteenth of it or less.
+/// Memory of at least this number of pages is large. The unused part at its end is then at most a sixteenth of it.
 const MANY: usize = 16 * LARGE;
 
 /// The alignment of blocks on the heap.
@@ -31,8 +30,8 @@ pub(crate) struct Heap(UnsafeCell<Dlmalloc<Growth>>);
 // SAFETY: the module is compiled for wasm32 without threads.
 unsafe impl Sync for Heap {}
 
-// SAFETY: it is the allocator that it stands before. That is borrowed for one call of its own at a time, as it calls nothing
-// but `Growth`. What may be cut off in the middle, a search, does not come here (`memory`).
+// SAFETY: it forwards to the allocator inside. That is borrowed for one call of its own at a time, as it calls nothing but
+// `Growth`. An operation that may be cut off, a search, does not allocate here (`memory`).
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -59,10 +58,10 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Memory for the heap.
+/// The memory of the heap.
 struct Growth;
 
-// SAFETY: what it gives is memory of zeros that nobody else has, at least as much as is asked for, and never taken back.
+// SAFETY: it returns memory of zeros that nobody else has, at least as much as is requested, and never takes it back.
 unsafe impl Allocator for Growth {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (before, needed) = (memory_size(0), size.div_ceil(PAGE));
@@ -96,13 +95,13 @@ unsafe impl Allocator for Growth {
     }
 }
 
-/// Enlarges memory, and answers where the new part begins and how many bytes it has.
+/// Grows memory. Returns the start of the new part and its number of bytes.
 fn grow(pages: usize) -> Option<(usize, usize)> {
     let start = match memory_grow(0, pages) {
         usize::MAX => return None,
         page => page * PAGE,
     };
-    // Of all that can be addressed the last block is left out, as an end behind it would be 0.
+    // The last block of the address space is left out, because its end would be 0.
     let size = end_of(pages as u32) as usize;
     Some((start, size.min(usize::MAX - start) & !(ALIGNMENT - 1)))
 }

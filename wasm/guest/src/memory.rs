@@ -1,21 +1,21 @@
-//! Memory for searches, apart from the heap, and no remains on either.
+//! The memory of searches, apart from the heap, and the clearing of freed memory.
 //!
-//! A search may be cut off at any instruction, within the allocator too, which would leave the heap half changed. So a
-//! search does not touch it: what it allocates lies in chunks of memory of their own, one behind the other. Nothing is
-//! freed there, and the next search begins at the first chunk again. What outlives a search is never enlarged by one.
+//! A search may be cut off at any instruction, also inside the allocator, which would leave the heap half changed. So a
+//! search does not use the heap: it allocates in chunks of memory of their own, one after another. Nothing is freed there,
+//! and the next search begins at the first chunk again. A search never enlarges a table that outlives it.
 //!
-//! What is freed on the heap is wiped first. So nothing of an event or of a deleted expression is in free memory, nor in
-//! the spare room of a table that lies there later: what is kept of an index (`State::forget`) is the index.
+//! Memory is cleared before the heap frees it. So neither free memory nor the spare room of a later table contains parts of
+//! an event or of a deleted expression. An image of the index (`State::forget`) therefore contains the index alone.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
-/// Has the compiler do all stores above before those below, as what goes on after a call was cut off here relies on that. The
-/// stores that commit something are atomic ones: a fence orders no others.
+/// Orders all stores before it before all stores after it, in the compiled code. A call that continues after a trap relies
+/// on that order. The stores that commit are atomic, because a fence orders no others.
 pub(crate) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Has what follows allocate memory of searches: as the next search, or going on with the last one.
+/// Makes the following operations allocate in the memory of searches: for the next search, or to continue the last one.
 pub(crate) fn of_search(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.enter(is_next);
@@ -23,7 +23,7 @@ pub(crate) fn of_search(is_next: bool) {
     let _ = is_next;
 }
 
-/// Whether there is anything in the memory of searches.
+/// Returns whether the memory of searches contains anything.
 pub(crate) fn has_searches() -> bool {
     #[cfg(target_arch = "wasm32")]
     return chunks::MEMORY.is_used();
@@ -31,13 +31,13 @@ pub(crate) fn has_searches() -> bool {
     true
 }
 
-/// Wipes all memory of searches, which must have been let go of.
+/// Clears all memory of searches. No search may be left.
 pub(crate) fn wipe_searches() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.wipe();
 }
 
-/// Whether the heap takes memory of searches from now on where it is refused any other. No search is under way then.
+/// Lets the heap take memory of searches, if the system refuses it any other. No search may be under way.
 pub(crate) fn lend(lends: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.lend(lends);
@@ -45,22 +45,22 @@ pub(crate) fn lend(lends: bool) {
     let _ = lends;
 }
 
-/// Memory of searches for the heap, all zeros: where it begins, and how many bytes it has, at least `size`.
+/// Returns memory of searches for the heap, all zeros: its start and its number of bytes, at least `size`.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
     chunks::MEMORY.lent(size)
 }
 
-/// The bytes of linear memory. Natively there is none.
+/// Returns the bytes of linear memory, or 0 in a native build.
 pub(crate) fn bytes() -> u64 {
     #[cfg(target_arch = "wasm32")]
-    // 4 GiB are one byte more than `usize` has there.
+    // As `u64`, because 4 GiB exceed the range of `usize` there.
     return core::arch::wasm32::memory_size::<0>() as u64 * u64::from(crate::sizes::PAGE);
     #[cfg(not(target_arch = "wasm32"))]
     0
 }
 
-/// Has what follows allocate on the heap.
+/// Makes the following operations allocate on the heap.
 pub(crate) fn of_all_else() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.leave();
@@ -98,15 +98,15 @@ mod chunks {
         rest: Cell<[u8; FIRST]>,
     }
 
-    /// The allocator of the module. All progress is by single stores, in an order that leaves no gap.
+    /// The allocator of the module. Each store commits progress alone, in an order without gaps.
     pub(super) struct Memory {
         is_searching: AtomicBool,
-        /// Whether chunks may become the heap's.
+        /// Whether chunks may be given to the heap.
         lends: AtomicBool,
-        /// The chunk that is being filled, and the first address in it that is free.
+        /// The current chunk, and the first free address in it.
         chunk: AtomicUsize,
         free: AtomicUsize,
-        /// The size of memory, in pages, before it grew by a chunk that may not be noted yet; 0 where all are.
+        /// The pages of memory before it grew by a chunk that may not be in the list yet, or 0 if all chunks are.
         grown_from: AtomicUsize,
         first: First,
     }
@@ -141,7 +141,7 @@ mod chunks {
         pub fn leave(&self) {
             self.note_growth();
             self.is_searching.store(false, Relaxed);
-            // A trap may have cut off what it was lent to.
+            // A trap may have cut off the change that memory was lent to.
             self.lends.store(false, Relaxed);
         }
 
@@ -149,7 +149,7 @@ mod chunks {
             self.lends.store(lends, Relaxed);
         }
 
-        /// Takes the first chunk of at least `size` bytes out of the list, but for the one that is always there.
+        /// Takes the first chunk of at least `size` bytes out of the list, except for the static one.
         pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
             if !self.lends.load(Relaxed) {
                 return None;
@@ -183,7 +183,7 @@ mod chunks {
             let mut at = if self.is_used() { self.first() } else { 0 };
             while at != 0 {
                 let start = at + size_of::<Chunk>();
-                // SAFETY: behind its head a chunk holds what a search wrote, and no search is left (`State::forget`).
+                // SAFETY: after its head a chunk holds only what a search wrote, and no search is left (`State::forget`).
                 unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.load(Relaxed) - start) };
                 at = chunk(at).next.load(Relaxed);
             }
@@ -196,8 +196,8 @@ mod chunks {
             &raw const self.first as usize
         }
 
-        /// Begins to fill the chunk at `address`. In between the two stores what is free lies behind the end of the
-        /// chunk, so that nothing is taken from it.
+        /// Starts to fill the chunk at `address`. Between the two stores the free address lies beyond the end of the current
+        /// chunk, so nothing is taken from that.
         fn move_to(&self, address: usize) {
             self.free.store(address + size_of::<Chunk>(), Relaxed);
             in_order();
@@ -208,7 +208,7 @@ mod chunks {
             loop {
                 let chunk = chunk(self.chunk.load(Relaxed));
                 let start = self.free.load(Relaxed).checked_next_multiple_of(layout.align());
-                // Both lie in one memory of 4 GiB at most, but a layout may be as large as half of it.
+                // Both are addresses of one memory of at most 4 GiB, but a layout may be as large as half of it.
                 match start.and_then(|start| start.checked_add(layout.size())) {
                     Some(end) if end <= chunk.end.load(Relaxed) => {
                         self.free.store(end, Relaxed);
@@ -224,8 +224,8 @@ mod chunks {
             }
         }
 
-        /// Appends a chunk with room for `layout`, twice as large as the last one at the least, and tells whether memory
-        /// allowed it.
+        /// Appends a chunk with room for `layout`, at least twice as large as the last one. Returns whether memory allowed
+        /// it.
         fn grow(&self, layout: Layout) -> bool {
             let last = self.last();
             let twice = (chunk(last).end.load(Relaxed) - last).saturating_mul(2);
@@ -238,7 +238,7 @@ mod chunks {
             has_grown
         }
 
-        /// Appends the chunk that memory has grown by, if there is one that was not appended.
+        /// Appends the chunk by which memory has grown, unless it is in the list already.
         fn note_growth(&self) {
             let grown_from = self.grown_from.load(Relaxed);
             if grown_from == 0 {
@@ -278,16 +278,16 @@ mod chunks {
         }
     }
 
-    /// The head of the chunk at `address`.
+    /// Returns the head of the chunk at `address`.
     fn chunk(address: usize) -> &'static Chunk {
-        // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are
-        // there for good. Any bytes are a head.
+        // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are never
+        // freed. Any bytes are a valid head.
         unsafe { &*(address as *const Chunk) }
     }
 
-    // SAFETY: on the heap it is the allocator it stands before. In a search every block is fresh memory of a chunk, aligned,
-    // and behind all blocks before it; no chunk is written by anything else, and none is given out again until the next
-    // search begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
+    // SAFETY: on the heap it forwards to the allocator there. In a search every block is fresh memory of a chunk, aligned,
+    // and after all blocks before it; nothing else writes to a chunk, and no chunk is used again until the next search
+    // begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
     unsafe impl GlobalAlloc for Memory {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -314,9 +314,9 @@ mod chunks {
 
         #[inline]
         unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-            // A search may drop what an earlier one that was cut off left half written.
+            // A search may drop a value that an earlier search, which was cut off, left half written.
             if !self.is_searching.load(Relaxed) && !self.has(pointer) {
-                // SAFETY: the caller's promise, and the block is none of a search's.
+                // SAFETY: the caller's promise, and the block is not in the memory of searches.
                 unsafe {
                     if layout.align() < PROBE {
                         pointer.write_bytes(0, layout.size());
@@ -330,15 +330,15 @@ mod chunks {
             let is_searching = self.is_searching.load(Relaxed);
             let has = self.has(pointer);
             match (is_searching, has) {
-                // SAFETY: the caller's promise, and the block is none of a search's; it is as long as what is wiped. A
-                // shorter block stays where it is.
+                // SAFETY: the caller's promise, and the block is not in the memory of searches; it is as long as the cleared
+                // bytes. A shorter block stays where it is.
                 (false, false) if size <= layout.size() => unsafe {
                     pointer.add(size).write_bytes(0, layout.size() - size);
                     return HEAP.realloc(pointer, layout, size);
                 },
-                // Not by the heap's own means, which leave the former block as it was.
+                // Copied below: the heap's own reallocation would leave the old block uncleared.
                 (false, false) => {}
-                // A search that enlarges what outlives it could tear it apart.
+                // A search must not enlarge a table that outlives it: a trap could leave it half changed.
                 (true, false) => unreachable(),
                 _ => {}
             }
@@ -349,7 +349,7 @@ mod chunks {
                     return pointer;
                 }
             }
-            // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as what is copied.
+            // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as the copied bytes.
             unsafe {
                 let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if !block.is_null() {

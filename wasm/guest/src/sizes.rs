@@ -1,16 +1,16 @@
-//! Sizes and addresses of a memory of 32 bits, which has 4 GiB at the most: one byte more than a number of 32 bits can count.
+//! Sizes and addresses of a 32-bit memory. It has at most 4 GiB, one byte more than a 32-bit number can count.
 
 /// A page of wasm.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) const PAGE: u32 = 64 * 1024;
 
-/// Where memory of so many pages ends. Of 65,536 pages the last byte is left out.
+/// Returns the end of a memory of `pages` pages. The last byte of 65,536 pages is left out.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) fn end_of(pages: u32) -> u32 {
     pages.saturating_mul(PAGE)
 }
 
-/// The room for a message of `length` bytes, with some to spare for the next one. Nothing where no memory has as much.
+/// Returns the room for a message of `length` bytes, with some to spare for the next one, or `None` if no memory has it.
 pub(crate) fn room_for(length: u32) -> Option<u32> {
     length.checked_add(length / 16)
 }

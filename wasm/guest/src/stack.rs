@@ -1,8 +1,8 @@
-//! Zeros in place of what earlier requests left on the stack.
+//! Clears the data that earlier requests left on the stack.
 
 use std::hint::black_box;
 
-/// More than any operation has on the shadow stack, and less than there is of it (`compile.be_tree_guest.ex`).
+/// More bytes than any operation takes of the shadow stack, and fewer than it has (`compile.be_tree_guest.ex`).
 const STACK: usize = 96 * 1024;
 
 /// Fills the unused part of the shadow stack with zeros.

@@ -1,4 +1,4 @@
-//! What an instance holds, and its operations on it.
+//! The state of an instance, and its operations.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -14,16 +14,16 @@ use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 use crate::memory::{self, in_order};
 use crate::{answer, request, sizes};
 
-/// The size of the inbox at first.
+/// The first size of the inbox.
 const INBOX: u32 = 4096;
 
-/// A larger inbox is given back when it is next asked for a small one.
+/// A larger inbox is freed when the host next asks for a small one.
 const LARGE: u32 = 1 << 20;
 
-/// The answer to a deletion after which the instance is spent.
+/// The result of a deletion after which the instance is spent.
 static SPENT: [u8; 1] = [1];
 
-/// An index, one search of it or one batch of searches, and the two buffers by which they are reached.
+/// An index, its one search or batch of searches, and the buffers of the ABI.
 #[derive(Default)]
 pub(crate) struct State {
     index: Option<Index>,
@@ -31,37 +31,35 @@ pub(crate) struct State {
     first_bytes: u64,
     search: Search,
     batch: Batch,
-    /// What the search that is under way was asked for.
+    /// The request of the search that is under way.
     request: Request,
-    /// The number of the batch that can be gone on with.
+    /// The number of the batch that can be continued.
     unfinished: Option<u64>,
-    /// Whether a change of the heap began that did not end: a trap cut it off. The heap is not touched from then on.
+    /// Whether a change of the heap began and did not end, because a trap cut it off. The heap is not used from then on.
     changing: AtomicBool,
     inbox: Vec<u8>,
-    /// Why a change was refused.
+    /// The error of a change that was refused.
     answer: Vec<u8>,
-    /// What a search answers that is no list of ids, and what anything else answers that changes nothing, in the memory of
-    /// searches.
+    /// The result of a read, and any result of a search that is no list of ids, in the memory of searches.
     passing: Vec<u8>,
     outbox: Outbox,
 }
 
-/// What the host reads.
+/// The three words that the host reads.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Outbox {
     address: u32,
     length: u32,
-    /// [`NOTHING`] where no search is under way, [`NOTED`] once it is known what was asked for, another number after
-    /// each step.
+    /// [`NOTHING`] if no search is under way, [`NOTED`] when the request is stored, and another number after each step.
     progress: AtomicU32,
 }
 
 const NOTHING: u32 = 0;
 const NOTED: u32 = 1;
 
-/// What is asked for that can be cut off: where the inbox ends, and in which form the answer is wanted. Behind the events
-/// are, where there are any, the bytes of the ids to which a search is limited.
+/// A request that can be cut off: the lengths of its parts in the inbox, and the form of its result. The bytes of the ids to
+/// which the search is limited, if there are any, follow the events.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Request {
     #[default]
@@ -72,7 +70,7 @@ pub(crate) enum Request {
         only: Option<usize>,
         form: i32,
     },
-    /// A search that also tells why what does not match does not.
+    /// A search that also returns the reasons of subscriptions that do not match.
     Reasons {
         format: i32,
         event: usize,
@@ -85,7 +83,7 @@ pub(crate) enum Request {
         only: Option<usize>,
         form: i32,
     },
-    /// The next part of the answer to a batch.
+    /// The next part of the result of a batch.
     More {
         number: u64,
     },
@@ -95,7 +93,7 @@ pub(crate) enum Request {
     },
 }
 
-/// An error and, of many insertions or events, the position of the one concerned.
+/// An error, and the position of the insertion or the event that it belongs to.
 pub(crate) struct Refusal {
     pub error: Error,
     pub position: Option<usize>,
@@ -111,7 +109,7 @@ type Outcome = Result<(), Refusal>;
 
 struct Instance(UnsafeCell<Option<State>>);
 
-// SAFETY: the module is compiled for wasm32 without threads; where it is linked natively (its tests), one thread uses it.
+// SAFETY: the module is compiled for wasm32 without threads; a native build (its tests) uses it from one thread.
 unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance(UnsafeCell::new(None));
@@ -119,16 +117,16 @@ static INSTANCE: Instance = Instance(UnsafeCell::new(None));
 /// Lends the instance's state to `operation`, which allocates on the heap unless it says otherwise.
 pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
     memory::of_all_else();
-    // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call
-    // that a trap cut off left a borrow that nothing uses any more.
+    // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call that a
+    // trap cut off left a borrow that nothing uses any more.
     let state = unsafe { &mut *INSTANCE.0.get() };
     operation(state.get_or_insert_with(State::default))
 }
 
 impl State {
-    /// A buffer of at least `length` bytes, if memory allows. One that is large and no longer needed is given back.
+    /// Returns a buffer of at least `length` bytes, if memory allows. Frees a large buffer that is no longer needed.
     ///
-    /// Where the heap is torn the buffer lies in the memory of searches, so that the operation it is for can say so.
+    /// If a change was cut off, the buffer is in the memory of searches, so that the next operation can return that error.
     pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
         let length = length.max(INBOX);
         let room = sizes::room_for(length)? as usize;
@@ -144,8 +142,8 @@ impl State {
         }
         self.begin_change();
         self.unfinished = None;
-        // What was in a large one is of no use any more, so no other takes it over, and its room may serve the next. A
-        // small one stays until there is another, so that a refusal changes nothing.
+        // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
+        // stays until there is another, so that a refusal changes nothing.
         if self.inbox.len() > LARGE as usize {
             self.inbox = Vec::new();
         }
@@ -159,7 +157,7 @@ impl State {
         is_there.then_some(self.inbox.as_ptr())
     }
 
-    /// Notes that the heap changes until [`State::end_change`].
+    /// Records that the heap changes until [`State::end_change`].
     fn begin_change(&self) {
         self.changing.store(true, Relaxed);
         in_order();
@@ -171,12 +169,12 @@ impl State {
         in_order();
     }
 
-    /// Where the address and the length of the last answer stand.
+    /// Returns the address of the outbox.
     pub fn outbox(&self) -> *const Outbox {
         &raw const self.outbox
     }
 
-    /// Runs an operation that changes the index, and notes if it does not come back.
+    /// Runs an operation that changes the index, and records that it ended. Returns its status.
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         if self.changing.load(Relaxed) {
             return self.read(|_| Err(damaged().into()));
@@ -195,8 +193,8 @@ impl State {
         i32::from(outcome.is_err())
     }
 
-    /// Runs an operation before which no search can be gone on with. Where the heap is refused memory it takes that of
-    /// searches.
+    /// Runs an operation after which no search can be continued. If the system refuses memory to the heap, the heap takes
+    /// that of searches.
     fn with_memory_of_searches<T>(&mut self, operation: impl FnOnce(&mut Self) -> T) -> T {
         self.abandon();
         memory::lend(true);
@@ -205,15 +203,15 @@ impl State {
         result
     }
 
-    /// Leaves what searches allocated to the next of them.
+    /// Ends the last search, whose memory the next one uses.
     fn abandon(&mut self) {
         self.search.abandon();
-        // It lies in the memory of searches, and one that was cut off may have left it half enlarged.
+        // It lies in the memory of searches, and an operation that was cut off may have left it half enlarged.
         std::mem::forget(std::mem::take(&mut self.passing));
     }
 
-    /// Runs an operation that changes nothing, and answers its status; what it refused goes to the outbox. All that it
-    /// allocates lies in the memory of searches, so that it may be cut off anywhere, and may say that the heap is torn.
+    /// Runs an operation that changes nothing, and returns its status. An error goes to the outbox. The operation allocates
+    /// only in the memory of searches. So it may be cut off anywhere, and can report that an earlier change was.
     pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.outbox.advance_to(NOTHING);
         memory::of_search(true);
@@ -257,12 +255,12 @@ impl State {
         Ok(())
     }
 
-    /// Whether the index is empty, and sound, and a new instance would take much less memory.
+    /// Returns whether the index is empty and undamaged, and a new instance would take much less memory.
     pub fn is_spent(&self) -> bool {
         !self.changing.load(Relaxed) && self.is_large_and_empty()
     }
 
-    /// Memory does not shrink. A quarter more than at first is not worth a new instance.
+    /// Memory does not shrink. A quarter more than at first does not justify a new instance.
     fn is_large_and_empty(&self) -> bool {
         let is_empty = self.index.as_ref().is_some_and(Index::is_empty);
         is_empty && 4 * memory::bytes() > 5 * self.first_bytes
@@ -275,7 +273,7 @@ impl State {
         Ok(index.keep_reasons()?)
     }
 
-    /// Notes the request, then searches. It may be cut off anywhere; from when the request is noted, `resume` goes on.
+    /// Stores the request, then searches. It may be cut off anywhere. `resume` continues it once the request is stored.
     pub fn search(&mut self, request: Request) -> i32 {
         self.outbox.advance_to(NOTHING);
         self.request = request;
@@ -284,7 +282,7 @@ impl State {
         self.go_on()
     }
 
-    /// The next part of the answer to a batch, unless something else came in between.
+    /// Returns the next part of a batch, unless another operation came in between.
     pub fn more(&mut self, number: u64) -> i32 {
         if self.unfinished != Some(number) {
             return self.refuse_at_once("this batch is not under way any more; start it again");
@@ -292,7 +290,7 @@ impl State {
         self.search(Request::More { number })
     }
 
-    /// Goes on with a search that was cut off.
+    /// Continues a search that was cut off.
     pub fn resume(&mut self) -> i32 {
         if self.outbox.progress() == NOTHING {
             return self.refuse_at_once("there is no search to go on with; start one");
@@ -316,7 +314,7 @@ impl State {
                 1
             }
         };
-        // Behind this nothing may be cut off: it is the last that is done.
+        // The last store: the search cannot be continued after it.
         self.outbox.advance_to(NOTHING);
         status
     }
@@ -354,8 +352,7 @@ impl State {
         }
     }
 
-    /// Opens the search as `open` says for the bytes of the event and the ids, if that is still to be done, and runs it to
-    /// its end.
+    /// Opens the search by `open`, unless that is done, and runs it to its end.
     fn advance_search(
         &mut self,
         event: usize,
@@ -381,7 +378,7 @@ impl State {
     fn advance_batch(&mut self, number: u64) -> Outcome {
         let State { index, search, batch, inbox, outbox, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        // Only what is new counts: to be run again is no progress.
+        // Only new work counts as progress. A second run of the same step does not.
         if outbox.progress() == NOTED {
             outbox.step();
         }
@@ -394,7 +391,7 @@ impl State {
         Ok(())
     }
 
-    /// Decodes the event in the inbox, so that it need not be decoded for each search.
+    /// Decodes the event in the inbox, so that later searches need not decode it.
     fn prepare(&mut self, format: i32, event: usize) -> Outcome {
         let State { index, search, inbox, passing, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
@@ -442,8 +439,8 @@ impl State {
         Ok(())
     }
 
-    /// Leaves nothing of what earlier requests were about but the index, ready to be searched. Where there is nothing of
-    /// them, all stays as it is, to the byte.
+    /// Drops everything of earlier requests except the index, which is then ready to be searched. If there is nothing to
+    /// drop, no byte changes.
     pub fn forget(&mut self) -> Outcome {
         if self.inbox.capacity() == 0 && self.answer.capacity() == 0 && !memory::has_searches() {
             return Ok(());
@@ -471,7 +468,7 @@ impl Outbox {
         self.length = 0;
     }
 
-    /// Tells the host that there is progress.
+    /// Reports progress to the host.
     fn step(&self) {
         self.advance_to(self.progress().wrapping_add(1).max(NOTED + 1));
     }
@@ -480,21 +477,21 @@ impl Outbox {
         self.progress.load(Relaxed)
     }
 
-    /// Commits what was done so far.
+    /// Commits the progress so far.
     fn advance_to(&self, progress: u32) {
         in_order();
         self.progress.store(progress, Relaxed);
         in_order();
     }
 
-    /// Points to an answer.
+    /// Points to a result.
     fn send<T>(&mut self, answer: &[T]) {
         self.address = answer.as_ptr() as usize as u32;
         self.length = size_of_val(answer) as u32;
     }
 }
 
-/// The first `length` bytes of the inbox.
+/// Returns the first `length` bytes of the inbox.
 fn message(inbox: &[u8], length: usize) -> Result<&[u8], Error> {
     inbox.get(..length).ok_or_else(|| {
         let message = format!("{length} bytes are announced, but the inbox has {}; ask for a larger one", inbox.len());

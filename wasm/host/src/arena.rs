@@ -1,8 +1,8 @@
-//! Addresses in slots of one size, side by side.
+//! An arena: addresses in slots of one size, side by side.
 //!
-//! A slot begins as addresses without memory. What is opened of it is one mapping and what is not another, and slots
-//! without memory are one mapping together with their neighbours. The slots of an arena are reserved many at a time and
-//! kept: reserved addresses take no memory.
+//! A slot begins as addresses without memory. The open part of a slot is one mapping and the rest another. Slots without
+//! memory are one mapping together with their neighbors. An arena reserves many slots at a time and keeps them: reserved
+//! addresses take no memory.
 
 use std::io;
 use std::ptr::null_mut;
@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
 
-/// What slots are aligned to: a large page.
+/// The alignment of slots: a large page.
 const ALIGNMENT: usize = 2 << 20;
 
-/// A mapping of addresses without memory. Elsewhere than on Linux, such mappings are not counted as memory anyway.
+/// The flags of addresses without memory. Systems other than Linux do not count such mappings as memory anyway.
 #[cfg(target_os = "linux")]
 const ADDRESSES: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 #[cfg(not(target_os = "linux"))]
@@ -22,13 +22,13 @@ const ADDRESSES: MapFlags = MapFlags::PRIVATE;
 pub struct Arena {
     /// The bytes of a slot, a multiple of `ALIGNMENT`.
     size: usize,
-    /// How many slots are reserved at a time, where the process may have so many addresses.
+    /// The number of slots that are reserved at a time, if the process has enough addresses.
     many: usize,
-    /// The addresses of the slots that nobody has. The last is the next.
+    /// The addresses of the free slots. The last one is used next.
     free: Mutex<Vec<usize>>,
 }
 
-/// A slot that the owner alone uses. Dropped, its memory is freed.
+/// A slot that only its owner uses. Dropping it frees its memory.
 pub struct Slot {
     arena: &'static Arena,
     start: usize,
@@ -40,7 +40,7 @@ impl Arena {
         Self { size, many, free: Mutex::new(Vec::new()) }
     }
 
-    /// A slot without memory.
+    /// Returns a slot without memory.
     pub fn slot(&'static self) -> io::Result<Slot> {
         let mut free = self.free();
         if free.is_empty() {
@@ -50,8 +50,8 @@ impl Arena {
         Ok(Slot { arena: self, start })
     }
 
-    /// Reserves as many slots as can be had at once. In front of the first there are `ALIGNMENT` bytes at least that are
-    /// no memory, as behind each slot that ends so.
+    /// Reserves as many slots as possible at once. At least `ALIGNMENT` bytes before the first slot are not memory, as if a
+    /// slot with a closed end preceded it.
     fn reserve(&self, free: &mut Vec<usize>) -> io::Result<()> {
         let mut many = self.many;
         loop {
@@ -71,7 +71,7 @@ impl Arena {
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<usize>> {
-        // Nothing that panics runs under this lock.
+        // No code that panics runs under this lock.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +81,7 @@ impl Slot {
         std::ptr::with_exposed_provenance_mut(self.start)
     }
 
-    /// Makes the bytes `from..to` readable and writable: zeros, where they were no memory. Both are of whole pages.
+    /// Makes the bytes `from..to` readable and writable. New memory is zeros. Both ends are at whole pages.
     pub fn open(&mut self, from: usize, to: usize) -> io::Result<()> {
         assert!(from <= to && to <= self.arena.size);
         // SAFETY: these bytes lie in this slot, which is ours alone, and bytes that could be read or written still can.
@@ -89,15 +89,15 @@ impl Slot {
         Ok(())
     }
 
-    /// Frees the slot's memory: its addresses are as they were at first. After an error it is as before.
+    /// Frees the slot's memory: its addresses are as they were at first. After an error nothing has changed.
     ///
     /// # Safety
     ///
-    /// Nothing refers to the memory any more.
+    /// Nothing may refer to the memory any more.
     pub unsafe fn close(&mut self) -> io::Result<()> {
         let flags = ADDRESSES | MapFlags::FIXED;
-        // SAFETY: this replaces the slot's mappings, whatever they are; the slot is ours alone, and nothing refers to its
-        // memory, as the caller promises.
+        // SAFETY: this replaces the slot's mappings, of any kind; the slot is ours alone, and nothing refers to its memory,
+        // as the caller promises.
         unsafe { mmap_anonymous(self.start().cast(), self.arena.size, ProtFlags::empty(), flags) }?;
         Ok(())
     }
@@ -105,8 +105,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // SAFETY: who refers to the memory has this slot, and drops it last. A slot that cannot be closed has no other
-        // owner: that only costs addresses.
+        // SAFETY: a value that refers to the memory has this slot, and drops it last. A slot that cannot be closed has no
+        // other owner: that only costs addresses.
         if unsafe { self.close() }.is_ok() {
             self.arena.free().push(self.start);
         }

@@ -1,10 +1,10 @@
-//! Which modules are compiled: those whose compiling takes seconds at the most.
+//! Bounds of the modules that are compiled, so that compiling takes seconds at most.
 //!
 //! Compiling cannot be stopped once it has begun, and its time and memory are not linear in a module's bytes. At each place
-//! where control flow meets or parts the compiler keeps what each local variable and each operand holds: 2,000 loops over
-//! 2,000 variables, 48 kilobytes, are millions of such values. And it moves a computation to where its result is used, so
-//! that a long stretch of code has very many results alive at once. Both are counted as *work*, before a module is
-//! compiled. A million units of it take about a second and 100 MB.
+//! where control flow meets or parts, the compiler keeps a value for each local variable and each operand: 2,000 loops over
+//! 2,000 variables, 48 kilobytes, are millions of such values. The compiler also moves a computation to the use of its
+//! result, so a long stretch of code has many results alive at once. Both are counted as *work* before a module is compiled.
+//! A million units of work take about a second and 100 MB.
 
 use wasmparser::{
     BinaryReaderError, FuncToValidate, FunctionBody, Operator, Parser, Payload, ValidPayload, Validator,
@@ -13,7 +13,7 @@ use wasmparser::{
 
 use crate::limits;
 
-/// Data segments included, which are only copied.
+/// Includes data segments, which are only copied.
 const MODULE_BYTES: usize = 64 << 20;
 const CODE_BYTES: usize = 4 << 20;
 const FUNCTIONS: usize = 20_000;
@@ -24,18 +24,18 @@ const LOCALS: usize = 2_000;
 const DEPTH: usize = 500;
 const FUNCTION_WORK: usize = 2_000_000;
 const MODULE_WORK: usize = 10_000_000;
-/// A value that is passed to a function takes as long as so many that are kept.
+/// The work of a value that is passed to a function, relative to a value that is kept.
 const PASSED: usize = 16;
-/// So many bytes of code, squared, take as long as one value.
+/// The number by which the square of the bytes of code is divided to get work.
 const BYTES_SQUARED: usize = 4_096;
-/// The bytes that a bulk instruction is longer when it is divided (`bulk`).
+/// The bytes by which dividing a bulk instruction lengthens the code (`bulk`).
 const DIVIDED: usize = 20;
 
-/// Why a module is not compiled.
+/// The reason why a module is not compiled.
 #[derive(Debug)]
 pub enum Refusal {
     Invalid(BinaryReaderError),
-    /// It has more of something than is compiled.
+    /// The module exceeds a bound.
     Bound(String),
 }
 
@@ -48,7 +48,7 @@ impl From<BinaryReaderError> for Refusal {
 /// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
 pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
     at_most(MODULE_BYTES, wasm.len(), "bytes")?;
-    // What the engine does not have it refuses itself.
+    // All features: the engine itself refuses those that it lacks.
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut work = 0;
     for payload in Parser::new(0).parse_all(wasm) {
@@ -94,7 +94,7 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     let mut validator = function.into_validator(Default::default());
     let mut reader = body.get_binary_reader();
     validator.read_locals(&mut reader)?;
-    // Parameters count among them.
+    // Parameters included.
     let locals = validator.len_locals() as usize;
     at_most(LOCALS, locals, &of_function("local variables"))?;
     let mut bytes = body.range().len();
@@ -114,7 +114,8 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     Ok(work)
 }
 
-/// The work of an operator that finds so many operands: where control flow meets or parts, and where values are passed.
+/// Returns the work of an operator with this number of operands, where control flow meets or parts and where values are
+/// passed.
 fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
     let joint = locals + operands + 1;
     match operator {
@@ -131,7 +132,7 @@ fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
         | Operator::CallIndirect { .. }
         | Operator::ReturnCall { .. }
         | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
-        // It becomes a call in one branch and itself in another.
+        // It becomes a call in one branch and stays itself in the other.
         bulk if is_bulk(bulk) => PASSED * (operands + 1) + 3 * joint,
         _ => 0,
     }

@@ -1,11 +1,11 @@
-//! Divides bulk instructions of a module, so that none holds a thread up for long.
+//! Divides bulk instructions of a module, so that none holds a thread for long.
 //!
 //! `memory.fill`, `memory.copy` and `memory.init` are charged a unit of fuel a byte, but wasmtime executes each as a whole:
-//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. Where the length is more than `PART`
-//! bytes, a function behind the module's own does it part by part (`parts`), with a check of the fuel before each; a shorter
-//! one costs five units more than before. An instruction that cannot be longer stays as it is.
+//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. If the length exceeds `PART` bytes, a
+//! function after the module's own executes it part by part (`parts`), with a check of the fuel before each part. A shorter
+//! instruction costs five units more than before. An instruction whose length cannot exceed `PART` stays unchanged.
 //!
-//! All other bytes are copied: indexes, exports and names stay what they are. Instructions on tables are not divided, for
+//! All other bytes are copied: indexes, exports and names stay the same. Instructions on tables are not divided, because
 //! `limits` bounds the tables.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ pub const PART: u32 = 256 << 10;
 
 type Result<T, E = BinaryReaderError> = std::result::Result<T, E>;
 
-/// The bytes to compile for a module, which is valid.
+/// Returns the bytes to compile for a valid module.
 pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
     let outline = Outline::read(wasm)?;
     let mut helpers = Helpers { first: outline.functions.len() as u32, ..Helpers::default() };
@@ -42,16 +42,16 @@ pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
     outline.assemble(wasm, &helpers, &code).map(Cow::Owned)
 }
 
-/// What has to be known of a module before its code is rewritten.
+/// The facts about a module that rewriting its code requires.
 #[derive(Default)]
 struct Outline<'a> {
-    /// The number of parameters of each type. One that is no function has none.
+    /// The number of parameters of each type. A type that is no function has none.
     types: Vec<u32>,
-    /// The type of each function, imported ones first.
+    /// The type of each function, imported functions first.
     functions: Vec<u32>,
     imported: usize,
     memories: Vec<MemoryType>,
-    /// The bytes of each data segment. Of an active one there are none left when code runs.
+    /// The bytes of each data segment. An active one has none left when code runs.
     data: Vec<u32>,
     bodies: Vec<FunctionBody<'a>>,
 }
@@ -108,7 +108,7 @@ impl<'a> Outline<'a> {
         Ok(())
     }
 
-    /// Appends the body of a function to `code`, its long bulk instructions divided.
+    /// Appends the body of a function to `code`, with its long bulk instructions divided.
     fn rewrite(
         &self,
         wasm: &[u8],
@@ -147,7 +147,7 @@ impl<'a> Outline<'a> {
         Ok(())
     }
 
-    /// How many local variables a function has, parameters included.
+    /// Returns the number of local variables of a function, parameters included.
     fn locals(&self, function: usize, body: &FunctionBody) -> Result<u32> {
         let ty = self.functions.get(function).and_then(|ty| self.types.get(*ty as usize));
         let mut count = ty.copied().unwrap_or(0);
@@ -157,7 +157,7 @@ impl<'a> Outline<'a> {
         Ok(count)
     }
 
-    /// The bulk instruction that an operator is, if it may be longer than a part. `constant` is the value of the operator
+    /// Returns the bulk instruction of an operator, if it may be longer than a part. `constant` is the value of the operator
     /// before it, which is the length.
     fn bulk(&self, operator: &Operator, constant: Option<u64>) -> Option<Bulk> {
         if constant.is_some_and(|length| length <= u64::from(PART)) {
@@ -175,7 +175,7 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// The module with this code, and with the types and functions that it needs behind the others.
+    /// Returns the module with this code, and with the new types and functions after its own.
     fn assemble(&self, wasm: &[u8], helpers: &Helpers, code: &CodeSection) -> Result<Vec<u8>> {
         let mut module = Module::new();
         for payload in Parser::new(0).parse_all(wasm) {
@@ -192,7 +192,7 @@ impl<'a> Outline<'a> {
                 Payload::CodeSectionStart { .. } => {
                     module.section(code);
                 }
-                // It tells where in the code something is.
+                // It has positions in the code, which have changed.
                 Payload::CustomSection(custom) if custom.name().starts_with("metadata.code.") => {}
                 _ => {
                     if let Some((id, range)) = payload.as_section() {
@@ -205,19 +205,19 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// The functions that do bulk instructions part by part.
+/// The functions that execute bulk instructions part by part.
 #[derive(Default)]
 struct Helpers {
-    /// The index of the first.
+    /// The index of the first one.
     first: u32,
     list: Vec<Bulk>,
     positions: HashMap<Bulk, u32>,
-    /// The parameters of each type among theirs.
+    /// Their distinct parameter types.
     types: Vec<[ValType; 3]>,
 }
 
 impl Helpers {
-    /// The index of the function for `bulk`, and which of `types` it has.
+    /// Returns the index of the function for `bulk`, and the index of its type in `types`.
     fn find(&mut self, bulk: &Bulk) -> (u32, u32) {
         let function = *self.positions.entry(bulk.clone()).or_insert_with(|| {
             self.list.push(bulk.clone());
@@ -227,21 +227,21 @@ impl Helpers {
         (self.first + function, ty)
     }
 
-    /// The types of the functions, as a function section has them. `types` is how many the module has itself.
+    /// Returns the encoded type indexes of the functions. The module has `types` types of its own.
     fn functions(&self, types: u32) -> Vec<Vec<u8>> {
         let index = |bulk: &Bulk| self.types.iter().position(|params| *params == bulk.params()).unwrap_or(0) as u32;
         self.list.iter().map(|bulk| encoded(&(types + index(bulk)))).collect()
     }
 }
 
-/// The local variables of a function that hold the length of a bulk instruction: one for each type.
+/// Local variables of a function for the lengths of bulk instructions, one for each type.
 struct Lengths {
-    /// The index of the first.
+    /// The index of the first one.
     first: u32,
     types: Vec<ValType>,
 }
 
-/// Writes an instruction so that it is done as before where it is short, and otherwise by a function.
+/// Writes an instruction that executes as before if it is short, and otherwise calls a function.
 fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengths: &mut Lengths, code: &mut Vec<u8>) {
     let (function, ty) = helpers.find(&bulk);
     let length = bulk.params()[2];
@@ -266,13 +266,13 @@ fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengt
     Instruction::End.encode(code);
 }
 
-/// The declarations of local variables with one more of each of `types`.
+/// Returns the declarations of local variables with one more of each of `types`.
 fn locals_and(declarations: &[u8], types: &[ValType]) -> Result<Vec<u8>> {
     let new: Vec<Vec<u8>> = types.iter().map(|ty| [encoded(&1_u32), encoded(ty)].concat()).collect();
     with_more(declarations, 0..declarations.len(), &new)
 }
 
-/// A vector with more elements behind those at `range`.
+/// Returns an encoded vector with more elements after those at `range`.
 fn with_more(wasm: &[u8], range: Range<usize>, new: &[Vec<u8>]) -> Result<Vec<u8>> {
     let mut reader = BinaryReader::new(&wasm[range.clone()], range.start);
     let count = reader.read_var_u32()?;

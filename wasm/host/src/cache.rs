@@ -1,10 +1,10 @@
-//! Compiling off the schedulers, and each module once.
+//! Compiles modules off the schedulers, and each of them once.
 //!
-//! Whoever asks for a module that waits or is being compiled is answered with the others; whoever asks for one that is
-//! still in use is answered at once. The table itself keeps no module alive.
+//! Requests for a module that waits or is being compiled share its result. A request for a module that is still in use
+//! returns it at once. The table itself keeps no module alive.
 //!
-//! Compiling takes seconds and hundreds of megabytes for the largest modules (`bounds`) and cannot be stopped. So at most
-//! two modules are compiled at a time, a bounded queue waits, and a module whose askers died is dropped from it.
+//! Compiling takes seconds and hundreds of megabytes for the largest modules (`bounds`), and cannot be stopped. So at most
+//! two modules are compiled at a time, a bounded queue waits, and a module whose askers have all died is removed from it.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -18,31 +18,31 @@ use crate::failure::{Failure, Kind};
 use crate::module::{Compiled, Module};
 use crate::terms::{self, atoms};
 
-/// Cranelift recurses over what the module nests.
+/// The bytes of a compiler's stack. Cranelift recurses into the nesting of a module.
 const COMPILER_STACK: usize = 16 << 20;
-/// How many modules are compiled at a time.
+/// The number of modules that are compiled at a time.
 const COMPILERS: usize = 2;
-/// How many modules may wait for a compiler.
+/// The number of modules that may wait for a compiler.
 const QUEUE: usize = 64;
 
-/// A SHA-256 of the module's bytes.
+/// The SHA-256 of a module's bytes.
 type Digest = Vec<u8>;
 
 #[derive(Default)]
 struct Table {
     entries: HashMap<Digest, Entry>,
     queue: VecDeque<Job>,
-    /// How many threads compile.
+    /// The number of threads that compile.
     compilers: usize,
 }
 
 enum Entry {
-    /// It waits in the queue, or is being compiled.
+    /// The module waits in the queue, or is being compiled.
     Wanted(Vec<Asker>),
     Compiled(Weak<Compiled>),
 }
 
-/// A module to be compiled. A large binary is shared with its sender, not copied.
+/// A module to compile. A large binary is shared with its sender and not copied.
 struct Job {
     digest: Digest,
     env: OwnedEnv,
@@ -58,7 +58,7 @@ struct Asker {
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// Answers the module if it is there, or sees to it that the caller is sent it.
+/// Returns the module if it is compiled. Otherwise queues it, and the caller receives it by a message.
 pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
         let asker = Asker::new(env, reference);
@@ -82,8 +82,8 @@ pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<
     })
 }
 
-/// The caller no longer waits for the module. Answers whether it did until now: otherwise its answer is there, or on its
-/// way.
+/// Withdraws the caller's request. Returns whether it was still waiting. If not, its message has been sent, or is about to
+/// be.
 pub fn withdraw(env: Env, digest: &[u8]) -> bool {
     with_table(|table| {
         let Some(Entry::Wanted(askers)) = table.entries.get_mut(digest) else { return false };
@@ -98,7 +98,7 @@ impl Table {
         self.entries.retain(|_, entry| !matches!(entry, Entry::Compiled(module) if module.strong_count() == 0));
     }
 
-    /// Sees to it that the queue has room for one more.
+    /// Makes room for one more job, by removing jobs that no living process wants. Errors: the queue is full.
     fn make_room(&mut self, env: Env) -> Result<(), Failure> {
         if self.queue.len() >= QUEUE {
             let Self { entries, queue, .. } = self;
@@ -110,7 +110,7 @@ impl Table {
         Err(Failure::new(Kind::Overloaded, format!("{QUEUE} modules wait to be compiled already; try again later")))
     }
 
-    /// Starts another thread, unless there are enough. Those that run take the whole queue.
+    /// Starts another thread, unless there are enough. The running threads empty the queue.
     fn start_compiler(&mut self) -> Result<(), Failure> {
         if self.compilers == COMPILERS {
             return Ok(());
@@ -129,7 +129,7 @@ impl Table {
         }
     }
 
-    /// The next module that a living process wants. Without one the calling thread ends.
+    /// Returns the next module that a living process wants. If there is none, the calling thread ends.
     fn next(&mut self) -> Option<Job> {
         while let Some(job) = self.queue.pop_front() {
             if job.env.run(|env| is_wanted(&mut self.entries, &job.digest, env)) {
@@ -141,7 +141,7 @@ impl Table {
     }
 }
 
-/// Whether a living process waits for a module. One that none waits for is forgotten.
+/// Returns whether a living process waits for a module. If none does, removes it from the table.
 fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) -> bool {
     if let Some(Entry::Wanted(askers)) = entries.get_mut(digest) {
         askers.retain(|asker| asker.pid.is_alive(env));
@@ -153,7 +153,7 @@ fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) ->
     false
 }
 
-/// What a compiler's thread does.
+/// Runs on a compiler's thread.
 fn compile_all() {
     while let Some(job) = with_table(Table::next) {
         let outcome = job.compile();
@@ -210,7 +210,7 @@ impl Asker {
                 Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
                 Err(failure) => terms::error(env, failure),
             };
-            // An asker who died has no use for the answer.
+            // The send fails only if the asker has died.
             let _ = env.send(&pid, (reference.load(env), answer));
         });
     }

@@ -1,14 +1,14 @@
-//! A call as a future, polled once a slice.
+//! A call as a future that is polled once for each slice.
 //!
 //! # Cancelling
 //!
-//! A call that is cut short is a future that is dropped. wasmtime 48 then resumes the fiber once with an error in
-//! place of more fuel (`StoreFiber::dispose`): the libcall that had yielded returns that error, which is a trap like
-//! any other. It unwinds the wasm frames to the entry of the call, where the store's state is put back as after every
-//! trap (`EntryStoreContext`, `CallThreadState`), the fiber ends, and its stack goes back to the store for the next
-//! call. So the store is as sound as after a trap, and the module's memory stands as the last instruction left it.
-//! That is why the store need not be thrown away: the future owns the machine on loan (`Lent`), and when it is
-//! dropped, at any point, the fiber goes first and the machine then goes home.
+//! Dropping the future cuts the call off. wasmtime 48 then resumes the fiber once with an error in place of more fuel
+//! (`StoreFiber::dispose`). The libcall that had yielded returns that error, which is a trap like any other. It unwinds the
+//! wasm frames to the entry of the call, where the store's state is restored as after every trap (`EntryStoreContext`,
+//! `CallThreadState`). The fiber ends, and its stack returns to the store for the next call. So the store is as sound as
+//! after a trap, and the module's memory is as the last instruction left it. That is why the store can be used again. The
+//! future owns the machine on loan (`Lent`). Whenever the future is dropped, the fiber ends first, and then the machine
+//! returns to its instance.
 
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -26,14 +26,14 @@ use crate::machine::{Done, Order, OPENING_SLICE};
 use crate::stage::Stage;
 use crate::terms::Output;
 
-/// A call that lost its caller may use as much fuel as any change takes: about 0.1 seconds, and 2 microseconds for each
-/// byte of input.
+/// The most fuel that a call may use after it lost its caller. Any change takes less: about 0.1 seconds, and 2 microseconds
+/// for each byte of input.
 const GRACE: u64 = 500_000_000;
 const GRACE_PER_BYTE: u64 = 10_000;
-/// The fuel of a turn, whatever the slice: about a millisecond.
+/// The fuel of a turn, for every slice: about a millisecond.
 const TURN: u64 = 5_000_000;
 
-/// A call that ended: the machine, and what it came to or why it failed.
+/// A call that ended: the machine, and the result or the error.
 pub type Ended = (Lent, Result<Done, Failure>);
 
 pub struct Call {
@@ -44,15 +44,15 @@ pub struct Call {
     slice: u64,
     used: u64,
     is_change: bool,
-    /// The fuel that the call may still use when it has lost its caller.
+    /// The fuel that the call may still use after it lost its caller.
     grace: u64,
 }
 
-/// What one slice came to.
+/// The outcome of one slice.
 pub enum Slice {
     Ended(Ended),
     Yielded,
-    /// The host itself failed; the instance is broken.
+    /// The host itself failed. The instance is broken.
     Lost(Failure),
 }
 
@@ -65,7 +65,7 @@ impl Call {
         Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0, is_change, grace }
     }
 
-    /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended is not run again.
+    /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended must not run again.
     pub fn run_slice(&mut self) -> Slice {
         let mut context = Context::from_waker(Waker::noop());
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context))) {
@@ -80,14 +80,13 @@ impl Call {
         }
     }
 
-    /// Whether a call that lost its caller is not to be cut off here. A change would be half made; and while the module
-    /// makes room for the input its allocator is in the middle of what it does, with the instance to be called again. But
-    /// that is over at some time.
+    /// Returns whether a call that lost its caller must not be cut off here. A change would be half made. While the module
+    /// makes room for input, its allocator may be half done, and the instance is called again. Both end in time.
     fn needs_more(&self) -> bool {
         self.grace > 0 && (self.is_change || self.home.stage() == Stage::Opening)
     }
 
-    /// Runs a turn of a call that lost its caller. Answers whether the call is still under way, and needs another.
+    /// Runs a turn of a call that lost its caller. Returns whether the call needs another turn.
     pub fn go_on(&mut self) -> bool {
         let end = self.grace.saturating_sub(TURN);
         while self.needs_more() {
@@ -106,7 +105,7 @@ impl Call {
         &self.home
     }
 
-    /// Whether the call burns the fuel that counts: it neither makes room for the input nor copies.
+    /// Returns whether the call uses metered fuel: it neither makes room for the input nor copies.
     pub fn is_metered(&self) -> bool {
         self.home.stage() == Stage::Running
     }
@@ -115,8 +114,8 @@ impl Call {
         self.output
     }
 
-    /// The fuel of the slices so far. At least this much was used, and more by what each slice's last stretch without a
-    /// check cost: some straight code, or one part of a bulk instruction, which costs a unit a byte (`bulk`).
+    /// Returns the fuel of the slices so far. The call used at least this much. Each slice also used the fuel after its last
+    /// check: some straight code, or one part of a bulk instruction, which costs a unit a byte (`bulk`).
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -128,8 +127,8 @@ async fn run(mut lent: Lent, order: Order) -> Ended {
     (lent, outcome)
 }
 
-/// A call between two slices, as a resource. It holds its instance until it ends or is cancelled; where its last
-/// process forgets it or dies, it is cancelled.
+/// A suspended call as a resource. It holds its instance until it ends or is cancelled. If no process refers to it any more,
+/// it is cancelled.
 pub struct Suspended {
     state: Mutex<State>,
     _counted: Counted,
@@ -150,7 +149,7 @@ impl Suspended {
         Self { state: Mutex::new(State::Standing(call)), _counted: Counted::new(&census::SUSPENDED) }
     }
 
-    /// Takes the call to run its next slice. Then comes `put_back` or `end`.
+    /// Takes the call to run its next slice. `put_back` or `end` must follow.
     pub fn take(&self) -> Result<Call, Failure> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Running) {
@@ -163,7 +162,7 @@ impl Suspended {
         }
     }
 
-    /// Fails where the call was cancelled while it ran.
+    /// Returns the call. Errors: the call was cancelled while it ran.
     pub fn put_back(&self, call: Call) -> Result<(), Failure> {
         let mut state = self.state();
         if let State::Running = *state {
@@ -178,7 +177,7 @@ impl Suspended {
         *self.state() = State::Ended;
     }
 
-    /// Has the fiber unwound; the instance is free soon after.
+    /// Cancels the call: its fiber is unwound, and the instance is free soon after.
     pub fn cancel(&self) {
         let state = std::mem::replace(&mut *self.state(), State::Ended);
         if let State::Standing(call) = state {
@@ -191,8 +190,8 @@ impl Suspended {
     }
 }
 
-/// Has a call finished where it must be, and its fiber unwound. Until that is done the instance counts as running: whoever wants it queues, the process
-/// that held the call included.
+/// Finishes a call if it must not be cut off, and unwinds its fiber. Until then the instance is running: any process that
+/// wants it queues, the process that held the call included.
 fn abandon(call: Call) {
     call.home().resume();
     finisher::finish(call);

@@ -1,12 +1,14 @@
-//! What of an instance's state a snapshot carries: its memory, and the globals that can be read and set from outside.
+//! The part of an instance's state that a snapshot carries: its memory, and the globals that can be read and set from
+//! outside.
 //!
-//! A replica is a fresh instance with that much put in. So a module can be replicated if its instances have no other
-//! state: no memory but the exported one, no mutable global that is not exported, no table that its code changes, and
-//! no segment that its code drops.
+//! A replica is a new instance with this state. So a module can be replicated if its instances have no other state: no
+//! memory but the exported one, no mutable global that is not exported, no table that its code changes, and no segment that
+//! its code drops.
 
 use wasmparser::{ExternalKind, FunctionBody, Operator, Parser, Payload, Result, ValType};
 
-/// The names of the globals that a snapshot carries, or why there can be none. `wasm` is a valid module.
+/// Returns the names of the globals that a snapshot carries, or the reason why there can be no snapshot. `wasm` is a valid
+/// module.
 pub fn globals(wasm: &[u8]) -> Result<Vec<String>, String> {
     match State::read(wasm) {
         Ok(state) => state.globals(),
@@ -19,7 +21,7 @@ struct State {
     memories: u32,
     memory_exported: bool,
     globals: Vec<Global>,
-    /// The instruction that changes what is not carried.
+    /// The instruction that changes state that is not carried.
     culprit: Option<&'static str>,
 }
 
@@ -30,7 +32,7 @@ struct Global {
 }
 
 impl State {
-    /// Sections come in the order of their numbers: what is exported is known before its names are.
+    /// Reads all sections. They are in the order of their numbers, so exports come before the names.
     fn read(wasm: &[u8]) -> Result<Self> {
         let mut state = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {

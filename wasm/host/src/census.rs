@@ -1,4 +1,4 @@
-//! How many modules, instances and suspended calls are alive: what a test for leaks asks.
+//! Counts of the live modules, instances and suspended calls, for tests of leaks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ pub static MODULES: AtomicUsize = AtomicUsize::new(0);
 pub static INSTANCES: AtomicUsize = AtomicUsize::new(0);
 pub static SUSPENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts its owner for as long as it lives.
+/// Counts its owner as long as it lives.
 pub struct Counted(&'static AtomicUsize);
 
 impl Counted {

@@ -1,4 +1,4 @@
-//! The one engine of the process: how every module is compiled and run.
+//! The one engine of the process, which compiles and runs every module.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,13 +8,13 @@ use crate::memories::{self, Memories};
 use crate::stacks::{self, Stacks};
 use crate::trial;
 
-/// What a wasm call may use of its fiber's stack; beyond it the call traps.
+/// The bytes of its fiber's stack that a wasm call may use. It traps beyond them.
 const WASM_STACK: usize = 512 << 10;
 
-/// The engine, or why this machine cannot have one.
+/// Returns the engine, or the reason why this machine cannot have one.
 ///
-/// A memory has 4 GiB of reserved addresses with a guard behind them, so that compiled code has no bounds checks. Only
-/// addresses are reserved: 47 bits of them hold some 30,000 instances.
+/// A memory reserves 4 GiB of addresses with a guard after them, so compiled code has no bounds checks. Only addresses are
+/// reserved: 47 bits of them have room for some 30,000 instances.
 pub fn get() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
     ENGINE.get_or_init(tried).as_ref().map_err(Clone::clone)
@@ -39,15 +39,15 @@ fn config() -> Config {
         .memory_reservation(memories::LONGEST as u64)
         .memory_guard_size(memories::GUARD as u64)
         .memory_may_move(false)
-        // Data segments are copied: a file that is mapped for them would be a mapping more, and a descriptor a module.
+        // Data segments are copied. A mapped file would take one more mapping, and a descriptor for each module.
         .memory_init_cow(false)
         .with_host_memory(Arc::new(Memories));
     config
 }
 
-/// One unit for an instruction, and one for each byte or element of a bulk instruction: wasmtime's own costs. But what
-/// grows a memory or a table has the host do something, for 30 nanoseconds where that is refused and for some 2,000
-/// where it is granted, so it costs the most that the table holds.
+/// Returns wasmtime's own costs, one unit for an instruction and for each byte or element of a bulk instruction, with one
+/// change. To grow a memory or a table takes the host 30 nanoseconds if it is refused, and some 2,000 if it is granted. So
+/// it costs the most that the table admits.
 fn costs() -> OperatorCost {
     OperatorCost { MemoryGrow: u8::MAX, TableGrow: u8::MAX, ..OperatorCost::new() }
 }

@@ -37,7 +37,7 @@ impl Export {
         *self.name == *name
     }
 
-    /// Reads a call's arguments into `params`, and makes room for as many results as the function has.
+    /// Reads a call's arguments into `params`, and makes room for the results of the function.
     pub fn prepare(&self, arguments: Term, params: &mut Vec<Val>, results: &mut Vec<Val>) -> Result<(), Failure> {
         let given = arguments.list_length().map_err(|_| Failure::new(Kind::Type, "arguments are a list"))?;
         if given != self.params.len() {
@@ -59,7 +59,7 @@ impl Export {
         Ok(())
     }
 
-    /// Calls with what `prepare` read.
+    /// Calls the function with the arguments that `prepare` read.
     pub async fn call(&self, store: &mut Store<Limits>, params: &[Val], results: &mut [Val]) -> Result<()> {
         self.entry.call(store, params, results).await
     }
@@ -69,8 +69,8 @@ impl Export {
     }
 }
 
-/// Defines `Entry`: a function whose type is one of these shapes is called without looking its type up each time, which
-/// would take 0.2 of a call's microsecond.
+/// Defines `Entry`. A function whose type has one of these shapes is called without a look-up of its type, which would take
+/// 0.2 of a call's microsecond.
 macro_rules! entry {
     ($($shape:ident: ($($param:ident: $variant:ident $ty:ty),*);)*) => {
         enum Entry {

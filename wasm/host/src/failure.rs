@@ -1,4 +1,4 @@
-//! Why something could not be done: a kind, which Elixir turns into `BeTree.Error`, and a message for a person.
+//! A failure: a kind, which Elixir turns into `BeTree.Error`, and a message for people.
 
 use wasmtime::{Error, Trap, WasmBacktrace};
 
@@ -28,8 +28,8 @@ impl Failure {
         Self::new(Kind::BadModule, message)
     }
 
-    /// What ended a call. A trap that follows a refused growth of the memory is that refusal's consequence: compiled
-    /// languages answer it with `unreachable`.
+    /// Returns the failure of a call. A trap after a refused growth of the memory follows from that refusal, because
+    /// compiled languages then execute `unreachable`.
     pub fn from_call(error: &Error, memory_refused: bool) -> Self {
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => {
@@ -46,7 +46,7 @@ impl Failure {
     }
 }
 
-/// A trap's own words, and the function where it happened if the module names it.
+/// Returns the trap's own message, with the function's name if the module has it.
 fn place(trap: Trap, error: &Error) -> String {
     let function = error
         .downcast_ref::<WasmBacktrace>()

@@ -1,9 +1,9 @@
-//! One thread for calls that lost their caller and must not be cut off where they stand.
+//! A thread for calls that lost their caller and must not be cut off yet.
 //!
-//! A call that is cut off in the middle of a change would leave the module's memory half changed. So it goes on for a
-//! while: for as much fuel as an honest call needs (`Call::go_on`). Many may have to, and some never end by themselves, so
-//! they take turns of a millisecond. A call that has just come goes first: hardly any needs a second turn.
-//! Then, and at once where nothing speaks against it, the call is dropped, which unwinds its fiber.
+//! Cutting a change off would leave the module's memory half changed. So the call continues, for as much fuel as any real
+//! change needs (`Call::go_on`). There may be many such calls, and some never end by themselves, so they take turns of a
+//! millisecond. A new call has its turn first, because hardly any call needs a second one. A call that may be cut off is
+//! dropped, which unwinds its fiber.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,7 +15,7 @@ use crate::call::Call;
 
 static CALLS: OnceLock<Sender<Call>> = OnceLock::new();
 
-/// Starts the thread; answers whether it runs.
+/// Starts the thread. Returns whether it runs.
 pub fn start() -> bool {
     if CALLS.get().is_some() {
         return true;
@@ -25,7 +25,7 @@ pub fn start() -> bool {
     started.is_ok() && CALLS.set(sender).is_ok()
 }
 
-/// Has the call finished or unwound; then its machine goes home.
+/// Finishes or unwinds the call on the thread. Its machine then returns to its instance.
 pub fn finish(call: Call) {
     // The library does not load without the thread, and the thread ends only with the process.
     let calls = CALLS.get().expect("the finisher starts with the library");
@@ -35,7 +35,7 @@ pub fn finish(call: Call) {
 fn take_turns(new: &Receiver<Call>) {
     let mut unfinished = VecDeque::new();
     while let Some(call) = next(new, &mut unfinished) {
-        // The panic hook has told of a panic already; the other calls still have to be finished.
+        // The panic hook has reported a panic already, and the other calls still have to be finished.
         if let Ok(Some(call)) = catch_unwind(AssertUnwindSafe(|| turn(call))) {
             unfinished.push_back(call);
         }
@@ -49,7 +49,7 @@ fn next(new: &Receiver<Call>, unfinished: &mut VecDeque<Call>) -> Option<Call> {
     new.try_recv().ok().or_else(|| unfinished.pop_front())
 }
 
-/// Answers the call if it needs another turn.
+/// Runs a turn. Returns the call if it needs another one.
 fn turn(mut call: Call) -> Option<Call> {
     call.go_on().then_some(call)
 }

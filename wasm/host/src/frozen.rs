@@ -1,9 +1,9 @@
-//! The bytes of a memory that no longer change, for other memories to begin with.
+//! Frozen bytes: the unchanging bytes with which other memories begin.
 //!
-//! Where they are few, only the pages that are not zero are kept, and copied to each memory that begins with them. On
-//! Linux more bytes lie in a file in memory. A memory that begins with them maps that file, privately: a page that is
-//! only read is there once for all, and a page that is written becomes the writer's own. Elsewhere, or where the system
-//! has no such file to give, they are copied too.
+//! If there are few, only the pages that are not zero are kept, and are copied to each memory that begins with them. On
+//! Linux, more bytes are kept in a file in memory. A memory that begins with them maps that file privately. A page that is
+//! only read exists once for all memories, and a page that is written becomes the writer's own. On other systems, or if the
+//! system refuses such a file, the bytes are copied too.
 
 use std::io;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use std::ops::Range;
 #[cfg(target_os = "linux")]
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// Up to so many bytes that are not zero are kept without a file: a file takes one of the process's descriptors.
+/// The most bytes in pages that are not zero that are kept without a file, which takes one of the process's descriptors.
 #[cfg(target_os = "linux")]
 const FEW: usize = 256 << 10;
-/// Each page of a longer memory would be looked at for each copy.
+/// The longest memory that is kept without a file. Each copy of a longer one would test too many pages.
 #[cfg(target_os = "linux")]
 const SHORT: usize = 4 << 20;
 
@@ -26,16 +26,16 @@ pub struct Frozen {
 }
 
 enum Bytes {
-    /// Sealed: nobody shortens or changes it.
+    /// Sealed: no process can shorten or change it.
     #[cfg(target_os = "linux")]
     File(File),
-    /// Stretches among zeros, and where each begins.
+    /// Stretches that are not zero, with their starts.
     Stretches(Vec<(usize, Box<[u8]>)>),
 }
 
 impl Frozen {
-    /// Copies `parts` to where they begin among `length` zeros, within which they end: about 2 GB a second, most of it
-    /// for finding the pages.
+    /// Copies `parts` to their positions among `length` zeros. All must end within them. Copies about 2 GB a second, and
+    /// finding the pages that are not zero takes most of that.
     pub fn of(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if Self::is_file(length, parts) {
@@ -46,7 +46,7 @@ impl Frozen {
         Self::copied(length, parts)
     }
 
-    /// Whether `of` would make a file, which has a descriptor.
+    /// Returns whether `of` would make a file, which takes a descriptor.
     pub fn is_file(length: usize, parts: &[(usize, &[u8])]) -> bool {
         #[cfg(target_os = "linux")]
         return length > SHORT || stretches(parts).map(|(_, bytes)| bytes.len()).sum::<usize>() > FEW;
@@ -68,7 +68,7 @@ impl Frozen {
         self.length
     }
 
-    /// Copies the bytes from `offset` on. They end at the length at the latest.
+    /// Copies the bytes from `offset` on into `target`, which must not extend beyond the length.
     pub fn read(&self, offset: usize, target: &mut [u8]) -> io::Result<()> {
         match &self.bytes {
             #[cfg(target_os = "linux")]
@@ -88,17 +88,17 @@ impl Frozen {
         }
     }
 
-    /// Replaces the memory from `start` on, as many bytes as there are here, by a private mapping of these bytes. Answers
-    /// `false`, and leaves the memory alone, where that cannot be done; then `read` can.
+    /// Replaces the memory from `start` on, as long as these bytes, by a private mapping of them. Returns `false` if that is
+    /// not possible, and the memory is unchanged then. `read` always works.
     ///
     /// # Safety
     ///
     /// From `start` on there are at least `length` bytes of private, readable and writable memory. The caller owns them,
-    /// nothing refers to them meanwhile, and whatever frees them later frees mappings of any kind. After an error, what
-    /// the memory is mapped to is not known: it must not be used again, and not be unmapped either.
+    /// nothing refers to them meanwhile, and the code that frees them later frees mappings of any kind. After an error the
+    /// mapping of the memory is unknown: it must neither be used again nor be unmapped.
     pub unsafe fn map_over(&self, start: *mut u8) -> io::Result<bool> {
         match &self.bytes {
-            // SAFETY: the caller's promise is the one that is asked for here.
+            // SAFETY: the caller's promise is the one that is required here.
             #[cfg(target_os = "linux")]
             Bytes::File(file) => unsafe { linux::map_over(file, self.length, start) },
             Bytes::Stretches(_) => {
@@ -109,7 +109,7 @@ impl Frozen {
     }
 }
 
-/// Writes zeros where there are others: a page of the system's that holds none stays the one that all share.
+/// Writes zeros over other bytes only, so that a page of the system that has only zeros stays shared.
 fn clear(bytes: &mut [u8]) {
     for page in bytes.chunks_mut(ZEROS.len()) {
         if *page != ZEROS[..page.len()] {
@@ -118,12 +118,12 @@ fn clear(bytes: &mut [u8]) {
     }
 }
 
-/// The parts without their pages of zeros, as counted from where each part begins.
+/// Returns the parts without their pages of zeros. Pages are counted from the start of each part.
 fn stretches<'a>(parts: &'a [(usize, &'a [u8])]) -> impl Iterator<Item = (usize, &'a [u8])> {
     parts.iter().flat_map(|(at, bytes)| runs(bytes).map(move |run| (at + run.start, &bytes[run])))
 }
 
-/// The longest runs of pages that are not zeros.
+/// Returns the longest runs of pages that are not zeros.
 fn runs(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -150,7 +150,7 @@ mod linux {
 
     use super::stretches;
 
-    /// A file in memory that holds `parts` among zeros, and whose pages of zeros take nothing.
+    /// Returns a file in memory of `parts` among zeros. Its pages of zeros take no memory.
     pub fn file(length: usize, parts: &[(usize, &[u8])]) -> io::Result<File> {
         let file = File::from(memfd_create("be_tree", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(length as u64)?;
@@ -163,7 +163,7 @@ mod linux {
 
     /// # Safety
     ///
-    /// What `Frozen::map_over` asks for.
+    /// The requirements of `Frozen::map_over`.
     pub unsafe fn map_over(file: &File, length: usize, start: *mut u8) -> io::Result<bool> {
         let page = page_size();
         if !start.addr().is_multiple_of(page) || !length.is_multiple_of(page) {
@@ -173,9 +173,9 @@ mod linux {
             return Ok(true);
         }
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
-        // SAFETY: the caller owns the range, whole pages of it, and nobody looks at it meanwhile. The mapping is private,
-        // so no write reaches the file or another mapping; the file is sealed, so it neither changes under the mapping
-        // nor loses pages that are mapped. The kernel replaces the range at once.
+        // SAFETY: the caller owns the range, whole pages of it, and nothing reads it meanwhile. The mapping is private, so
+        // no write reaches the file or another mapping; the file is sealed, so it neither changes under the mapping nor
+        // loses pages that are mapped. The kernel replaces the range at once.
         unsafe { mmap(start.cast(), length, protection, flags, file, 0) }?;
         Ok(true)
     }

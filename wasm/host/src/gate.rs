@@ -1,22 +1,23 @@
-//! So many at a time, in order: the values behind a gate are lent to one caller each, and the others wait in a queue.
+//! A gate: each of its values is lent to one caller at a time, in order, and other callers wait in a queue.
 //!
-//! A gate has *places*. A place holds a value, or its value is lent, or it is vacant: then whoever comes upon it makes
-//! the value first. Of the values that are there, the one that came back last goes out first, for it is warm; a vacant
-//! place comes after all of them.
+//! A gate has *places*. A place has its value, or the value is lent, or the place is vacant. A caller that finds a vacant
+//! place makes the value first. The value that was returned last is lent first, because its memory is in the caches. Vacant
+//! places come last.
 //!
-//! A caller who finds a value walks through: one lock, no message. Another joins the queue and is told by a message
-//! when its turn has come; until it enters, one of the open places is kept for it, and nobody overtakes it. Waiters
-//! die: one whose message cannot be delivered is passed over, and one who dies before it enters gives its turn up (its
-//! ticket's destructor says so). Whoever leaves, vacates, withdraws or joins calls `advance`, so no turn is ever lost.
+//! A caller that finds a value takes it with one lock and no message. Any other caller joins the queue, and receives a
+//! message when its turn has come. Until it enters, one open place is kept for it, and no caller overtakes it. Waiters may
+//! die: a waiter whose message cannot be delivered is skipped, and a waiter that dies before it enters gives its turn up by
+//! its ticket's destructor. A caller of `leave`, `vacate`, `withdraw` or `join` also calls `advance`, so no turn is ever
+//! lost.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(u64);
 
-/// Lends a `T` from each of its places; `W` is told when a waiter's turn has come, and `C` names the holder of a
+/// A gate. `T` is the value of a place, `W` is a waiter that is woken when its turn has come, and `C` names the holder of a
 /// suspended call.
 pub struct Gate<T, W, C> {
     state: Mutex<State<T, W, C>>,
@@ -24,12 +25,12 @@ pub struct Gate<T, W, C> {
 
 struct State<T, W, C> {
     places: Vec<Place<T, C>>,
-    /// The places that are vacant or hold a value; the next is the last, and the vacant ones come first.
+    /// The places that are vacant or have a value. The last one is lent next, and vacant places are at the front.
     open: Vec<usize>,
-    /// Whose turn it is, told but not yet entered: no more than there are open places.
+    /// The turns that were woken and have not entered. At most as many as open places.
     called: Vec<Turn>,
     queue: VecDeque<(Turn, W)>,
-    /// How many may wait.
+    /// The number of waiters that the queue admits.
     room: usize,
     next: u64,
     broken: Option<String>,
@@ -38,23 +39,23 @@ struct State<T, W, C> {
 enum Place<T, C> {
     Vacant,
     Here(T),
-    /// Lent; to a call that is suspended, if its holder is named.
+    /// The value is lent. `Some` names the holder of a suspended call.
     Taken(Option<C>),
 }
 
-/// Why a caller may not enter.
+/// The reason why a caller may not enter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Running calls have all values, or another caller's turn comes first.
     Busy,
-    /// The caller holds all values itself, by calls that are suspended.
+    /// The caller holds all values itself, by suspended calls.
     Held,
     /// The place that the caller would enter is vacant: see `claim`.
     Vacant,
     Broken(String),
 }
 
-/// What the gate looks like from outside.
+/// The state of a gate as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     Free,
@@ -64,24 +65,24 @@ pub enum Standing {
 }
 
 impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
-    /// A gate of one place, with a queue of any length.
+    /// Returns a gate of one place, with a queue of any length.
     pub fn single(value: T) -> Self {
         Self::new(vec![Place::Here(value)], usize::MAX)
     }
 
-    /// A gate of vacant places, and how many may wait.
+    /// Returns a gate of vacant places whose queue admits `room` waiters.
     pub fn vacant(places: usize, room: usize) -> Self {
         Self::new((0..places).map(|_| Place::Vacant).collect(), room)
     }
 
     fn new(places: Vec<Place<T, C>>, room: usize) -> Self {
-        // The first place is the first to be made.
+        // Reversed, so that the value of the first place is made first.
         let open = (0..places.len()).rev().collect();
         let state = State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, broken: None };
         Self { state: Mutex::new(state) }
     }
 
-    /// Takes a value out of its place, if one is here and nobody else is before the caller.
+    /// Takes a value out of its place, if there is one and no other caller has a turn before this one.
     pub fn enter(&self, turn: Option<Turn>, caller: C) -> Result<(usize, T), Refusal> {
         let mut state = self.state();
         let place = state.admit(turn, caller)?;
@@ -94,8 +95,8 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         }
     }
 
-    /// Takes the vacant place that refused the caller, for it to make the value. Then comes `fill` or `vacate`. Answers
-    /// nothing where the caller would find a value by now.
+    /// Takes the vacant place that refused the caller, which then makes the value and calls `fill` or `vacate`. Returns
+    /// `None` if the caller would find a value now.
     pub fn claim(&self, turn: Option<Turn>, caller: C) -> Result<Option<usize>, Refusal> {
         let mut state = self.state();
         let place = state.admit(turn, caller)?;
@@ -106,7 +107,7 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Ok(Some(place))
     }
 
-    /// Puts the value that was made into its place, where it is kept for whoever has the turn.
+    /// Puts a new value into its place. The place is kept for the turn that is returned.
     pub fn fill(&self, place: usize, value: T) -> Turn {
         let mut state = self.state();
         state.put(place, value);
@@ -118,7 +119,7 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
     /// Joins the queue, if it has room. The caller must then call `advance`.
     pub fn join(&self, waiter: W) -> Option<Turn> {
         let mut state = self.state();
-        // Those who are about to be called do not have to wait.
+        // Waiters for which there is an open place do not count.
         let called_next = state.open.len() - state.called.len();
         if state.queue.len() >= state.room.saturating_add(called_next) {
             return None;
@@ -128,15 +129,14 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Some(turn)
     }
 
-    /// Puts a value back. Answers whether somebody waits: then the caller must call `advance`.
+    /// Puts a value back. Returns whether somebody waits; the caller must then call `advance`.
     pub fn leave(&self, place: usize, value: T) -> bool {
         let mut state = self.state();
         state.put(place, value);
         !state.queue.is_empty()
     }
 
-    /// The value of a place is lost, and another can be made. Answers whether somebody waits: then the caller must call
-    /// `advance`.
+    /// Makes a place whose value is lost vacant. Returns whether somebody waits; the caller must then call `advance`.
     pub fn vacate(&self, place: usize) -> bool {
         let mut state = self.state();
         state.places[place] = Place::Vacant;
@@ -144,44 +144,44 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         !state.queue.is_empty()
     }
 
-    /// Whoever has the value left it in a suspended call that belongs to `holder`.
+    /// Records that the value belongs to a suspended call of `holder`.
     pub fn suspend(&self, place: usize, holder: C) {
         self.state().places[place] = Place::Taken(Some(holder));
     }
 
-    /// Whoever has the value goes on with its suspended call.
+    /// Records that the suspended call that has the value runs again.
     pub fn resume(&self, place: usize) {
         self.state().places[place] = Place::Taken(None);
     }
 
-    /// A value is lost for which there is no other; nobody enters again. The caller must then call `advance`, which
-    /// tells all who wait.
+    /// Breaks the gate, because a value is lost and cannot be made again. No caller enters any more. The caller must then
+    /// call `advance`, which wakes all waiters.
     pub fn condemn(&self, why: &str) {
         self.state().broken = Some(why.to_owned());
     }
 
-    /// Gives up a turn, called or not. Answers whether it was called: then the caller must call `advance`.
+    /// Gives up a turn, called or not. Returns whether it was called; the caller must then call `advance`.
     pub fn withdraw(&self, turn: Turn) -> bool {
         let mut state = self.state();
         if let Some(index) = state.called.iter().position(|called| *called == turn) {
             state.called.swap_remove(index);
             return true;
         }
-        // Turns stand in the queue in order.
+        // The queue is in the order of turns.
         let waiter = match state.queue.binary_search_by_key(&turn, |(turn, _)| *turn) {
             Ok(index) => state.queue.remove(index),
             Err(_) => None,
         };
         drop(state);
-        // What a waiter has is not freed under the lock.
+        // The waiter's data is freed outside of the lock.
         drop(waiter);
         false
     }
 
-    /// Calls as many from the head of the queue as there are open places, passing over those whom `wake` cannot reach;
-    /// all of them if the gate is broken.
+    /// Wakes a waiter from the head of the queue for each open place, and skips those that `wake` cannot reach. If the gate
+    /// is broken, wakes all waiters.
     ///
-    /// `wake` runs outside of the lock: it sends a message, and the BEAM has locks of its own.
+    /// `wake` runs outside of the lock, because it sends a message and the BEAM has locks of its own.
     pub fn advance(&self, wake: impl Fn(&W) -> bool) {
         while let Some((turn, waiter)) = self.call_first() {
             if !wake(&waiter) {
@@ -220,19 +220,19 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         self.state().queue.len()
     }
 
-    /// How many places have a value, lent or not.
+    /// Returns the number of places that have a value, lent or not.
     pub fn made(&self) -> usize {
         self.state().places.iter().filter(|place| !matches!(place, Place::Vacant)).count()
     }
 
-    /// No code that can panic runs under this lock, so a poisoned state is a whole one.
+    /// No code that can panic runs under this lock, so a poisoned state is consistent.
     fn state(&self) -> MutexGuard<'_, State<T, W, C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T, W, C: Copy + PartialEq> State<T, W, C> {
-    /// The open place that the caller may have, if it may have one.
+    /// Returns the open place that the caller may have.
     fn admit(&self, turn: Option<Turn>, caller: C) -> Result<usize, Refusal> {
         if let Some(why) = &self.broken {
             return Err(Refusal::Broken(why.clone()));
@@ -252,7 +252,7 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         }
     }
 
-    /// Takes the next open place, by a turn that was called if there is one.
+    /// Takes the next open place, and removes the turn that was called for it.
     fn take(&mut self, turn: Option<Turn>) -> Place<T, C> {
         self.called.retain(|called| Some(*called) != turn);
         let place = self.open.pop().expect("admit found it");
@@ -264,7 +264,7 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         self.open.push(place);
     }
 
-    /// Whether there is an open place for one more than those whose turn was called.
+    /// Returns whether there are more open places than called turns.
     fn calls(&self) -> bool {
         self.open.len() > self.called.len()
     }

@@ -8,7 +8,7 @@ use rustler::{Binary, OwnedEnv};
 use crate::reaper::Reaped;
 
 pub struct Input {
-    /// Where the caller has let go of the binary, dropping this frees it.
+    /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.
     kept: Reaped<Kept>,
     length: usize,
 }

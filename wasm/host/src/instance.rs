@@ -1,7 +1,7 @@
-//! An instance as a resource, its machines behind a gate, and the tickets of those who wait for them.
+//! An instance as a resource: its machines behind a gate, and the tickets of the processes that wait for one.
 //!
-//! What Elixir calls an instance has one machine of its own, or it is a pool: replicas of one snapshot, which are made
-//! when they are needed, and made again where one is lost.
+//! An instance in Elixir has one machine of its own, or it is a pool of replicas of one snapshot. Replicas are made when
+//! they are needed, and a lost replica is replaced when it is next needed.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
@@ -26,30 +26,31 @@ impl Resource for Instance {}
 
 pub struct Shared {
     pub gate: Gate<Reaped<Box<Machine>>, Waiter, LocalPid>,
-    /// Bytes of memories and tables. Of replicas, those beyond the snapshot, which is counted once.
+    /// Bytes of memories and tables. A pool counts its snapshot once, and of each replica only the bytes beyond the
+    /// snapshot.
     pub charged: Arc<AtomicUsize>,
     pub setup: Setup,
-    /// Of the call at each place of the gate.
+    /// The stage of the call at each place of the gate.
     stages: Stages,
     module: Arc<Compiled>,
-    /// What the replicas of a pool begin with.
+    /// The state with which the replicas of a pool begin.
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// Where a machine on loan is used, which decides who tells the next in the queue.
+/// The scheduler on which a lent machine is used. It decides which thread wakes the next process in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
     Normal,
-    /// A process can be killed while its dirty NIF runs, and then can send nothing: `enif_send` fails as if the receiver
-    /// were dead, and every waiter would be passed over. So a thread of the host's own tells.
+    /// A process can be killed while its dirty NIF runs. `enif_send` then fails as if the receiver were dead, and every
+    /// waiter would be skipped. So a thread of the host sends the messages.
     Dirty,
 }
 
-/// Why no machine can be had now.
+/// The reason why no machine is available now.
 pub enum Denied {
-    /// The caller has to queue.
+    /// The caller must join the queue.
     Busy,
-    /// The caller has to make a replica, on a dirty scheduler.
+    /// The caller must make a replica, on a dirty scheduler.
     Vacant,
     Failed(Failure),
 }
@@ -68,7 +69,7 @@ impl Shared {
         Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(1), module, snapshot: None }))
     }
 
-    /// A pool of up to `replicas`, for which at most `queue` callers wait. Makes none yet.
+    /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
     pub fn pool(
         module: Arc<Compiled>,
         snapshot: Arc<Snapshot>,
@@ -82,14 +83,14 @@ impl Shared {
         Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(replicas), module, snapshot: Some(snapshot) }))
     }
 
-    /// Takes a machine, if one is free and nobody is before the caller.
+    /// Lends a machine, if one is free and no other caller has a turn before this one.
     pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
         let (place, machine) = self.gate.enter(ticket.map(|ticket| ticket.turn), env.pid())?;
         Ok(Lent { machine: Some(machine), place, shared: self.clone(), scheduler })
     }
 
-    /// Makes the replica of a vacant place, and answers a ticket whose turn has come. Takes some ten microseconds, and as
-    /// long as the module's start function: not for a normal scheduler.
+    /// Makes the replica of a vacant place, and returns a ticket whose turn has come. Takes some ten microseconds and the
+    /// time of the module's start function, so it is not for a normal scheduler.
     pub fn fill(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>) -> Result<Ticket, Denied> {
         let place = self.gate.claim(ticket.map(|ticket| ticket.turn), env.pid())?.ok_or(Denied::Busy)?;
         let vacancy = Vacancy { shared: self, place };
@@ -103,7 +104,7 @@ impl Shared {
         Machine::replica(&self.module, &self.setup, snapshot, self.charged.clone())
     }
 
-    /// Joins the queue of those who wait for a machine.
+    /// Joins the queue for a machine.
     pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
         let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
             let replicas = match self.stages.places() {
@@ -116,7 +117,7 @@ impl Shared {
         Ok(Ticket { turn, shared: self.clone() })
     }
 
-    /// The one machine, for another instance to have.
+    /// Takes the machine out, so that another instance can have it.
     fn give_up(self: &Arc<Self>, env: Env) -> Result<Reaped<Box<Machine>>, Failure> {
         let mut lent = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
             Denied::Failed(failure) => failure,
@@ -134,7 +135,7 @@ impl Shared {
     }
 }
 
-/// A place whose replica is being made. Where that fails, the place is as vacant as before.
+/// A place whose replica is being made. If that fails, dropping this makes the place vacant again.
 struct Vacancy<'a> {
     shared: &'a Arc<Shared>,
     place: usize,
@@ -170,7 +171,7 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// A machine on loan. It goes back through `leave` or `fail`; where it is dropped instead, its call was cut short.
+/// A machine on loan. `leave` and `fail` return it. If it is dropped instead, its call was cut off.
 pub struct Lent {
     machine: Option<Reaped<Box<Machine>>>,
     place: usize,
@@ -178,7 +179,7 @@ pub struct Lent {
     scheduler: Scheduler,
 }
 
-/// Where a machine on loan came from: what outlives the loan.
+/// The instance and the place of a machine on loan. It outlives the loan.
 #[derive(Clone)]
 pub struct Home {
     shared: Arc<Shared>,
@@ -194,12 +195,12 @@ impl Home {
         self.shared.stages.set(self.place, stage);
     }
 
-    /// The machine's call is suspended, and `holder` has it.
+    /// Records that `holder` has the machine's suspended call.
     pub fn suspend(&self, holder: LocalPid) {
         self.shared.gate.suspend(self.place, holder);
     }
 
-    /// The machine's call goes on, or is about to be unwound.
+    /// Records that the machine's call runs again, or is about to be unwound.
     pub fn resume(&self) {
         self.shared.gate.resume(self.place);
     }
@@ -215,12 +216,12 @@ impl Lent {
         self.machine().snapshot(shared.module.carried()?)
     }
 
-    /// Puts the machine of `fresh` in the place of the one on loan. Nobody can use `fresh` afterwards.
+    /// Replaces the machine on loan by the machine of `fresh`, which is unusable afterwards.
     ///
     /// # Errors
     ///
-    /// `BadModule` unless both have one machine, of the same module and with the same setup; else those of a call of
-    /// `fresh`.
+    /// `BadModule` unless both instances have one machine, of the same module and with the same setup; and the errors of a
+    /// call of `fresh`.
     pub fn renew(&mut self, env: Env, fresh: &Arc<Shared>) -> Result<(), Failure> {
         let shared = &self.shared;
         let is_alike = Arc::ptr_eq(&shared.module, &fresh.module) && shared.setup == fresh.setup;
@@ -238,7 +239,7 @@ impl Lent {
         Home { shared: self.shared.clone(), place: self.place }
     }
 
-    /// Gives the machine back after a call that ended.
+    /// Returns the machine after a call that ended.
     pub fn leave(mut self, env: Env) {
         if let Some(machine) = self.machine.take() {
             let awaited = self.shared.gate.leave(self.place, machine);
@@ -246,8 +247,8 @@ impl Lent {
         }
     }
 
-    /// Gives the machine back after a call that failed. A replica that stopped itself is not to be trusted with what its
-    /// memory has become, and may have grown: it makes way for a new one.
+    /// Returns the machine after a call that failed. After a trap or a lack of memory a replica is dropped and replaced: its
+    /// memory is not reliable, and may have grown.
     pub fn fail(mut self, env: Env, failure: &Failure) {
         let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory);
         if stopped && self.shared.snapshot.is_some() {
@@ -285,7 +286,7 @@ impl Drop for Lent {
     }
 }
 
-/// A process in the queue; it is sent `{reference, :ready}`.
+/// A process in the queue. It receives `{reference, :ready}`.
 pub struct Waiter {
     pid: LocalPid,
     env: OwnedEnv,
@@ -299,8 +300,8 @@ impl Waiter {
         Self { pid: env.pid(), env: own, reference }
     }
 
-    /// Answers whether the process is there to be told. `caller` is the environment of the process that runs on this
-    /// normal scheduler, or nothing on the host's own threads.
+    /// Sends the message, and returns whether the process is alive. `caller` is the environment of the process that runs on
+    /// this normal scheduler, or `None` on the host's own threads.
     fn wake(&self, caller: Option<Env>) -> bool {
         self.env.run(|own| {
             let reference = self.reference.load(own);
@@ -312,7 +313,7 @@ impl Waiter {
     }
 }
 
-/// A place in the queue as a resource: a waiter that dies takes it along, and so gives its turn up.
+/// A turn in the queue as a resource. If its process dies, the ticket is dropped, which gives the turn up.
 pub struct Ticket {
     turn: Turn,
     shared: Arc<Shared>,

@@ -1,13 +1,13 @@
-//! The terms of small integers, without a call of the VM for each.
+//! The terms of small integers, made without a call of the VM for each.
 //!
-//! The VM keeps a small integer in its term, beside a tag: so the terms of two that follow one another lie as far apart as
-//! those of any other two. That is not promised. So the VM is asked, once, how far that is and up to which integer it holds;
-//! where it does not hold, no term is known here.
+//! The VM stores a small integer in its term, beside a tag. So the terms of successive integers have a constant distance.
+//! The VM does not promise that, so it is asked once for the distance and for the integer up to which it holds. If it does
+//! not hold, no term is known here.
 
-/// A term, as the machine word that it is.
+/// A term as a machine word.
 pub type Word = usize;
 
-/// The terms of the integers below `end`: that of 0, and each next one's `step` further.
+/// The terms of the integers below `end`: the term of 0, and each next one `step` further.
 pub struct Integers {
     zero: Word,
     step: Word,
@@ -15,8 +15,8 @@ pub struct Integers {
 }
 
 impl Integers {
-    /// Asks `term` for each power of two and its neighbours, until one is not where it would have to be. A large integer is
-    /// not: its term is where its digits lie.
+    /// Tests `term` for each power of two and its neighbors, until one has another distance. A large integer has: its term
+    /// points to its digits.
     pub fn of(term: impl Fn(u64) -> Word) -> Self {
         let zero = term(0);
         let mut integers = Self { zero, step: term(1).wrapping_sub(zero), end: 0 };
@@ -25,7 +25,7 @@ impl Integers {
         integers
     }
 
-    /// The term of an integer, if it is known.
+    /// Returns the term of an integer, if it is known.
     pub fn term(&self, integer: u64) -> Option<Word> {
         (integer < self.end).then(|| self.at(integer))
     }

@@ -1,16 +1,16 @@
-//! Any WebAssembly module, run in slices of fuel inside the BEAM.
+//! Runs any WebAssembly module inside the BEAM, in slices of fuel.
 //!
-//! A *module* is compiled once, on a thread of its own. An *instance* is a store with a memory of its own; it runs one
-//! call at a time, and callers wait their turn in order (`gate`). A *snapshot* is the memory of an instance as it stood
-//! at one moment, and a *pool* a set of replicas of it, instances that begin with that memory and share what none of them
-//! writes (`frozen`); it runs as many calls at a time, and is otherwise used like an instance. A *call* runs on a fiber; where the fuel of a slice
-//! is exhausted the fiber is left where it stands, and the call becomes a term that can be resumed from any scheduler
-//! or cancelled (`call`). What must be taken apart or freed is handed to one thread, and a call that lost its caller to
-//! another, so that no scheduler and no destructor ever does either (`reaper`, `finisher`).
+//! A *module* is compiled once, on a thread of its own. An *instance* is a store with a memory of its own. It runs one call
+//! at a time, and callers wait in order (`gate`). A *snapshot* is the memory of an instance at one moment. A *pool* is a set
+//! of replicas of a snapshot: instances that begin with that memory and share the pages that none of them writes (`frozen`).
+//! It runs one call for each replica, and is otherwise used like an instance. A *call* runs on a fiber. When the fuel of a
+//! slice is exhausted, the fiber is suspended, and the call becomes a term that any scheduler can resume or cancel (`call`).
+//! One thread frees memory and code, and another finishes calls that lost their caller, so that no scheduler and no
+//! destructor does either (`reaper`, `finisher`).
 //!
-//! The host knows one convention beyond WebAssembly itself, and its names are given at instantiation: an *inbox*
-//! export `(length: i32) -> i32`, the address of a buffer of at least that length, and an *outbox* export `() -> i32`,
-//! the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
+//! The host knows one convention beyond WebAssembly itself. Its names are given at instantiation. An *inbox* export
+//! `(length: i32) -> i32` returns the address of a buffer of at least that length. An *outbox* export `() -> i32` returns an
+//! address, fixed for the life of the instance, of two `u32`: the address of the last result, and its length.
 
 mod arena;
 mod bounds;

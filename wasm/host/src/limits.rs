@@ -1,23 +1,23 @@
-//! What an instance may take of the host's memory.
+//! Limits of the host's memory that an instance may take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use wasmtime::{ResourceLimiter, Result};
 
-/// Each memory reserves 4 GiB of addresses, whatever its size.
+/// The most memories of an instance. Each reserves 4 GiB of addresses, whatever its size.
 pub const MEMORIES: usize = 16;
 const TABLES: usize = 64;
-/// The most elements of a table, so that an instruction on all of them takes no longer than a slice or two.
+/// The most elements of a table, so that an instruction on all of them takes at most a slice or two.
 pub const TABLE_ELEMENTS: usize = 100_000;
 
 /// One budget for all memories and tables of a machine.
 pub struct Limits {
     bytes: usize,
     taken: usize,
-    /// What of `taken` is in `charged`.
+    /// The part of `taken` that is in `charged`.
     own: usize,
-    /// What the machines of an instance take, read by `info` while calls have them.
+    /// The bytes of all machines of an instance, which `info` reads while calls have the machines.
     charged: Arc<AtomicUsize>,
     refused: bool,
 }
@@ -27,12 +27,12 @@ impl Limits {
         Self { bytes, taken: 0, own: 0, charged, refused: false }
     }
 
-    /// What was taken until now is shared with others, and counted once for all of them.
+    /// Shares the bytes taken so far with other machines. They are then counted once for all of them.
     pub fn share(&mut self) {
         self.charged.fetch_sub(std::mem::take(&mut self.own), Ordering::Relaxed);
     }
 
-    /// What was taken is counted in `charged` from now on.
+    /// Counts the bytes taken so far in `charged` from now on.
     pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
         let own = self.own;
         self.share();
@@ -41,7 +41,7 @@ impl Limits {
         self.charged = charged;
     }
 
-    /// Whether a growth was refused since `forget_refusal`.
+    /// Returns whether a growth was refused since `forget_refusal`.
     pub fn refused(&self) -> bool {
         self.refused
     }
@@ -50,8 +50,8 @@ impl Limits {
         self.refused = false;
     }
 
-    /// Charges `more` bytes if the budget has them. What the operating system then refuses stays charged: wasmtime
-    /// does not tell which of its failures came after a charge.
+    /// Charges `more` bytes if the budget has them. If the operating system then refuses them, they stay charged, because
+    /// wasmtime does not report which of its failures came after a charge.
     fn charge(&mut self, more: usize, fits_type: bool) -> bool {
         let total = self.taken.saturating_add(more);
         let granted = fits_type && total <= self.bytes;

@@ -1,7 +1,7 @@
-//! Lists of the packed integers that an output has.
+//! Lists of the packed integers of an output.
 //!
-//! A list holds its scheduler up for as long as it takes to make. So only a short one is made at once: of a long one the bytes
-//! are answered, and its list is made part by part, each a call that is charged for ([`unpack`]).
+//! Making a list holds its scheduler for its whole time. So only a short list is made at once. A long list is returned as
+//! bytes, and made part by part, each in a call that is charged ([`unpack`]).
 
 use std::mem::transmute;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use crate::failure::Failure;
 use crate::integers::{Integers, Word};
 use crate::terms::{atoms, Bytes};
 
-/// So many integers are made into a list at once, which takes about as long as a slice of a search.
+/// The number of integers of a list that is made at once. It takes about the time of a slice of a search.
 const PART: usize = 8192;
-/// So many integers of many lists are made into lists, or copied, at once. An index's part of an answer has fewer.
+/// The number of integers of many lists that are made or copied at once. A part of a batch's result has fewer.
 const MANY: usize = 4 * PART;
-/// The most lists of an output: thousands of empty ones take as long as long ones.
+/// The most lists of an output: thousands of empty lists take as long as long ones.
 const LISTS: usize = 10_000;
 
 /// Packed unsigned 64-bit integers.
 type Packed = [[u8; 8]];
 
-/// The list of packed unsigned 64-bit integers or, of a long one, `{:packed, bytes}`.
+/// Returns the list of packed unsigned 64-bit integers, or `{:packed, bytes}` if it is long.
 pub fn u64s<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     let words = words(bytes.as_slice())?;
     Ok(if is_long(words) { packed(env, bytes.binary(env)) } else { list(env, words) })
 }
 
-/// The list of many such lists, each behind its length. Where one of them is long, `{:packed, lists}`, with the bytes of each
-/// such list in its place.
+/// Returns a list of many such lists, each of which follows its length. If one of them is long, returns `{:packed, lists}`,
+/// with the bytes of each such list in its place.
 pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     let mut any_packed = false;
     let lists = each(env, bytes, |words, is_more, range| {
@@ -45,12 +45,14 @@ pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Fa
     Ok(if any_packed { packed(env, lists) } else { lists })
 }
 
-/// The list of many such lists, each a binary: of its own where it is not too many, so that it does not keep the others.
+/// Returns a list of many such lists as binaries. Each is a binary of its own unless they are too many, so that it keeps no
+/// other alive.
 pub fn u64_binaries<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     each(env, bytes, |words, is_more, range| if is_more { bytes.part(env, range) } else { binary(env, words) })
 }
 
-/// Puts the last of the first `end` packed integers in front of `list`, a part of them, and tells how many are left of these.
+/// Prepends the last part of the first `end` packed integers to `list`. Returns the new list, and the number of integers
+/// left.
 pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Option<(Term<'a>, usize)> {
     let (words, _) = bytes.as_chunks();
     let start = end.saturating_sub(PART);
@@ -80,28 +82,28 @@ fn list<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
     unsafe { Term::new(env, enif_make_list_from_array(env.as_c_arg(), terms.as_ptr(), count)) }
 }
 
-/// The terms of packed integers. A call of the VM for each took two fifths of the time of a list, so it is spared where it can
-/// be.
+/// Returns the terms of packed integers. A call of the VM for each took two fifths of the time of a list, so most terms are
+/// made without one.
 fn terms<'a, 'b>(env: Env<'a>, words: &'b Packed) -> impl DoubleEndedIterator<Item = Term<'a>> + use<'a, 'b> {
     static KNOWN: OnceLock<Integers> = OnceLock::new();
     let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
     words.iter().map(move |bytes| {
         let integer = u64::from_le_bytes(*bytes);
         let word = known.term(integer).unwrap_or_else(|| ask(env, integer));
-        // SAFETY: `ErlNifTerm` is transparent for such a word. It is either of `env`, or of a small integer, which is all in
-        // its term: that belongs to every environment.
+        // SAFETY: `ErlNifTerm` is transparent for such a word. It is either of `env`, or of a small integer, whose term has
+        // no other data: that belongs to every environment.
         unsafe { Term::new(env, transmute::<Word, ErlNifTerm>(word)) }
     })
 }
 
-/// The term that the VM makes of an integer.
+/// Returns the VM's term of an integer.
 fn ask(env: Env, integer: u64) -> Word {
     // SAFETY: `ErlNifTerm` is transparent for such a word.
     unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
 }
 
-/// Makes a term of each list. `term` is told whether with this one they are more than may be made at once, and where in the
-/// bytes it lies.
+/// Makes a term of each list. Each call of `term` receives the list, whether the lists so far exceed the number that is made
+/// at once, and the list's range in the bytes.
 fn each<'a>(
     env: Env<'a>,
     bytes: &Bytes<'a, '_>,

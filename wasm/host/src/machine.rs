@@ -1,4 +1,4 @@
-//! A store, the one instance in it, and what the host keeps about them between calls.
+//! A machine: a store, its one instance, and the host's data about them between calls.
 
 use std::future::{poll_fn, Future};
 use std::ops::Range;
@@ -25,22 +25,22 @@ use crate::snapshot::Snapshot;
 use crate::stacks::Stack;
 use crate::stage::Stage;
 
-/// An inbox of more bytes is not kept for the next input.
+/// The largest inbox in bytes that is kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
-/// A memory's bytes, and what is reserved behind them.
+/// The mappings of a memory: its bytes, and the reserved addresses after them.
 const MEMORY_MAPPINGS: usize = 2;
 /// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
 const CONVENTION_FUEL: u64 = 1_000_000_000;
 
-/// The fuel of a slice while the module makes room for input, on a normal scheduler: that of a time slice.
+/// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;
-/// So many bytes of input or output are copied at a time.
+/// The number of bytes of input or output that are copied at a time.
 const COPIED: usize = PART as usize;
 
-/// The most fuel that a question may use: about 0.2 milliseconds.
+/// The most fuel that a question to the module may use: about 0.2 milliseconds.
 const QUESTION_FUEL: u64 = 1_000_000;
 
-/// What a machine is made with.
+/// The parameters of a new machine.
 #[derive(PartialEq, Eq)]
 pub struct Setup {
     /// The most bytes that its memories and tables may take.
@@ -54,13 +54,13 @@ pub struct Machine {
     instance: Instance,
     memory: Option<Memory>,
     inbox: Option<Inbox>,
-    /// The address of the outbox: it lies within the memory, which never shrinks.
+    /// The address of the outbox. It stays inside the memory, which never shrinks.
     outbox: Option<usize>,
     stack_pointer: Option<(Global, Val)>,
     exports: Vec<Export>,
     params: Vec<Val>,
     results: Vec<Val>,
-    // The store is released before what follows.
+    // The store must be dropped before the following fields.
     stack: Arc<Stack>,
     mappings: Vec<Taken>,
     _counted: Counted,
@@ -72,44 +72,43 @@ struct Inbox {
     capacity: usize,
 }
 
-/// A call that has been prepared: see `Machine::prepare`.
+/// A prepared call: see `Machine::prepare`.
 pub struct Order {
     pub export: usize,
     /// Input that is not in the inbox yet.
     pub input: Option<Input>,
-    /// How many bytes of input there are.
+    /// The number of bytes of the input.
     pub length: usize,
-    /// The output is asked for.
+    /// Whether the caller wants the output.
     pub has_output: bool,
     pub fuel: u64,
     pub slice: Option<u64>,
-    /// It is not to be cut off in the middle.
+    /// Whether the call must not be cut off.
     pub is_change: bool,
 }
 
-/// What a call came to.
+/// The result of a call.
 pub struct Done {
     pub fuel: u64,
-    /// The output, where it is too long to be copied at once. Otherwise it is in the memory.
+    /// The output, if it is too long to be copied at once. Otherwise it is in the memory.
     pub output: Option<OwnedBinary>,
 }
 
 impl Machine {
-    /// Instantiates, runs the start function to its end, and finds the exports of the convention. Takes a millisecond
-    /// or so where the module has much data or a long start function: not for a normal scheduler.
+    /// Instantiates a module, runs its start function to the end, and finds the exports of the convention. Takes about a
+    /// millisecond if the module has much data or a long start function, so it is not for a normal scheduler.
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?;
         if let Some(memory) = machine.memory {
-            // All of what is reserved, for a boundary between what is advised and what is not would be one more between
-            // mappings.
+            // For the whole reservation: a boundary between advised and other addresses would take one more mapping.
             pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
         }
         machine.open_outbox(setup)?;
         Ok(machine)
     }
 
-    /// The same, with the state that `snapshot` holds. What the module's data segments and start function wrote is
-    /// overwritten.
+    /// Returns a machine with the state of `snapshot`, which replaces the effects of data segments and of the start
+    /// function.
     pub fn restored(
         module: &Compiled,
         setup: &Setup,
@@ -121,7 +120,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The same, as one of many that share what they have of the snapshot.
+    /// Returns such a machine as one of many that share the unchanged pages of the snapshot.
     pub fn replica(
         module: &Compiled,
         setup: &Setup,
@@ -176,16 +175,16 @@ impl Machine {
         })
     }
 
-    /// Puts a snapshot in the place of the state, before anything but the start function has run.
+    /// Replaces the state by a snapshot, before anything but the start function has run.
     fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
         self.grow_to(snapshot.length())?;
         if let Some(memory) = self.memory {
             let start = memory.data_ptr(&self.store);
             let mapping = quota::mappings().take(1, "a replica")?;
-            // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to
-            // them: the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private
-            // memory, and closing the slot replaces mappings of any kind. Growing changes the protection of what lies
-            // behind the bytes that there are.
+            // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to them:
+            // the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private memory,
+            // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
+            // these bytes.
             match unsafe { snapshot.memory().map_over(start) } {
                 Ok(true) => self.mappings.push(mapping),
                 Ok(false) => {
@@ -193,7 +192,7 @@ impl Machine {
                     copied.map_err(|error| host_failure(&error))?;
                 }
                 Err(error) => {
-                    // Neither used nor unmapped again.
+                    // The memory must neither be used nor unmapped again.
                     std::mem::forget(self);
                     return Err(host_failure(&error));
                 }
@@ -232,8 +231,7 @@ impl Machine {
         }
     }
 
-    /// The state as it stands; `globals` are those to be carried beside the memory. Copies the memory, about 2 GB a
-    /// second.
+    /// Returns the present state with the values of `globals`. Copies the memory, about 2 GB a second.
     pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
         let mut carried = Vec::with_capacity(globals.len());
         for name in globals {
@@ -251,7 +249,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Finds the export, reads the arguments, and puts the input where it belongs, as far as no wasm has to run.
+    /// Finds the export, reads the arguments, and writes the input to the inbox if no wasm has to run for that.
     #[allow(clippy::too_many_arguments)]
     pub fn prepare(
         &mut self,
@@ -281,7 +279,7 @@ impl Machine {
         Ok(self.exports.len() - 1)
     }
 
-    /// Writes a short input for which the inbox has room. Any other is kept for `run` to write.
+    /// Writes a short input that fits the inbox. Any other input is returned, and `run` writes it.
     fn offer(&mut self, input: Binary) -> Result<Option<Input>, Failure> {
         let inbox =
             self.inbox.as_ref().ok_or_else(|| Failure::bad_module("the instance has no inbox for the input"))?;
@@ -293,10 +291,10 @@ impl Machine {
         Ok(None)
     }
 
-    /// Runs an order to its end. The fuel of that is what its function used, from after the input is in place until the
-    /// function returns, so it is the same whatever the slice. `home` is told of each stage.
+    /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
+    /// function returns. So it is the same for every slice. Each stage is recorded in `home`.
     pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
-        // Dropped after the call, where that is cut short.
+        // Dropped after the call, also if that is cut off.
         let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
         let outcome = self.try_run(order, home).await;
@@ -340,7 +338,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The output, copied part by part, if it is longer than a part.
+    /// Returns the output, copied part by part, if it is longer than a part.
     async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
         let (address, length) = self.find_output()?;
         if length <= COPIED {
@@ -355,13 +353,13 @@ impl Machine {
         Ok(Some(output))
     }
 
-    /// Has the module make room for `length` bytes of input.
+    /// Calls the module to make room for `length` bytes of input.
     async fn open_inbox(&mut self, length: usize) -> Result<(), Failure> {
         let Self { store, inbox, memory, .. } = self;
         let inbox = inbox.as_mut().expect("offer refuses input where there is no inbox");
         let wanted = u32::try_from(length)
             .map_err(|_| Failure::new(Kind::OutOfMemory, format!("an input of {length} bytes is over 4 GiB")))?;
-        // A call that is cut short may have moved the buffer.
+        // Before the call: a call that is cut off may have moved the buffer.
         inbox.capacity = 0;
         let _ = store.set_fuel(CONVENTION_FUEL);
         let address = inbox
@@ -382,8 +380,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Asks the module for a small inbox where the last input was large, so that it can give the room back: at once where
-    /// nobody can cut that off, and otherwise with the next input.
+    /// Returns a large inbox to the module, which can then free the room. It is called for a small inbox at once if nothing
+    /// can cut the call off, and otherwise with the next input.
     async fn leave_large_inbox(&mut self, is_whole: bool) -> Result<(), Failure> {
         match &mut self.inbox {
             Some(inbox) if inbox.capacity > LARGE_INBOX => inbox.capacity = 0,
@@ -395,7 +393,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the export `name`, `() -> (i32)`, says when it is asked between two calls: yes is all but 0.
+    /// Calls the export `name`, `() -> (i32)`, between two calls. Returns whether its result is not 0.
     pub fn says_yes(&mut self, name: &str) -> Result<bool, Failure> {
         let _in_use = self.stack.enter()?;
         let Self { store, instance, .. } = self;
@@ -407,7 +405,7 @@ impl Machine {
         Ok(answer? != 0)
     }
 
-    /// Its memories and tables are counted in `charged` from now on.
+    /// Counts the machine's memories and tables in `charged` from now on.
     pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
         self.store.data_mut().count_in(charged);
     }
@@ -416,13 +414,13 @@ impl Machine {
         &self.results
     }
 
-    /// What the outbox points to.
+    /// Returns the bytes that the outbox points to.
     pub fn output(&self) -> Result<&[u8], Failure> {
         let (address, length) = self.find_output()?;
         self.read(address, length)
     }
 
-    /// The address and the length of what the outbox points to.
+    /// Returns the address and the length of the bytes that the outbox points to.
     fn find_output(&self) -> Result<(usize, usize), Failure> {
         let outbox = self.outbox.ok_or_else(|| Failure::bad_module("the instance has no outbox for an output"))?;
         let data = self.data();
@@ -459,16 +457,16 @@ impl Machine {
         self.memory.map_or(&[], |memory| memory.data(&self.store))
     }
 
-    /// After a call that did not return, its shadow stack is still taken.
+    /// Restores the shadow stack, which a call that did not return has not freed.
     pub fn restore_stack_pointer(&mut self) {
         if let Some((global, first)) = self.stack_pointer {
-            // It was found mutable and of this value's type.
+            // The global was found mutable and of this value's type, so this cannot fail.
             let _ = global.set(&mut self.store, first);
         }
     }
 }
 
-/// What is copied at a time of so many bytes.
+/// Returns the ranges of `length` bytes that are copied at a time.
 fn parts(length: usize) -> impl Iterator<Item = Range<usize>> + Send {
     (0..length).step_by(COPIED).map(move |start| start..length.min(start + COPIED))
 }
@@ -499,7 +497,7 @@ fn find_outbox(
     Ok(address)
 }
 
-/// Calls an export of no parameters, to its end.
+/// Calls an export without parameters, to its end.
 fn ask(instance: &Instance, store: &mut Store<Limits>, name: &str, fuel: u64) -> Result<u32, Failure> {
     let export: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
     let _ = store.set_fuel(fuel);
@@ -535,7 +533,7 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
     }
 }
 
-/// Has the store take its stack, by a call of nothing.
+/// Makes the store take its stack, by a call of an empty function.
 pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
     let nothing = Func::wrap(&mut *store, || {});
     let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
@@ -561,7 +559,7 @@ fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
     Failure::bad_module(message)
 }
 
-/// Runs a future of a store that does not yield: it is ready when first polled.
+/// Runs a future of a store that does not yield, so it is ready at the first poll.
 pub fn finish<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,8 +1,8 @@
-//! Modules' memories: each lies at the beginning of a slot of addresses, and grows in it.
+//! Memories of modules: each lies at the start of a slot of addresses, and grows inside it.
 //!
-//! A slot is as long as all that compiled code can address without looking at a memory's size: 4 GiB, and the guard behind
-//! it for the offsets of its instructions. What of it is no memory traps. So a memory takes two mappings, and its slot's
-//! end guards the next one.
+//! A slot is as long as the addresses that compiled code can reach without a check of the memory's size: 4 GiB, and a guard
+//! after it for the offsets of instructions. Addresses that are no memory trap. So a memory takes two mappings, and the end
+//! of its slot guards the next one.
 
 use std::io;
 
@@ -10,19 +10,19 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
 use crate::arena::{Arena, Slot};
 
-/// The most bytes of a memory: what 32 bits address. A memory of 64-bit addresses ends there too.
+/// The most bytes of a memory: the range of 32-bit addresses. A memory of 64-bit addresses has the same limit.
 pub const LONGEST: usize = 4 << 30;
-/// What follows a memory of that length, and is never memory.
+/// The bytes after a memory of that length, which are never memory.
 pub const GUARD: usize = 32 << 20;
 
 static ARENA: Arena = Arena::new(LONGEST + GUARD, 256);
 
-/// Gives wasmtime its memories.
+/// Makes memories for wasmtime.
 pub struct Memories;
 
 // SAFETY: a memory that it makes is zeros, at the beginning of a slot of its own, aligned to pages. The slot is as long as
 // the reservation and the guard together (`new_memory` refuses others), and no more of it than the memory's bytes is
-// readable or writable, so what is beyond them traps.
+// readable or writable, so an access beyond them traps.
 unsafe impl MemoryCreator for Memories {
     fn new_memory(
         &self,
@@ -52,7 +52,7 @@ impl Linear {
         if length > LONGEST {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a memory ends at {LONGEST} bytes")));
         }
-        // A page of a module is some pages of the system.
+        // A page of a module is one or more pages of the system.
         self.slot.open(self.length, length)?;
         self.length = length;
         Ok(())

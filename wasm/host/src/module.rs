@@ -1,4 +1,4 @@
-//! A compiled module as a resource, and what it imports and exports.
+//! A compiled module as a resource, with its imports and exports.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ impl Resource for Module {}
 
 pub struct Compiled {
     module: Reaped<Code>,
-    /// What it was compiled of.
+    /// The bytes from which it was compiled.
     bytes: Box<[u8]>,
-    /// The globals that a snapshot carries, or why there can be no snapshot.
+    /// The globals that a snapshot carries, or the reason why the module has no snapshots.
     carried: Result<Vec<String>, String>,
     _counted: Counted,
 }
@@ -34,11 +34,11 @@ struct Code {
     _mappings: Taken,
 }
 
-/// The code, and what is only read before and behind it.
+/// The mappings of a module: its code, and the read-only data before and after it.
 const MAPPINGS: usize = 4;
 
 impl Compiled {
-    /// Compiles for seconds where the module is large: not for a scheduler.
+    /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
     pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
         let engine = engine::get().map_err(Failure::bad_module)?;
         let invalid = |why: &dyn std::fmt::Display| {
@@ -56,7 +56,7 @@ impl Compiled {
         Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })
     }
 
-    /// The names of the globals that a snapshot carries, if the module can be replicated.
+    /// Returns the names of the globals that a snapshot carries. Errors: the module cannot be replicated.
     pub fn carried(&self) -> Result<&[String], Failure> {
         self.carried.as_deref().map_err(|why| {
             Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
@@ -123,7 +123,7 @@ fn value_type(ty: &ValType) -> rustler::Atom {
     }
 }
 
-/// `(i32, i64) -> (i32)`: a function's type as a person writes it.
+/// Returns a function's type in the form `(i32, i64) -> (i32)`.
 pub fn signature(function: &FuncType) -> String {
     let join = |types: Vec<String>| types.join(", ");
     format!(

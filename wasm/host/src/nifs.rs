@@ -1,4 +1,4 @@
-//! The functions that `BeTree.Engine.Native` declares. What each takes and answers is told there.
+//! The functions that `BeTree.Engine.Native` declares and documents.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ fn loaded() -> bool {
     true
 }
 
-/// Why no module can run on this machine, if none can.
+/// Returns the reason why no module can run on this machine, or `nil`.
 #[rustler::nif]
 fn engine_error() -> Option<String> {
     engine::get().err()
 }
 
-/// What is charged at a time: in percent of a time slice, and in reductions.
+/// The size of a charge: in percent of a time slice, and in reductions.
 const STEP: (i32, u64) = (5, 200);
-/// All of a time slice, in percent.
+/// A whole time slice, in percent.
 const WHOLE: i32 = 100;
 
 #[rustler::nif]
@@ -65,7 +65,7 @@ fn withdraw_compile(env: Env, digest: Binary) -> bool {
     cache::withdraw(env, &digest)
 }
 
-/// The bytes stay where they are: the binary refers to the module.
+/// Returns the bytes without a copy: the binary refers to the module.
 #[rustler::nif]
 fn module_bytes<'a>(env: Env<'a>, module: ResourceArc<Module>) -> Binary<'a> {
     module.make_binary(env, |module| module.0.bytes())
@@ -168,7 +168,7 @@ fn call<'a>(
     begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
-/// The fuel of a slice of a change: about a millisecond, of which the way there and back takes a hundredth.
+/// The fuel of a slice of a change: about a millisecond. Rescheduling takes a hundredth of it.
 const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -223,8 +223,9 @@ fn begin<'a>(
     }
 }
 
-/// Answers the fuel of the slices so far, for which Elixir charges. To make room for the input and to copy is not among it,
-/// and is charged a time slice here: otherwise its process would keep its scheduler for thousands of slices.
+/// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and
+/// copying are not part of it, and are charged a time slice here. Otherwise the process would keep its scheduler for
+/// thousands of slices.
 fn suspend(env: Env, call: &Call) -> u64 {
     call.home().suspend(env.pid());
     if !call.is_metered() {
@@ -318,7 +319,7 @@ fn write<'a>(
     })
 }
 
-/// Answers whether the instance was replaced.
+/// Returns whether the instance was replaced.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn renew<'a>(
     env: Env<'a>,
@@ -379,7 +380,7 @@ fn taken() -> (usize, usize) {
     (quota::mappings().taken(), quota::descriptors().taken())
 }
 
-/// For NIFs on dirty schedulers.
+/// Runs `work` on a lent machine, in NIFs on dirty schedulers.
 fn with_machine<'a>(
     env: Env<'a>,
     instance: &Instance,
@@ -404,7 +405,7 @@ fn deny(env: Env, denied: Denied) -> Term {
     }
 }
 
-/// `{:done, results, output, fuel}` or an error; the machine goes home.
+/// Returns `{:done, results, output, fuel}` or an error. The machine returns to its instance.
 fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
     match outcome.and_then(|outcome| done(env, lent.machine(), output, outcome)) {
         Ok(answer) => {

@@ -1,11 +1,11 @@
 //! Large pages under a module's memory.
 //!
-//! What searches of a large index read lies anywhere in it. With pages of 4 KiB, most reads then wait for the processor
-//! to find out where the page is, twice over in a virtual machine; with pages of 2 MiB it knows.
+//! A search of a large index reads all over it. With pages of 4 KiB most reads are TLB misses, which are twice as long in a
+//! virtual machine. With pages of 2 MiB few are.
 
-/// Asks the system for large pages from `start` on, for as much of `length` bytes as is memory, now or later. A page is
-/// large only where a whole one fits between what is readable and writable, so a small memory takes no more than before.
-/// It is a wish: where it is not granted, nothing changes.
+/// Asks the system for large pages for the part of `length` bytes from `start` on that is memory, now or later. Only a whole
+/// page of readable and writable addresses can be large, so a small memory takes no more than before. If the system refuses,
+/// nothing changes.
 #[cfg(target_os = "linux")]
 pub fn prefer_large(start: *mut u8, length: usize) {
     use rustix::mm::{madvise, Advice};
@@ -14,8 +14,8 @@ pub fn prefer_large(start: *mut u8, length: usize) {
     if !start.addr().is_multiple_of(page_size()) {
         return;
     }
-    // SAFETY: this advice changes no byte, no protection and no mapping, only by what pages the kernel holds it; so it
-    // does no harm wherever the range leads.
+    // SAFETY: this advice changes no byte, no protection and no mapping, only the size of the kernel's pages; so it is
+    // harmless for any range.
     let _ = unsafe { madvise(start.cast(), length, Advice::LinuxHugepage) };
 }
 

@@ -1,13 +1,13 @@
-//! Functions of WebAssembly that do a bulk instruction part by part.
+//! Functions of WebAssembly that execute a bulk instruction part by part.
 //!
-//! Such a function takes the operands of the instruction. Where these reach beyond a memory or a segment, it executes the
-//! instruction itself, which traps and has written nothing. Otherwise it executes it for one part after the other. A copy
-//! to a higher address of the same memory begins with the last part, so that no part is overwritten before it is copied.
+//! Such a function takes the operands of the instruction. If these reach beyond a memory or a segment, it executes the
+//! instruction itself, which traps and has written nothing. Otherwise it executes one part after another. A copy to a higher
+//! address of the same memory begins with the last part, so that no part is overwritten before it is copied.
 
 use wasm_encoder::{BlockType, Encode, Function, InstructionSink, ValType};
 use wasmparser::MemoryType;
 
-/// A memory as far as it matters to an instruction.
+/// The properties of a memory that an instruction depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Memory {
     index: u32,
@@ -15,7 +15,7 @@ pub struct Memory {
     page_size_log2: u32,
 }
 
-/// An instruction: its memories, and of a segment the index and the length.
+/// A bulk instruction: its memories, and the index and the length of its segment.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Bulk {
     Fill(Memory),
@@ -32,7 +32,7 @@ impl Memory {
 }
 
 impl Bulk {
-    /// The types of the operands. The last is the length.
+    /// Returns the types of the operands. The last operand is the length.
     pub fn params(&self) -> [ValType; 3] {
         match self {
             Self::Fill(memory) => [memory.address, ValType::I32, memory.address],
@@ -54,7 +54,7 @@ impl Bulk {
 const FUNCTION_TYPE: u8 = 0x60;
 const NO_RESULTS: u32 = 0;
 
-/// The type of a function with these parameters, as a type section has it.
+/// Returns the encoded type of a function with these parameters.
 pub fn ty(params: &[ValType; 3]) -> Vec<u8> {
     let mut bytes = vec![FUNCTION_TYPE];
     params.as_slice().len().encode(&mut bytes);
@@ -65,16 +65,16 @@ pub fn ty(params: &[ValType; 3]) -> Vec<u8> {
     bytes
 }
 
-/// The operands, as they were given.
+/// The operands.
 const OPERANDS: [u32; 3] = [0, 1, 2];
-/// Local variables of 64 bits: where the next part goes to and comes from, how much is left, and the length of the part.
+/// Local variables of 64 bits: the next part's target and source, the bytes left, and the length of the part.
 const TO: u32 = 3;
 const FROM: u32 = 4;
 const LEFT: u32 = 5;
 const LENGTH: u32 = 6;
 const VARIABLES: u32 = 4;
 
-/// The function that does `bulk` in parts of so many bytes. Its length is more than that.
+/// Returns the function that executes `bulk` in parts of `part` bytes. Its length must exceed `part`.
 pub fn function(bulk: &Bulk, part: u32) -> Function {
     let mut function = Function::new([(VARIABLES, ValType::I64)]);
     let mut writer = Writer { code: function.instructions(), bulk, part: part.into() };
@@ -99,7 +99,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn read_operands(&mut self) {
         for (operand, variable) in OPERANDS.into_iter().zip([TO, FROM, LEFT]) {
-            // The value that memory is filled with is no address.
+            // The value that fills memory is no address.
             if variable == FROM && matches!(self.bulk, Bulk::Fill(_)) {
                 continue;
             }
@@ -121,7 +121,7 @@ impl Writer<'_> {
             }
             Bulk::Init(memory, _, length) => {
                 self.is_outside_memory(TO, memory);
-                // Of a segment that was dropped the first part traps.
+                // If the segment was dropped, the first part traps.
                 self.is_outside(FROM, |code| _ = code.i64_const((*length).into()));
                 self.code.i32_or();
             }
@@ -144,7 +144,7 @@ impl Writer<'_> {
         });
     }
 
-    /// Whether what is left, from `start` on, ends behind `size`.
+    /// Writes the test whether the remaining bytes, from `start` on, end beyond `size`.
     fn is_outside(&mut self, start: u32, size: impl Fn(&mut InstructionSink)) {
         let code = &mut self.code;
         code.local_get(LEFT);

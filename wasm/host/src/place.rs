@@ -1,5 +1,5 @@
-//! A place for an instance that stands in for another one until that one changes: whoever puts it there says at which
-//! version, and whoever looks for it has to name the same.
+//! A place for an instance that replaces another one until that one changes. It is put there with a version, and found only
+//! by the same version.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ impl Place {
         }
     }
 
-    /// The instance of this version, if it is there. An earlier one is let go.
+    /// Returns the instance of this version, if it is there. Drops an earlier one.
     pub fn get(&self, version: u64) -> Option<ResourceArc<Instance>> {
         let mut held = self.lock();
         if held.as_ref().is_some_and(|(before, _)| *before < version) {
@@ -33,7 +33,7 @@ impl Place {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(u64, ResourceArc<Instance>)>> {
-        // Whatever panicked held it between two assignments.
+        // A panic can only happen before or after an assignment, so the value is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! Quotas of what the system gives a process only so many of: memory mappings and file descriptors.
+//! Quotas of resources that the system limits for each process: memory mappings and file descriptors.
 //!
-//! Where mappings run out, the VM's own next allocation aborts it, and where descriptors run out, its sockets and files
-//! fail. So this library takes only a part of either, and refuses what would need more. Each value that has mappings or
-//! a descriptor holds a `Taken`, as a field that is dropped after them, so a count follows the release.
+//! If mappings run out, the VM's own next allocation aborts it. If descriptors run out, its sockets and files fail. So this
+//! library takes only a part of either, and refuses further requests. Each value that has mappings or a descriptor holds a
+//! `Taken`, in a field that is dropped after them. So a count falls only after the release.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -11,31 +11,31 @@ use crate::failure::{Failure, Kind};
 use crate::reaper;
 
 pub struct Quota {
-    /// The things counted, in the plural.
+    /// The name of the resource, in the plural.
     things: &'static str,
     /// The system's name of its limit.
     name: &'static str,
     limit: usize,
-    /// How the limit is raised.
+    /// The way to raise the limit.
     mend: &'static str,
     /// The most that this library takes.
     most: AtomicUsize,
-    /// What it takes beyond that for calls, so that what there is can still be called.
+    /// The amount beyond that for calls, so that existing instances can still be called.
     reserve: usize,
     taken: AtomicUsize,
 }
 
-/// After each so many mappings taken or released, those of others are counted again.
+/// After this number of mappings taken or released, the mappings of others are counted again.
 const STEP: usize = 2_048;
 
-/// So many of a quota's things are taken until this is dropped.
+/// An amount of a quota that is taken until this is dropped.
 pub struct Taken {
     quota: &'static Quota,
     amount: usize,
 }
 
-/// Memory mappings: fifteen sixteenths of what the process may have, without those that others in it have. A thirty-second
-/// more is for calls.
+/// Returns the quota of memory mappings: fifteen sixteenths of the process's limit, less the mappings of others in the
+/// process. A thirty-second more is for calls.
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
@@ -52,13 +52,13 @@ pub fn mappings() -> &'static Quota {
     })
 }
 
-/// What may be taken of `limit` mappings beside so many of others. What is left is for calls, and for what others map before
-/// they are counted again.
+/// Returns the number of mappings that may be taken of `limit` beside `others`. The rest is for calls, and for mappings that
+/// others make before they are counted again.
 fn beside(limit: usize, others: usize) -> usize {
     (limit - limit / 16).saturating_sub(others)
 }
 
-/// File descriptors: half of what the process may have.
+/// Returns the quota of file descriptors: half of the process's limit.
 pub fn descriptors() -> &'static Quota {
     static DESCRIPTORS: OnceLock<Quota> = OnceLock::new();
     DESCRIPTORS.get_or_init(|| {
@@ -80,12 +80,12 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// `Overloaded` if the quota has fewer left.
+    /// `Overloaded` if the quota has less left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
         self.take_up_to(self.most.load(Ordering::Relaxed), amount, user)
     }
 
-    /// The same for a call, which may have some of the reserve.
+    /// Takes `amount` for a call, which may use the reserve.
     pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
         self.take_up_to(self.most.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
     }
@@ -100,7 +100,7 @@ impl Quota {
                 Ok(Taken { quota: self, amount })
             }
             Err(taken) => {
-                // What others had may be free by now.
+                // Others may have released mappings since the last count.
                 measure_later();
                 let Self { things, name, limit, mend, .. } = self;
                 Err(Failure::new(
@@ -120,7 +120,7 @@ impl Quota {
     }
 }
 
-/// Has the mappings of others counted by the reaper, which takes up to some ten milliseconds.
+/// Counts the mappings of others on the reaper's thread, in up to some ten milliseconds.
 fn measure_later() {
     static AWAITED: AtomicBool = AtomicBool::new(false);
     if AWAITED.swap(true, Ordering::Relaxed) {
@@ -146,7 +146,7 @@ mod system {
 
     use rustix::process::{getrlimit, Resource};
 
-    /// Linux' default, for where the setting cannot be read.
+    /// The default of Linux, for a system whose setting cannot be read.
     const DEFAULT_MAPPINGS: usize = 65_530;
 
     pub fn max_map_count() -> usize {
@@ -164,7 +164,7 @@ mod system {
     }
 }
 
-/// Elsewhere there is no such limit on mappings, and a snapshot has no descriptor.
+/// Other systems have no such limit on mappings, and a snapshot there has no descriptor.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub fn max_map_count() -> usize {

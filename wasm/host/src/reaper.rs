@@ -1,5 +1,5 @@
-//! Threads for what neither a scheduler nor a destructor should do: one unmaps memories and frees compiled code, another
-//! wakes the process whose turn has come, which is not to wait for the first.
+//! Threads for work that neither a scheduler nor a destructor should do. One unmaps memories and frees compiled code. The
+//! other wakes processes whose turn has come, so that they need not wait for the first.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -12,23 +12,23 @@ type Job = Box<dyn FnOnce() + Send>;
 static REAPER: Worker = Worker::new("be_tree_reaper");
 static WAKER: Worker = Worker::new("be_tree_waker");
 
-/// A thread that does one job after the other.
+/// A thread that does one job after another.
 struct Worker {
     name: &'static str,
     jobs: OnceLock<Sender<Job>>,
 }
 
-/// Starts the threads; answers whether they run.
+/// Starts the threads. Returns whether they run.
 pub fn start() -> bool {
     REAPER.start() && WAKER.start()
 }
 
-/// Has `job` done on the reaper's thread.
+/// Queues `job` for the reaper's thread.
 pub fn later(job: impl FnOnce() + Send + 'static) {
     REAPER.send(Box::new(job));
 }
 
-/// Has `job`, which wakes processes, done on the waker's thread.
+/// Queues `job`, which wakes processes, for the waker's thread.
 pub fn wake_later(job: impl FnOnce() + Send + 'static) {
     WAKER.send(Box::new(job));
 }
@@ -45,7 +45,7 @@ impl Worker {
         let (sender, receiver) = channel::<Job>();
         let started = thread::Builder::new().name(self.name.into()).spawn(move || {
             for job in receiver {
-                // The panic hook has told of a panic already; the jobs behind it still have to be done.
+                // The panic hook has reported a panic already, and the next jobs still have to be done.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             }
         });

@@ -1,4 +1,4 @@
-//! The state of an instance as it stood at one moment, as a resource.
+//! A snapshot: the state of an instance at one moment, as a resource.
 
 use std::io;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ struct Memory {
 }
 
 impl Snapshot {
-    /// Copies the memory: not for a normal scheduler.
+    /// Copies the memory, so it is not for a normal scheduler.
     pub fn new(memory: &[u8], globals: Vec<(String, Val)>) -> Result<Self, Failure> {
         Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals })
     }
 
-    /// A memory of `length` bytes that is zero but for `parts`: where they begin, and their bytes.
+    /// Returns a snapshot of `length` zero bytes with `parts` in them: their positions and their bytes.
     pub fn of(length: usize, parts: &[(usize, &[u8])]) -> Result<Self, Failure> {
         let outside = parts.iter().find(|(at, bytes)| at.checked_add(bytes.len()).is_none_or(|end| end > length));
         if let Some((at, bytes)) = outside {
@@ -51,7 +51,7 @@ impl Snapshot {
         &self.globals
     }
 
-    /// A copy of `length` bytes from `address` on.
+    /// Returns a copy of `length` bytes from `address` on.
     pub fn read(&self, address: usize, length: usize) -> Result<Vec<u8>, Failure> {
         let within = address.checked_add(length).is_some_and(|end| end <= self.length());
         if !within {
@@ -65,7 +65,7 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// How many bytes of memory it holds.
+    /// Returns the number of bytes of its memory.
     pub fn length(&self) -> usize {
         self.memory.frozen.length()
     }

@@ -1,8 +1,8 @@
 //! The stacks of calls: one for each machine, which has memory only while it is needed.
 //!
 //! wasmtime keeps the stack of a store's last call for the next call. So a machine has the addresses of a stack for its
-//! whole life, and opens the stack, which then takes mappings and memory, for the time of a call. The `KEPT` stacks that
-//! were opened last stay open between calls: a machine that is often called seldom opens its stack.
+//! whole life. It opens the stack for the time of a call, which takes mappings and memory. The `KEPT` stacks that were
+//! opened last stay open between calls. So a machine that is often called seldom opens its stack.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -17,27 +17,27 @@ use crate::quota::{self, Taken};
 
 /// The bytes of a stack.
 pub const LENGTH: usize = 2 << 20;
-/// What is in front of a stack and never memory: a stack grows towards it. Half a large page, so that no whole one fits
-/// into a stack, which uses a few small ones.
+/// The bytes before a stack, towards which it grows, and which are never memory. Half a large page, so that no whole large
+/// page fits into a stack, which uses only a few small ones.
 const GUARD: usize = 1 << 20;
-/// How many stacks stay open between calls.
+/// The number of stacks that stay open between calls.
 const KEPT: usize = 256;
-/// An open stack, and what is not open between it and the one before.
+/// The mappings of a stack: its open part, and the gap between it and the stack before.
 const MAPPINGS: usize = 2;
 
 static ARENA: Arena = Arena::new(2 * GUARD + LENGTH, 1_024);
 
-/// The stacks that stay open, in the order in which they were opened, and which of them is the oldest.
+/// The stacks that stay open, in the order in which they were opened, and the index of the oldest.
 static OPEN: Mutex<(usize, [Weak<Stack>; KEPT])> = Mutex::new((0, [const { Weak::new() }; KEPT]));
 
 thread_local! {
-    /// What `Stacks` gives to the store that asks for its first stack on this thread.
+    /// The stack that `Stacks` returns to the next store that asks on this thread.
     static NEXT: RefCell<Option<Arc<Stack>>> = const { RefCell::new(None) };
 }
 
 pub struct Stack {
-    /// One of the constants below. A machine runs one call at a time, so only one thread takes a stack into use or out of
-    /// it; any other may close it between calls.
+    /// One of the constants below. A machine runs one call at a time, so only one thread starts or ends the use of a stack.
+    /// Any other thread may close it between calls.
     state: AtomicU8,
     addresses: Mutex<Addresses>,
     start: usize,
@@ -45,23 +45,23 @@ pub struct Stack {
 
 struct Addresses {
     slot: Slot,
-    /// Of a stack that is open.
+    /// The mappings of an open stack.
     mappings: Option<Taken>,
 }
 
 const CLOSED: u8 = 0;
-/// Open, in `OPEN`, and in no use.
+/// Open, in `OPEN`, and not in use.
 const IDLE: u8 = 1;
 /// In use, and in `OPEN`.
 const USED: u8 = 2;
-/// In use, and to be closed then.
+/// In use, and closed at the end of the use.
 const LAST: u8 = 3;
 
 /// A stack that is open and in use until this is dropped.
 pub struct InUse(Arc<Stack>);
 
 impl Stack {
-    /// A stack that is not open.
+    /// Returns a stack that is not open.
     pub fn new() -> Result<Arc<Self>, Failure> {
         let slot = ARENA.slot().map_err(|error| no_room(&error))?;
         let start = slot.start().addr() + GUARD;
@@ -69,11 +69,11 @@ impl Stack {
         Ok(Arc::new(Self { state: AtomicU8::new(CLOSED), addresses, start }))
     }
 
-    /// Opens the stack, if it is not, for a call of the one machine that has it.
+    /// Opens the stack, if it is closed, for a call of its one machine.
     ///
     /// # Errors
     ///
-    /// `Overloaded` or `OutOfMemory` where it is not open and cannot be opened.
+    /// `Overloaded` or `OutOfMemory` if it cannot be opened.
     pub fn enter(self: &Arc<Self>) -> Result<InUse, Failure> {
         if !self.turn(IDLE, USED) {
             self.open()?;
@@ -86,7 +86,7 @@ impl Stack {
     }
 
     fn open(&self) -> Result<(), Failure> {
-        // Whoever closes it meanwhile has the lock.
+        // A thread that closes the stack meanwhile has this lock.
         let mut addresses = self.addresses();
         let mappings = quota::mappings().take_for_call(MAPPINGS)?;
         addresses.slot.open(GUARD, GUARD + LENGTH).map_err(|error| no_room(&error))?;
@@ -95,7 +95,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The stack is no longer among those that stay open.
+    /// Removes the stack from those that stay open: closes it now, or after its use.
     fn retire(&self) {
         loop {
             let retired = match self.state.load(Ordering::Acquire) {
@@ -109,18 +109,18 @@ impl Stack {
         }
     }
 
-    /// Closes the stack, and answers whether its state was `from`.
+    /// Closes the stack if its state is `from`. Returns whether it was.
     fn close(&self, from: u8) -> bool {
         let mut addresses = self.addresses();
         let closes = self.turn(from, CLOSED);
-        // SAFETY: a stack in no use has no frames, and who would use it waits for the lock.
+        // SAFETY: a stack that is not in use has no frames, and a call that would use it waits for the lock.
         if closes && unsafe { addresses.slot.close() }.is_ok() {
             addresses.mappings = None;
         }
         closes
     }
 
-    /// Runs `work`, in which the first store that needs a stack has this one.
+    /// Runs `work`. The first store that needs a stack in it takes this one.
     pub fn provide<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
         struct Provided;
         impl Drop for Provided {
@@ -133,7 +133,7 @@ impl Stack {
         work()
     }
 
-    /// Closes a stack in no use, as if many others had been opened since.
+    /// Closes a stack that is not in use, as if many others had been opened since.
     pub fn forget(&self) {
         self.close(IDLE);
     }
@@ -143,12 +143,12 @@ impl Stack {
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
-        // What may panic under this lock comes before any change.
+        // Under this lock, code that may panic comes before any change.
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Puts a stack that was opened among those that stay open, in the place of the one that it answers.
+/// Adds an opened stack to those that stay open. Returns the oldest one, which it replaces.
 fn keep(stack: &Arc<Stack>) -> Weak<Stack> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let (oldest, stacks) = &mut *open;
@@ -169,11 +169,11 @@ fn no_room(error: &std::io::Error) -> Failure {
     Failure::new(Kind::OutOfMemory, format!("the host has no stack for a call: {error}"))
 }
 
-/// Gives wasmtime its stacks.
+/// Provides stacks to wasmtime.
 pub struct Stacks;
 
-// SAFETY: a stack has a guard in front of it, lies at whole pages, and is zeros when it is first opened. Whoever has
-// wasmtime use it keeps it open meanwhile: a machine that calls has an `InUse`.
+// SAFETY: a stack has a guard in front of it, lies at whole pages, and is zeros when it is first opened. A machine keeps it
+// open while wasmtime uses it: a machine that calls has an `InUse`.
 unsafe impl StackCreator for Stacks {
     fn new_stack(&self, size: usize, _zeroed: bool) -> Result<Box<dyn StackMemory>, Error> {
         let provided = NEXT.take().filter(|_| size == LENGTH);

@@ -1,11 +1,11 @@
-//! How far a call has come, which its future writes and whoever polls that reads.
+//! The stage of a call. The call's future writes it, and the code that polls the future reads it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// The module makes room for the input. Its allocator is in the middle of what it does.
+    /// The module makes room for the input. Its allocator may be half done.
     Opening,
     /// The host copies the input or the output.
     Copying,
@@ -16,7 +16,7 @@ pub enum Stage {
 pub struct Stages(Box<[AtomicU8]>);
 
 impl Stages {
-    /// The stages of the calls at so many places.
+    /// Returns the stages of the calls at `places` places.
     pub fn new(places: usize) -> Self {
         Self((0..places).map(|_| AtomicU8::new(Stage::Opening as u8)).collect())
     }

@@ -1,4 +1,4 @@
-//! Between Erlang terms and the host's values.
+//! Conversions between Erlang terms and the host's values.
 
 use std::fmt;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub fn error<'a>(env: Env<'a>, failure: &Failure) -> Term<'a> {
     (atoms::error(), kind, failure.message.as_str()).encode(env)
 }
 
-/// An amount of fuel, or no bound (`:infinity`).
+/// An amount of fuel, or `None` for no bound (`:infinity`).
 #[derive(Clone, Copy)]
 pub struct Fuel(pub Option<u64>);
 
@@ -49,16 +49,16 @@ impl<'a> Decoder<'a> for Fuel {
     }
 }
 
-/// What of the outbox a call answers.
+/// The form in which a call returns its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     None,
     Binary,
-    /// Where the call's status is 0, a list of packed unsigned 64-bit integers; otherwise a binary.
+    /// A list of packed unsigned 64-bit integers if the call's status is 0, and otherwise a binary.
     U64s,
-    /// The same of many such lists, each behind its length as one more integer: a list of lists.
+    /// The same for many such lists, each after its length as one more integer: a list of lists.
     U64Lists,
-    /// The same of many as a list of binaries, in which the integers stay packed.
+    /// The same for many such lists as a list of binaries, in which the integers stay packed.
     U64Binaries,
 }
 
@@ -84,7 +84,7 @@ pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     Binary::from_owned(OwnedBinary::from_slice(bytes), env).encode(env)
 }
 
-/// Bytes of an output: in linear memory, or copied from there.
+/// The bytes of an output: in linear memory, or copied from there.
 pub enum Bytes<'a, 'b> {
     InMemory(&'b [u8]),
     Copied(Binary<'a>),
@@ -98,12 +98,12 @@ impl<'a> Bytes<'a, '_> {
         }
     }
 
-    /// All of them as a binary.
+    /// Returns all of them as a binary.
     pub fn binary(&self, env: Env<'a>) -> Term<'a> {
         self.part(env, 0..self.as_slice().len())
     }
 
-    /// Some of them as a binary, which refers to all of them where these were copied.
+    /// Returns a range of them as a binary. It refers to the whole copy if there is one.
     pub fn part(&self, env: Env<'a>, range: Range<usize>) -> Term<'a> {
         match self {
             Self::InMemory(bytes) => binary(env, &bytes[range]),
@@ -144,7 +144,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// An argument of a function. Integers may be given signed or unsigned; a float also as an integer.
+/// Reads an argument of a function. An integer may be signed or unsigned, and may stand for a float.
 pub fn argument(term: Term, number: Number) -> Option<Val> {
     match number {
         Number::I32 => {
@@ -165,12 +165,12 @@ fn float(term: Term) -> Option<f64> {
     term.decode::<f64>().or_else(|_| term.decode::<i64>().map(|value| value as f64)).ok()
 }
 
-/// The results of a function; integers are signed.
+/// Returns the results of a function. Integers are signed.
 pub fn results<'a>(env: Env<'a>, values: &[Val]) -> Term<'a> {
     values.iter().rev().fold(Term::list_new_empty(env), |list, value| list.list_prepend(result(env, value)))
 }
 
-/// Only values of the types of `Number` come here: no function with another is called.
+/// Only values of the types of `Number` occur: functions with other types are never called.
 fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
     match value {
         Val::I32(value) => value.encode(env),
@@ -181,7 +181,7 @@ fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
     }
 }
 
-/// Erlang's floats are finite; what is not becomes an atom.
+/// Returns a float, or an atom if it is not finite, because Erlang's floats are finite.
 fn finite(env: Env, value: f64) -> Term {
     if value.is_nan() {
         atoms::nan().encode(env)

@@ -1,5 +1,5 @@
-//! A trial of what the host assumes of wasmtime, when its engine is made: how it uses the memories and the stacks that
-//! it is given. Were one of these assumptions wrong, a module could read what is not its own, or the node would crash.
+//! Tests the host's assumptions about wasmtime when its engine is made: how it uses the memories and the stacks that it is
+//! given. If one of them were wrong, a module could read memory of others, or the node could crash.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::machine::{finish, have_stack};
 use crate::memories::LONGEST;
 use crate::stacks::Stack;
 
-/// A memory of one page, and three functions of `(i32) -> i32`: `load` answers the byte at an address, `far` the byte at
-/// the address and the largest offset without a bounds check, and `spin` never ends.
+/// A module with a memory of one page, and three functions of `(i32) -> i32`. `load` returns the byte at an address, `far`
+/// the byte at the address plus the largest offset without a bounds check, and `spin` never ends.
 #[rustfmt::skip]
 const MODULE: &[u8] = &[
     0, b'a', b's', b'm', 1, 0, 0, 0,
@@ -42,7 +42,7 @@ const FUEL: u64 = 100_000;
 /// The assumption that is wrong.
 pub fn run(engine: &Engine) -> Result<(), String> {
     let engine = engine.clone();
-    // Compiling takes more of a stack than a scheduler's thread is sure to have.
+    // On a thread of its own, because compiling may take more stack than a scheduler's thread has.
     let trial = thread::Builder::new().name("be_tree_trial".into()).stack_size(16 << 20).spawn(move || {
         let module = Module::from_binary(&engine, MODULE).map_err(|error| format!("its trial: {error:#}"))?;
         memories(&module)?;
@@ -53,7 +53,7 @@ pub fn run(engine: &Engine) -> Result<(), String> {
     outcome.unwrap_or_else(|_| Err("its trial panicked".into()))
 }
 
-/// What lies beyond a memory traps, wherever that is, and a memory grows where it is.
+/// Tests that every access beyond a memory traps, and that a memory grows in place.
 fn memories(module: &Module) -> Result<(), String> {
     let mut subject = Subject::new(module)?;
     let start = subject.memory.data_ptr(&subject.store);
@@ -70,7 +70,7 @@ fn memories(module: &Module) -> Result<(), String> {
     expect(subject.memory.data_ptr(&subject.store) == start, "a memory stays where it is")
 }
 
-/// A snapshot can be mapped over a memory, and nothing of it is left for the next memory in the slot.
+/// Tests that a snapshot can be mapped over a memory, and that the next memory in the slot has no part of it.
 fn slots(module: &Module) -> Result<(), String> {
     let mut subject = Subject::new(module)?;
     let bytes = vec![7; 8 * PAGE];
@@ -94,7 +94,7 @@ fn slots(module: &Module) -> Result<(), String> {
     expect([0, 8 * PAGE - 1, 9 * PAGE].iter().all(|address| next.load(*address) == Some(0)), "a slot begins with zeros")
 }
 
-/// A store has one stack, also after a call was cut short, and needs it open only while a call runs.
+/// Tests that a store has one stack, also after a call was cut off, and needs it open only while a call runs.
 fn stacks(module: &Module) -> Result<(), String> {
     let mut subject = Subject::new(module)?;
     for _ in 0..2 {
@@ -130,7 +130,7 @@ struct Subject {
     store: Store<Limits>,
     instance: Instance,
     memory: Memory,
-    // Released after the store.
+    // Dropped after the store.
     stack: Arc<Stack>,
 }
 

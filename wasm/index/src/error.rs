@@ -1,8 +1,8 @@
-//! What can be wrong with an expression, an event or an operation.
+//! Errors of expressions, events and operations.
 
 use std::fmt;
 
-/// The kind of an [`Error`], closed: what a caller may act upon.
+/// The kind of an [`Error`]. The set is closed, so that a caller can handle each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The text of an expression, of JSON or of an external term breaks its grammar.
@@ -11,9 +11,9 @@ pub enum Kind {
     UnknownAttribute,
     /// A value or a predicate that does not fit the attribute's type.
     Type,
-    /// A number or a count outside what the attribute, or 64 bits, can hold.
+    /// A number or a count outside the range of the attribute or of 64 bits.
     OutOfBounds,
-    /// A required attribute, or a constant that an expression needs, is not given.
+    /// A required attribute, or a constant that an expression needs, is missing.
     MissingAttribute,
     /// A subscription with this id exists.
     DuplicateId,
@@ -21,12 +21,12 @@ pub enum Kind {
     NotFound,
     /// The memory limit does not allow the operation.
     OutOfMemory,
-    /// An earlier change was cut off half way, so the index can no longer be trusted.
+    /// An earlier change was cut off, so the index may be damaged.
     Trap,
 }
 
 impl Kind {
-    /// The name by which other languages know this kind.
+    /// Returns the name of this kind in other languages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Syntax => "syntax",
@@ -42,32 +42,32 @@ impl Kind {
     }
 }
 
-/// One fault: its kind, a sentence that names the fault and the mend, and where it lies.
+/// An error: its kind, a sentence that names the fault and its remedy, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What a caller may act upon.
+    /// The kind, by which a caller handles it.
     pub kind: Kind,
-    /// What is wrong and how to mend it.
+    /// The fault and its remedy.
     pub message: String,
-    /// The attribute (or constant) concerned.
+    /// The attribute or the constant that it is about.
     pub attribute: Option<String>,
-    /// The character, counted from 1, in the text of the expression or of the JSON.
+    /// The character, from 1, in the text of the expression or of the JSON.
     pub column: Option<usize>,
 }
 
 impl Error {
-    /// An error of `kind` that says `message`.
+    /// Returns an error of `kind` with this message.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Error { kind, message: message.into(), attribute: None, column: None }
     }
 
-    /// The same error, naming `attribute`.
+    /// Returns the error with the name of its attribute.
     pub fn about(mut self, attribute: impl Into<String>) -> Self {
         self.attribute = Some(attribute.into());
         self
     }
 
-    /// The same error at the character that starts at byte `offset` of `text`.
+    /// Returns the error with the column of the character at byte `offset` of `text`.
     pub fn at(mut self, text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         // Every byte that is not a UTF-8 continuation byte starts a character.

@@ -1,4 +1,4 @@
-//! The index: subscriptions in, subscriptions out.
+//! The index: it takes subscriptions in and deletes them. A search reads it.
 
 use crate::boolean::windows::Dense;
 use crate::catalog::sizes::Sizes;
@@ -26,15 +26,15 @@ use crate::support::hash::{hash_bytes, out_of_memory};
 use crate::support::headroom::{ensure, Reserve};
 use crate::tree::Tree;
 
-/// Memory that any insertion wants free, on top of what its tables grow by.
+/// Free memory that any insertion requires, besides the growth of its tables.
 const HEADROOM: usize = 64 * 1024;
-/// Memory that an insertion wants free for each byte of its text. What reading it allocates for each step is asked for as
-/// it goes; this is for the rest, such as a list in order, and for the strings that are kept.
+/// Free memory that an insertion requires for each byte of its text. The reader requests the memory of its steps as it goes.
+/// This covers the rest, such as sorted lists and interned strings.
 const HEADROOM_PER_BYTE: usize = 16;
-/// Memory that it wants free, once it is read, for each step and each constant.
+/// Free memory that an insertion requires for each step and each constant, once its text is read.
 const HEADROOM_PER_STEP: usize = 200;
 
-/// A subscription to be inserted: its id, the text of its expression, and the constants given with it.
+/// A subscription to insert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insertion<'a> {
     /// The subscription's id.
@@ -58,18 +58,18 @@ pub struct Info {
     pub nodes: usize,
     /// Entries of all leaf lists.
     pub entries: usize,
-    /// Subscriptions that every search passes or looks at.
+    /// Subscriptions that every search visits.
     pub unindexed: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
-    /// Bytes of programs, and of the steps kept with them.
+    /// Bytes of all programs and of the steps behind them.
     pub code_bytes: usize,
 }
 
 /// Boolean expressions over the attributes of one schema, each under an id.
 ///
-/// It changes only by [`Index::insert`], [`Index::insert_all`] and [`Index::delete`], each of which either succeeds or
-/// leaves it as it was. A [`crate::search::Search`] reads it.
+/// Only [`Index::insert`], [`Index::insert_all`] and [`Index::delete`] change it. Each of them succeeds or changes nothing.
+/// A [`crate::search::Search`] reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     catalog: Catalog,
@@ -78,17 +78,18 @@ pub struct Index {
     subscriptions: Subscriptions,
     tree: Tree,
     dense: Dense,
-    /// What is wanted to tell why expressions are false, where that was asked for.
+    /// Why expressions are false. `Some` after [`Index::keep_reasons`].
     reasons: Option<Reasons>,
     predicates: usize,
     code_bytes: usize,
-    /// Memory for the deletion of any subscription, and how much each takes.
+    /// Memory for the deletion of any one subscription.
     reserve: Reserve,
+    /// The memory that the deletion of each subscription takes.
     deletions: Sizes,
 }
 
 impl Index {
-    /// An empty index.
+    /// Returns an empty index.
     pub fn new(schema: Schema) -> Self {
         Index {
             vocabulary: Vocabulary::new(&schema),
@@ -98,12 +99,12 @@ impl Index {
         }
     }
 
-    /// The attributes that expressions read.
+    /// Returns the attributes that expressions read.
     pub fn schema(&self) -> &Schema {
         &self.catalog.schema
     }
 
-    /// The strings that expressions mention.
+    /// Returns the strings that expressions contain.
     pub fn strings(&self) -> &Interner {
         &self.strings
     }
@@ -116,12 +117,12 @@ impl Index {
         &self.subscriptions
     }
 
-    /// The dense expressions.
+    /// Returns the dense expressions.
     pub(crate) fn dense(&self) -> &Dense {
         &self.dense
     }
 
-    /// Whether all expressions are dense, but for those that are false whatever the event.
+    /// Returns whether every expression that some event makes true is dense.
     pub(crate) fn is_dense(&self) -> bool {
         self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.unindexed().is_empty()
     }
@@ -130,8 +131,10 @@ impl Index {
         self.reasons.as_ref()
     }
 
-    /// Keeps from now on what [`crate::search::Search::open_reasons`] needs of each subscription: 8 bytes for each
-    /// predicate of its text, or less. Errors: [`Kind::OutOfMemory`].
+    /// Keeps the data that [`crate::search::Search::open_reasons`] needs: at most 8 bytes for each predicate of a text.
+    /// Later insertions keep it too.
+    ///
+    /// Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
         ensure(HEADROOM + Reasons::bytes(self.len(), self.code_bytes))?;
         let mut reasons = Reasons::default();
@@ -144,17 +147,17 @@ impl Index {
         &self.tree
     }
 
-    /// How many subscriptions there are.
+    /// Returns the number of subscriptions.
     pub fn len(&self) -> usize {
         self.subscriptions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there is no subscription.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Counts and sizes.
+    /// Returns counts and sizes.
     pub fn info(&self) -> Info {
         Info {
             expressions: self.len(),
@@ -168,7 +171,7 @@ impl Index {
         }
     }
 
-    /// Takes note of the share of recent events that define each attribute.
+    /// Updates the statistics with the share of recent events that define each attribute.
     pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
         self.catalog.statistics.learn(shares);
     }
@@ -181,7 +184,7 @@ impl Index {
         self.insert_for(&mut (), insertion)
     }
 
-    /// [`Index::insert`] for searches that had room for the index, and have it again.
+    /// Inserts like [`Index::insert`], and makes room in `searches` before each change.
     fn insert_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
         if self.subscriptions.has(insertion.id) {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
@@ -193,7 +196,7 @@ impl Index {
         self.reserve.hold(self.deletions.most().max(deletion))?;
         let extent = self.extent_with(insertion.id, predicates(&postfix).count());
         searches.make_room(&extent)?;
-        // Both may have been taken from what was found free.
+        // Asks for `bytes` again: the reserve and the searches may have taken the free memory.
         ensure(bytes)?;
         let expression = self.intern(postfix)?;
         let mut room = |nodes| searches.make_room(&Extent { nodes, ..extent });
@@ -208,12 +211,12 @@ impl Index {
         drop(expression);
         self.deletions.add(self.catalog.analysis_bytes(self.subscriptions.get(slot)));
         self.complete(slot);
-        // Last, as it may be refused memory and leave undone what it is refused for.
+        // This comes last, because a split may be refused memory. It is then postponed.
         self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
         Ok(())
     }
 
-    /// How large the index is.
+    /// Returns the sizes on which the tables of a search depend.
     pub fn extent(&self) -> Extent {
         Extent {
             attributes: self.schema().len(),
@@ -226,7 +229,8 @@ impl Index {
         }
     }
 
-    /// The most that it may be with one more subscription, of so many predicates, but for the nodes of the tree.
+    /// Returns an upper bound of the extent with one more subscription of `predicates` predicates. The nodes of the tree do
+    /// not count.
     fn extent_with(&self, id: u64, predicates: usize) -> Extent {
         let extent = self.extent();
         Extent {
@@ -241,7 +245,7 @@ impl Index {
         }
     }
 
-    /// What is left to be done for a subscription that the tree holds.
+    /// Does the last steps for a subscription that has its placement.
     fn complete(&mut self, slot: Slot) {
         let Index { subscriptions, catalog, dense, reasons, .. } = self;
         if let Placement::Dense(position) = subscriptions.get(slot).placement() {
@@ -252,10 +256,10 @@ impl Index {
         }
     }
 
-    /// Reads an expression as erl-be-tree does, and inserts nothing: an id that is there already is no error.
+    /// Checks an expression as erl-be-tree does, and inserts nothing. An id that exists is no error.
     ///
-    /// Errors: those of [`Index::insert`], and [`Kind::Type`] for what only erl-be-tree refuses: asking whether an attribute
-    /// that is required is null, or whether segments or caps are empty, and membership of an enum.
+    /// Errors: those of [`Index::insert`], and [`Kind::Type`] for predicates that only erl-be-tree refuses: whether a
+    /// required attribute is null, whether segments or caps are empty, and membership of an enum.
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
         let (postfix, bytes) = self.read(insertion)?;
         ensure(bytes)?;
@@ -276,7 +280,9 @@ impl Index {
         Ok(())
     }
 
-    /// Inserts all subscriptions and returns their ids; or none, and names the position of the first that is refused.
+    /// Inserts all subscriptions and returns their ids.
+    ///
+    /// Errors: the first error, with the position of its subscription. Nothing is inserted then.
     pub fn insert_all<'a>(
         &mut self,
         insertions: impl IntoIterator<Item = Result<Insertion<'a>, Error>>,
@@ -284,7 +290,8 @@ impl Index {
         self.insert_all_for(&mut (), insertions)
     }
 
-    /// [`Index::insert_all`] for searches that had room for the index, and have it again whether it is refused or not.
+    /// Inserts like [`Index::insert_all`], and makes room in `searches` before each change. They have that room after an
+    /// error too.
     pub fn insert_all_for<'a>(
         &mut self,
         searches: &mut impl Searches,
@@ -292,7 +299,7 @@ impl Index {
     ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
         for (position, insertion) in insertions.into_iter().enumerate() {
-            // Room for its id first: what is inserted is not to be forgotten.
+            // Make room for the id first: an inserted id that is not in the list would not be deleted after an error.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
             match insertion.and_then(|insertion| self.insert_for(searches, &insertion).map(|()| insertion.id)) {
@@ -308,7 +315,7 @@ impl Index {
         Ok(inserted)
     }
 
-    /// Deletes one subscription. It is never refused for want of memory: insertions hold as much as a deletion takes.
+    /// Deletes one subscription. Memory cannot run out: insertions hold as much as a deletion takes.
     ///
     /// Errors: [`Kind::NotFound`].
     pub fn delete(&mut self, id: u64) -> Result<(), Error> {
@@ -340,20 +347,20 @@ impl Index {
         self.code_bytes -= words * size_of::<u32>();
         programs.remove(subscription.program, words);
         if is_short {
-            // Behind all that the reserve is for: merging buckets may use what is left of it.
+            // After all steps that need the reserve, because merging buckets may use the rest of it.
             self.take_down(slot, &subscription, is_short);
         }
         if self.is_empty() {
             self.clear();
         } else {
-            // Refused, it is held again by the next change that finds as much. What this one gave back is enough for the next
-            // deletion, as it ended with as much free as it began with.
+            // If this is refused, the next change that finds enough memory holds it again. Until then the next deletion has
+            // enough: this one ended with as much free memory as it began with.
             let _ = self.reserve.hold_about(self.deletions.most());
         }
         Ok(())
     }
 
-    /// Gives back what is left of tables once the last subscription is deleted. Allocates nothing.
+    /// Frees the tables after the last subscription is deleted. Allocates nothing.
     fn clear(&mut self) {
         let Index { catalog, strings, vocabulary, tree, dense, reasons, deletions, reserve, .. } = self;
         catalog.programs.clear();
@@ -368,7 +375,7 @@ impl Index {
         reserve.release();
     }
 
-    /// Takes a subscription out of wherever its home is.
+    /// Removes a subscription from the tree or the list that its placement names.
     fn take_down(&mut self, slot: Slot, removed: &Subscription, is_short: bool) {
         let Index { catalog, subscriptions, tree, dense, .. } = self;
         match removed.placement() {
@@ -395,7 +402,7 @@ impl Index {
         }
     }
 
-    /// Checks everything that must hold between the parts of the index; for tests. Costs a pass over all of it.
+    /// Checks all invariants between the parts of the index. For tests: it reads the whole index.
     pub fn validate(&self) -> Result<(), String> {
         let mut references = vec![0; self.catalog.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
@@ -414,7 +421,8 @@ impl Index {
         self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
-    /// Reads an expression, and tells how many bytes taking it in requests at the most, but for its places in the tree.
+    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, without its nodes in the
+    /// tree.
     fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
         ensure(HEADROOM + text)?;
@@ -433,7 +441,7 @@ impl Index {
         Ok((postfix, bytes))
     }
 
-    /// Takes in the strings and constants of an expression.
+    /// Interns the strings of an expression and counts its constants.
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, catalog: Catalog { schema, .. }, .. } = self;
         let mut refused = None;
@@ -451,7 +459,7 @@ impl Index {
                 let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
                 strings.take_in(hash, &text)
             });
-            // Of a list that has a string twice it is one reference.
+            // A string that is in a list twice counts as one reference.
             predicate.test.each_string(|&string| strings.count(string));
             vocabulary.retain(&predicate, schema);
             if let Err(error) = vocabulary.check(predicate.attribute, schema) {
@@ -468,7 +476,7 @@ impl Index {
         }
     }
 
-    /// Gives back what [`Index::intern`] took in.
+    /// Releases the strings and constants that [`Index::intern`] took.
     fn release(&mut self, predicates: &[Predicate<StringId>]) {
         for predicate in predicates {
             self.vocabulary.release(predicate, &self.catalog.schema);
@@ -476,9 +484,10 @@ impl Index {
         }
     }
 
-    /// Holds an expression, which requests up to so many `bytes` besides its places in the tree, and has searches make `room`
-    /// for the nodes that there will be. Errors: out of memory, and
-    /// nothing is changed. Besides its slot the answer is which leaf lists are long then.
+    /// Inserts an expression. It requests up to `bytes` bytes besides its nodes, and calls `room` with the number of nodes
+    /// that the tree will have. Returns its slot, and the leaves that exceed their capacity.
+    ///
+    /// Errors: [`Kind::OutOfMemory`]; nothing is changed then.
     fn subscribe(
         &mut self,
         id: u64,
@@ -545,7 +554,7 @@ impl Index {
         Ok((slot, Vec::new()))
     }
 
-    /// Its program is run where its windows leave it open, and for many events at once.
+    /// Inserts a dense expression. Its program runs if its windows leave it open, and in batches of events.
     fn hang_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
         let chance = |index, literal| self.probability(index, literal, analysis, &[]);
         let windows = self.dense.windows(&analysis.normal, predicates, chance);
@@ -553,7 +562,7 @@ impl Index {
         subscription.set_placement(Placement::Dense(self.dense.insert(slot, subscription.program, &windows)));
     }
 
-    /// Takes in a subscription, with the program that `assemble` makes for its slot; the tree does not hold it yet.
+    /// Inserts a subscription with the program that `assemble` makes for its slot. It has no placement yet.
     fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
         let Index { subscriptions, catalog, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
@@ -569,7 +578,7 @@ impl Index {
         subscription.set_placement(self.tree.insert_unindexed(subscription.program));
     }
 
-    /// Takes note of what an expression asks for.
+    /// Updates the statistics with the predicates of an expression.
     fn observe(&mut self, expression: &Expression, analysis: &Analysis) {
         self.catalog.statistics.ask(expression.predicates.iter().map(|predicate| predicate.attribute));
         for index in analysis.normal.top_down() {
@@ -581,8 +590,8 @@ impl Index {
         }
     }
 
-    /// The literals that are likely to hold wherever the expression is looked at: of one that is found by a single
-    /// literal this one, and the one that its entries are filtered by.
+    /// Returns the literals that are probably true whenever the expression is evaluated. For an expression with a single
+    /// access predicate these are that literal and the literal of its entries' filter.
     fn expected(&self, access: &Access, analysis: &Analysis) -> [Option<NodeIndex>; 2] {
         let literal = match access {
             Access::Demands(literals) if literals.len() == 1 => literals[0],
@@ -601,7 +610,7 @@ impl Index {
         [Some(literal), filter.map(|demanded| demanded.literal)]
     }
 
-    /// How likely a literal is to hold when its expression is evaluated.
+    /// Returns the probability that a literal is true when its expression is evaluated.
     fn probability(
         &self,
         index: NodeIndex,
@@ -618,12 +627,12 @@ impl Index {
     }
 }
 
-/// How many constants all predicates of an expression have.
+/// Returns the number of constants in all predicates of an expression.
 fn constants<S>(postfix: &[Step<S>]) -> usize {
     predicates(postfix).map(|predicate| predicate.test.constants()).sum()
 }
 
-/// The predicates of an expression, each as often as its text has it.
+/// Returns the predicates of an expression, each as often as its text has it.
 fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
     postfix.iter().filter_map(|step| match step {
         Step::Predicate(predicate) => Some(predicate),
@@ -631,7 +640,7 @@ fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
     })
 }
 
-/// The cost of a test beside that of a comparison.
+/// Returns the cost of a test. A comparison costs 1.
 fn cost(test: &predicate::Test<StringId>) -> f32 {
     use predicate::Test;
     match test {

@@ -4,22 +4,22 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | [`error`] | what is refused, and why |
+//! | [`error`] | errors and their kinds |
 //! | [`support`] | tables, vectors, hashes, and the accounting of memory |
 //! | `handles` | the numbers by which the parts refer to one another |
 //! | [`term`] | Erlang's external term format |
-//! | [`model`] | attributes, predicates, and the strings that they mention |
+//! | [`model`] | attributes, predicates, and their strings |
 //! | [`language`] | the text of expressions: read, checked, printed |
 //! | [`event`] | events, their formats, and the digests of their values |
-//! | `compile` | from an expression's steps to its program |
-//! | `catalog` | all subscriptions, their programs, and what these share |
-//! | `eval` | programs and predicates run for an event |
-//! | `plan` | what an expression waits for, and what that costs events |
+//! | `compile` | an expression's normal form and its program |
+//! | `catalog` | all subscriptions, their programs, and the tables that programs share |
+//! | `eval` | the evaluation of programs and predicates for an event |
+//! | `plan` | access predicates and filters of an expression, and their cost |
 //! | `tree` | the BE-Tree: nodes, levels, leaf lists |
 //! | `boolean` | expressions over booleans, many at a time |
-//! | `reasons` | programs that tell why an expression is false |
+//! | `reasons` | programs that find why an expression is false |
 //! | [`room`] | room in the tables of searches |
-//! | [`index`] | insertion and deletion: all of the above kept together |
+//! | [`index`] | insertion and deletion, which keep all of the above consistent |
 //! | [`search`] | the search, in steps that can be cut off |
 //! | [`diagnostics`] | explanations, and a drawing of the tree |
 

@@ -1,14 +1,14 @@
 //! Room in the tables of searches.
 //!
-//! A search enlarges nothing that outlives it, so its tables have room for all of the index before the index grows. An insertion
-//! that is refused that room is refused as a whole, and changes nothing.
+//! A search enlarges nothing that outlives it. So its tables get room for the whole index before the index grows. An
+//! insertion that is refused this room changes nothing.
 
 use crate::error::Error;
 
-/// Room is made for so many nodes and slots at a time, and for ids that take so many words of a bitmap.
+/// The step in which room for nodes and slots is made, and for the words of a bitmap of ids.
 const FEW: usize = 32;
 
-/// How large an index is, as far as the tables of a search depend on it.
+/// The sizes of an index on which the tables of a search depend.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub(crate) attributes: usize,
@@ -17,14 +17,14 @@ pub struct Extent {
     /// Predicates that programs share.
     pub(crate) predicates: usize,
     pub(crate) dense: usize,
-    /// Where ids ascend with slots, none is greater than this.
+    /// An upper bound of all ids, if ids ascend with slots.
     pub(crate) greatest: Option<u64>,
-    /// Searches tell the reasons of what does not match.
+    /// Whether searches return the reasons of subscriptions that do not match.
     pub(crate) has_reasons: bool,
 }
 
 impl Extent {
-    /// A slightly larger one, so that room is not made for each insertion anew.
+    /// Returns a slightly larger extent, so that not every insertion makes room again.
     pub(crate) fn rounded(self) -> Extent {
         Extent {
             nodes: self.nodes.next_multiple_of(FEW),
@@ -35,17 +35,17 @@ impl Extent {
     }
 }
 
-/// The searches of an index, which have room for it at any time.
+/// The searches of an index. They always have room for it.
 pub trait Searches {
     /// Makes room for an index of this extent.
     ///
     /// # Errors
     ///
-    /// [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory), and the room that there was is there still.
+    /// [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory); the earlier room remains then.
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error>;
 }
 
-/// Of no search: those to come make room for the index as they find it.
+/// No search. A later search makes room for the index when it begins.
 impl Searches for () {
     fn make_room(&mut self, _extent: &Extent) -> Result<(), Error> {
         Ok(())

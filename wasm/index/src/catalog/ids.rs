@@ -1,16 +1,16 @@
-//! The ids of slots. Whoever numbers rows as they come gives ids that follow one another, and of these the first tells
-//! all: so nothing is read of them but that, which for matches from all over an index is a miss of the cache each.
+//! The ids of slots. Rows that are numbered as they are inserted have consecutive ids, and the first id of a row then
+//! determines the others. So a search reads only the first id, which saves a cache miss for each match.
 
 use crate::handles::Slot;
 use crate::support::chunks::Chunks;
 
-/// Slots of a row.
+/// The number of slots of a row.
 pub(crate) const ROW: usize = 32;
 
-/// The ids of the slots from a multiple of [`ROW`] on.
+/// The ids of [`ROW`] slots, from a multiple of [`ROW`] on.
 #[derive(Clone, Debug)]
 pub(crate) enum Row {
-    /// This one and those that follow it.
+    /// Consecutive ids from this one on.
     From(u64),
     Listed(Box<[u64; ROW]>),
 }
@@ -67,18 +67,18 @@ impl Ids {
         self.row(slot).id(slot as usize % ROW)
     }
 
-    /// The row that `slot` is of.
+    /// Returns the row that contains `slot`.
     fn row(&self, slot: Slot) -> &Row {
         &self.rows[slot as usize / ROW]
     }
 
-    /// The rows of the slots from `first` on, a multiple of 1,024: those of 1,024 slots at the least, if there are so many.
+    /// Returns the rows from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
     #[inline(always)]
     pub fn rows(&self, first: Slot) -> &[Row] {
         self.rows.from(first as usize / ROW)
     }
 
-    /// Bytes that setting `more` ids may allocate: each may be the first of its row that does not follow the others.
+    /// Returns the bytes that setting `more` ids may allocate. Each id may be the first of its row that is not consecutive.
     pub fn growth(&self, more: usize) -> usize {
         self.rows.growth(more.div_ceil(ROW) + 1) + more * size_of::<[u64; ROW]>()
     }
@@ -94,7 +94,7 @@ mod tests {
         let mut expected = Vec::new();
         let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for i in 0..5000_u64 {
-            // Rows that follow on, rows that stop to, rows that never do, and ids that wrap around.
+            // Consecutive rows, rows that stop being consecutive, rows that never are, and ids that wrap around.
             let id = match i / 50 % 4 {
                 0 | 1 => 7 + i,
                 2 => scattered(i),

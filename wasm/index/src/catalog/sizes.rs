@@ -1,9 +1,9 @@
-//! How many subscriptions take how much memory to delete, so that the most that any takes is known.
+//! Counts of subscriptions by the memory that their deletion takes, which give an upper bound for all.
 
-/// Classes of sizes: four to an octave.
+/// The number of classes of sizes: four to an octave.
 const CLASSES: usize = 4 * u32::BITS as usize;
 
-/// Counts by class.
+/// The number of sizes in each class.
 #[derive(Clone, Debug)]
 pub(crate) struct Sizes([u32; CLASSES]);
 
@@ -18,25 +18,25 @@ impl Sizes {
         self.0[class(bytes)] += 1;
     }
 
-    /// Takes out a size that was added.
+    /// Removes a size that was added.
     pub fn remove(&mut self, bytes: usize) {
         self.0[class(bytes)] -= 1;
     }
 
-    /// At least as much as the largest size, and less than a quarter more.
+    /// Returns an upper bound of the largest size, less than a quarter above it.
     pub fn most(&self) -> usize {
         self.0.iter().rposition(|count| *count > 0).map_or(0, largest)
     }
 }
 
-/// The class of a size: the place of its highest bit, and the two bits behind it.
+/// Returns the class of a size: the position of its highest bit, and the two bits after it.
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(4);
     let place = bytes.ilog2() as usize;
     (4 * place + (bytes >> (place - 2) & 3)).min(CLASSES - 1)
 }
 
-/// The largest size of a class.
+/// Returns the largest size of a class.
 fn largest(class: usize) -> usize {
     let (place, quarter) = (class / 4, class % 4);
     ((5 + quarter) << (place - 2)) - 1

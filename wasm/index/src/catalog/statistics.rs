@@ -1,34 +1,35 @@
-//! What is expected of values: how many an attribute takes, and so how selective a predicate is.
+//! Statistics of attributes: the number of their values, from which the selectivity of a predicate follows.
 
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::number::{greater, lesser};
 
-/// The share of expressions that ask for an optional attribute which half of the events are taken to define, as long as
-/// none were seen.
+/// If this share of expressions asks for an optional attribute, half of the events are assumed to define it. Counts of
+/// events replace this assumption.
 const ASKED: f32 = 0.2;
-/// So many expressions count as if they had asked for each attribute in that share, so that the first ones do not decide.
+/// The weight of the assumption that [`ASKED`] makes, in expressions, so that the first expressions do not decide alone.
 const UNSEEN: f32 = 20.0;
-/// The least share that is ever expected.
+/// The least share that is ever estimated.
 const SELDOM: f32 = 0.002;
-/// The number of values that an attribute is taken to have where nothing tells.
+/// The assumed number of values of an attribute if neither schema nor expressions give one.
 const UNKNOWN_VALUES: f32 = 100.0;
-/// The number of elements that a list of an event is taken to have.
+/// The assumed number of elements of a list in an event.
 const LIST_ELEMENTS: f32 = 4.0;
 
-/// What is known of one attribute.
+/// The statistics of one attribute.
 #[derive(Clone, Copy, Debug)]
 struct AttributeStatistics {
     /// The share of events that define it.
     defined: f32,
-    /// Whether that was learned from events.
+    /// Whether `defined` was learned from events.
     learned: bool,
-    /// How many expressions ask for it, and the number of the last of these.
+    /// The number of expressions that ask for it.
     asked: u32,
+    /// The number of the last of these expressions.
     asked_last: u32,
     /// The expected number of elements: 1 for a scalar.
     elements: f32,
-    /// The number of values where the schema tells.
+    /// The number of values, if the schema gives it.
     values: Option<f32>,
     /// The least and the greatest key: declared, or else seen in expressions.
     range: Option<(i64, i64)>,
@@ -36,18 +37,18 @@ struct AttributeStatistics {
     optional: bool,
 }
 
-/// What was known of some attributes.
+/// A copy of the statistics of some attributes.
 #[derive(Debug)]
 pub(crate) struct Saved {
     attributes: Vec<(AttributeId, AttributeStatistics)>,
     expressions: u32,
 }
 
-/// Estimates for the attributes of a schema. They steer where expressions are placed, never whether they match.
+/// Estimates for the attributes of a schema. They decide where expressions are placed, and never whether they match.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statistics {
     attributes: Vec<AttributeStatistics>,
-    /// How many expressions there were.
+    /// The number of expressions so far.
     expressions: u32,
 }
 
@@ -56,19 +57,19 @@ impl Statistics {
         Statistics { attributes: schema.attributes().iter().map(initial).collect(), expressions: 0 }
     }
 
-    /// What is known of some attributes, so that what an expression adds to it can be taken back.
+    /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
     pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
         let saved = attributes.map(|attribute| (attribute, self.attributes[attribute as usize]));
         Saved { attributes: saved.collect(), expressions: self.expressions }
     }
 
-    /// Takes back what was noted since.
+    /// Restores the statistics of a copy.
     pub fn restore(&mut self, saved: Saved) {
         saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute as usize] = known);
         self.expressions = saved.expressions;
     }
 
-    /// Takes note of an interval that an expression asks for.
+    /// Updates the range of an attribute with an interval of an expression.
     pub fn observe(&mut self, attribute: AttributeId, low: i64, high: i64) {
         let statistics = &mut self.attributes[attribute as usize];
         if statistics.declared {
@@ -81,8 +82,8 @@ impl Statistics {
         }
     }
 
-    /// Takes note of the attributes that an expression asks for, each as often as it does. What expressions ask for,
-    /// events define: the more of them ask for an attribute, the more events are taken to define it.
+    /// Counts the attributes of an expression, each as often as it is passed. The more expressions ask for an attribute, the
+    /// more events are assumed to define it.
     pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {
@@ -99,7 +100,7 @@ impl Statistics {
         }
     }
 
-    /// Takes note of the share of recent events that define each attribute: it counts as much as all that was known before.
+    /// Updates the share of events that define each attribute. The recent share weighs as much as all earlier knowledge.
     pub fn learn(&mut self, shares: impl Iterator<Item = f32>) {
         for (attribute, share) in self.attributes.iter_mut().zip(shares).filter(|(attribute, _)| attribute.optional) {
             attribute.defined = greater((attribute.defined + share) / 2.0, SELDOM);
@@ -107,35 +108,35 @@ impl Statistics {
         }
     }
 
-    /// The share of events that define `attribute`.
+    /// Returns the share of events that define `attribute`.
     pub fn defined(&self, attribute: AttributeId) -> f32 {
         self.attributes[attribute as usize].defined
     }
 
-    /// The share of events in which `attribute` has one of `count` values.
+    /// Returns the share of events in which `attribute` has one of `count` values.
     pub fn points(&self, attribute: AttributeId, count: usize) -> f32 {
         let statistics = self.attributes[attribute as usize];
         let values = greater(statistics.values.unwrap_or(UNKNOWN_VALUES), 1.0);
         lesser(count as f32 * statistics.elements / values, 1.0) * statistics.defined
     }
 
-    /// The share of events in which the key of `attribute` is from `low` to `high`.
+    /// Returns the share of events in which the key of `attribute` is from `low` to `high`.
     pub fn interval(&self, attribute: AttributeId, low: i64, high: i64) -> f32 {
         let statistics = self.attributes[attribute as usize];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
                 let inside = high.min(greatest) as f64 - low.max(least) as f64;
-                // Keys that differ may be one float, so even a range of two keys may have no width.
+                // Different keys may be the same float, so even a range of two keys may have width 0.
                 (greater(inside, 0.0) / greater(greatest as f64 - least as f64, 1.0)) as f32
             }
             _ => 0.5,
         };
-        // An estimate from a few constants is no ground for certainty.
+        // Bounded, because a few constants do not justify certainty.
         share.clamp(0.001, 1.0) * statistics.defined
     }
 }
 
-/// The share of events that are taken to define an attribute for which this share of expressions ask.
+/// Returns the assumed share of events that define an attribute, from the share of expressions that ask for it.
 fn defined_where(asked: f32) -> f32 {
     asked / (asked + ASKED)
 }

@@ -1,4 +1,4 @@
-//! The inserted expressions, by id and by slot.
+//! The table of inserted expressions, by id and by slot.
 
 use hashbrown::HashTable;
 
@@ -13,13 +13,13 @@ use crate::support::headroom::table_growth;
 /// Where the tree holds a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Nowhere: it is false whatever the event.
+    /// Nowhere: no event makes it true.
     Nowhere,
-    /// At this position of the list of those that every search looks at.
+    /// At this position of the list of expressions that every search evaluates.
     Unindexed(u32),
-    /// At this position of the list of those that every search passes, as a filter tells of most events whether they match.
+    /// At this position of the list of expressions whose filter every search tests. The filter decides most events.
     Likely(u32),
-    /// At this position of the dense expressions, which every search looks at.
+    /// At this position of the dense expressions, which every search evaluates.
     Dense(DensePosition),
     /// In leaf lists.
     Indexed,
@@ -33,26 +33,27 @@ pub(crate) struct Subscription {
     placement: PackedPlacement,
 }
 
-/// How many words a program has, and how many of them are operations.
+/// The number of words of a program, and how many of them are operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
-    /// None of one so long that it has a chunk of its own: that has as many, and the last of them tells `code`.
+    /// 0 for a program of 65,536 words or more. It is stored alone, so its length is known, and its last word is `code`.
     words: u16,
     code: u16,
 }
 
-/// A [`Placement`] in 4 bytes: 1 and 2 for those without a position, and from 3 on every position of each list. 0 marks a slot
-/// that is free, and the program is the next one then.
+/// A [`Placement`] in 4 bytes: 1 and 2 for placements without a position, and from 3 on the positions of the three lists in
+/// turn. 0 marks a free slot, whose `program` is then the next free slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PackedPlacement(u32);
 
 const FREE: PackedPlacement = PackedPlacement(0);
 
-/// Behind all slots: no slot is free.
+/// The end of the list of free slots.
 const NO_SLOT: Slot = Slot::MAX;
 
 impl Length {
-    /// The length of a program of which the first `code` words are operations, which is noted in it where it must be.
+    /// Returns the length of a program whose first `code` words are operations. Appends `code` to a program that is too
+    /// long.
     pub fn noted(words: &mut Vec<u32>, code: usize) -> Self {
         match u16::try_from(words.len()) {
             Ok(len) => Length { words: len, code: code as u16 },
@@ -63,7 +64,7 @@ impl Length {
         }
     }
 
-    /// The words of the program that `held` begins with, and how many of them are operations.
+    /// Returns the words of the program at the start of `held`, and how many of them are operations.
     pub fn of(self, held: &[u32]) -> (&[u32], usize) {
         match (self.words, held) {
             (0, [words @ .., code]) => (words, *code as usize),
@@ -71,7 +72,7 @@ impl Length {
         }
     }
 
-    /// How many words are kept of the program that `held` begins with.
+    /// Returns the number of words that the program at the start of `held` occupies.
     pub fn kept(self, held: &[u32]) -> usize {
         match self.words {
             0 => held.len(),
@@ -81,7 +82,7 @@ impl Length {
 }
 
 impl Subscription {
-    /// One that has no placement yet.
+    /// Returns a subscription without a placement.
     pub fn new(program: ProgramId, length: Length) -> Self {
         Subscription { program, length, placement: PackedPlacement::of(Placement::Nowhere) }
     }
@@ -102,7 +103,7 @@ impl Subscription {
         self.placement = PackedPlacement::of(placement);
     }
 
-    /// Stands in a slot that is free, before the `next` one.
+    /// Returns the content of a free slot that `next` follows in the list of free slots.
     fn free(next: Slot) -> Self {
         Subscription { program: next, length: Length { words: 0, code: 0 }, placement: FREE }
     }
@@ -114,7 +115,7 @@ impl Subscription {
 
 impl PackedPlacement {
     fn of(placement: Placement) -> Self {
-        // An expression takes more than three bytes, so its position is below a third of what 32 bits tell.
+        // An expression takes more than three bytes, so its position is less than a third of the range of 32 bits.
         let packed = match placement {
             Placement::Nowhere => 1,
             Placement::Indexed => 2,
@@ -126,16 +127,16 @@ impl PackedPlacement {
     }
 }
 
-/// The table of subscriptions. A slot that is given back is used again.
+/// The table of subscriptions. It uses free slots again.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
     slots: Chunks<Subscription>,
-    /// The ids of all slots, of the given back ones as well.
+    /// The ids of all slots, free slots included.
     ids: Ids,
-    /// The slot that was given back last. The free slots refer to one another, so to give one back takes no memory.
+    /// The slot that was freed last. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
     by_id: HashTable<Slot>,
-    /// Whether ids ascend with slots, so that matches found in the order of slots need no sorting.
+    /// Whether ids ascend with slots. Matches found in the order of slots then need no sorting.
     ascending: bool,
 }
 
@@ -156,7 +157,7 @@ impl Subscriptions {
         self.by_id.len()
     }
 
-    /// One more than the greatest slot given so far.
+    /// Returns the greatest slot so far plus one.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -165,13 +166,13 @@ impl Subscriptions {
         self.ascending
     }
 
-    /// Where ids ascend, none is greater than this.
+    /// Returns an upper bound of all ids, if ids ascend with slots.
     pub fn greatest(&self) -> Option<u64> {
         let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(last as Slot));
         self.ascending.then_some(greatest)
     }
 
-    /// Whether there is a subscription with this id. Where ids ascend, as they mostly do, those to come need no look.
+    /// Returns whether the id exists. If ids ascend with slots, which is common, a greater id needs no look-up.
     pub fn has(&self, id: u64) -> bool {
         self.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
     }
@@ -180,12 +181,12 @@ impl Subscriptions {
         self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
     }
 
-    /// The id of `slot`.
+    /// Returns the id of `slot`.
     pub fn id(&self, slot: Slot) -> u64 {
         self.ids.get(slot)
     }
 
-    /// The ids of the slots from `first` on, a multiple of 1,024, and of 1,024 slots at the least, if there are so many.
+    /// Returns the ids from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
     #[inline(always)]
     pub fn ids(&self, first: Slot) -> &[Row] {
         self.ids.rows(first)
@@ -197,7 +198,7 @@ impl Subscriptions {
         subscription
     }
 
-    /// Where the subscription at `slot` is held, if there is one.
+    /// Returns the placement of the subscription at `slot`, or `None` for a free slot.
     pub fn placement(&self, slot: Slot) -> Option<Placement> {
         let subscription = &self.slots[slot as usize];
         subscription.is_held().then(|| subscription.placement())
@@ -209,7 +210,7 @@ impl Subscriptions {
         subscription
     }
 
-    /// The slot of the next subscription.
+    /// Returns the slot that the next subscription will have.
     pub fn next(&self) -> Slot {
         match self.free {
             NO_SLOT => self.slots.len() as Slot,
@@ -217,7 +218,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether ids ascend with slots once the next subscription has this one.
+    /// Returns whether ids still ascend with slots if the next subscription has this id.
     pub fn stays_ascending(&self, id: u64) -> bool {
         let slot = self.next();
         let follows = slot == 0 || self.ids.get(slot - 1) < id;
@@ -225,7 +226,7 @@ impl Subscriptions {
         self.ascending && follows && precedes
     }
 
-    /// Takes in a subscription with a new `id`, which `subscribe` makes for the slot it is given.
+    /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         let slot = self.next();
         self.ascending = self.stays_ascending(id);
@@ -242,7 +243,7 @@ impl Subscriptions {
         slot
     }
 
-    /// Takes out the subscription at `slot`. Allocates nothing.
+    /// Removes the subscription at `slot`. Allocates nothing.
     pub fn remove(&mut self, slot: Slot) -> Subscription {
         let free = Subscription::free(self.free);
         let subscription = std::mem::replace(&mut self.slots[slot as usize], free);
@@ -257,12 +258,12 @@ impl Subscriptions {
         subscription
     }
 
-    /// Every subscription with its slot.
+    /// Returns every subscription with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
         self.slots.iter().enumerate().filter(|(_, held)| held.is_held()).map(|(slot, held)| (slot as Slot, held))
     }
 
-    /// Bytes that inserting `more` subscriptions may take to enlarge the tables.
+    /// Returns the bytes by which inserting `more` subscriptions may grow the tables.
     pub fn growth(&self, more: usize) -> usize {
         self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
     }
@@ -292,7 +293,7 @@ mod tests {
             let mut words = expected.clone();
             let length = Length::noted(&mut words, 2);
             let kept = words.len();
-            // Other programs follow one that has no chunk of its own.
+            // A program without a chunk of its own is followed by other programs.
             if len < 65_536 {
                 words.extend([5, 6]);
             }

@@ -1,4 +1,4 @@
-//! The distinct constants that expressions compare with attributes whose number of values is bounded.
+//! The distinct constants of attributes whose number of values is bounded.
 
 use std::hash::Hash;
 
@@ -18,18 +18,18 @@ enum Constant {
     String(StringId),
 }
 
-/// The constants of an attribute, with a count of the predicates that mention each.
+/// The constants of an attribute, with the number of predicates that contain each.
 #[derive(Clone, Debug, Default)]
 struct Known {
     integers: HashMap<i64, u32, State>,
-    /// Those that another attribute mentioned before.
+    /// Strings that another attribute contained first.
     shared: HashMap<StringId, u32, State>,
-    /// How many others there are: [`Vocabulary::firsts`] counts them.
+    /// The number of the attribute's other strings. [`Vocabulary::firsts`] counts their predicates.
     own: usize,
 }
 
-/// The attribute that mentioned a string first, as most strings are mentioned by one alone, and how many of its predicates
-/// do.
+/// The first attribute that contains a string, and the number of its predicates that do. Most strings belong to one
+/// attribute.
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     attribute: AttributeId,
@@ -54,9 +54,9 @@ fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
 /// The constants of each bounded attribute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
-    /// Empty for those without a bound.
+    /// By attribute. Empty for attributes without a bound.
     attributes: Vec<Known>,
-    /// For each string, by its number; of one that no bounded attribute mentions, or none any more, the count is 0.
+    /// By the number of a string. The count is 0 if no bounded attribute contains the string.
     firsts: Chunks<First>,
 }
 
@@ -65,21 +65,21 @@ impl Vocabulary {
         Vocabulary { attributes: vec![Known::default(); schema.len()], firsts: Chunks::default() }
     }
 
-    /// Takes in the constants of `predicate`, even past the bound, which [`Vocabulary::check`] finds.
+    /// Counts the constants of `predicate`, even beyond the bound, which [`Vocabulary::check`] tests.
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
             each_constant(&predicate.test, |constant| self.retain_constant(predicate.attribute, constant));
         }
     }
 
-    /// Takes out what [`Vocabulary::retain`] took in.
+    /// Undoes [`Vocabulary::retain`].
     pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         if limit(predicate.attribute, schema).is_some() {
             each_constant(&predicate.test, |constant| self.release_constant(predicate.attribute, constant));
         }
     }
 
-    /// Gives back all memory but that of the list of attributes. No constant is held.
+    /// Frees all memory except the list of attributes.
     pub fn clear(&mut self) {
         self.attributes.fill(Known::default());
         self.firsts.clear();
@@ -121,8 +121,8 @@ impl Vocabulary {
         }
     }
 
-    /// Bytes that taking in the constants of `predicates` may take to enlarge the table of strings, of which there are so
-    /// many then.
+    /// Returns the bytes by which counting the constants of `predicates` may grow the table of strings, to `strings`
+    /// elements.
     pub fn growth<'a, S: 'a>(
         &self,
         mut predicates: impl Iterator<Item = &'a Predicate<S>>,
@@ -136,7 +136,7 @@ impl Vocabulary {
         }
     }
 
-    /// Whether the constants of `attribute` are as many as its declaration allows.
+    /// Checks that `attribute` has no more distinct constants than its declared count.
     pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
         let Some(limit) = limit(attribute, schema) else {
             return Ok(());

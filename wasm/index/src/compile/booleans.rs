@@ -1,9 +1,9 @@
 //! Programs over booleans alone, which batches read from end to end. They have one of two forms.
 //!
-//! Mostly what a test has to say takes 16 bits: the literal by which it jumps (8 bits), and the place to which (8 bits). Then
-//! all of the program is one operation, [`code::PACKED`]: in the upper half of its word the number of tests, and behind it
-//! the tests, two to a word. Where there are more tests than that, attributes beyond the first 128, or predicates that
-//! decide nothing, each test is an operation as in any other program.
+//! A test usually fits 16 bits: 8 for the literal on which it jumps, and 8 for the target. The program is then one
+//! operation, [`code::PACKED`], with the number of tests in the upper half of its word. The tests follow, two to a word.
+//! With more tests, attributes beyond the first 128, or predicates that decide nothing, each test is an operation as in any
+//! other program.
 
 use crate::compile::order::{Target, Test};
 use crate::compile::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, START};
@@ -13,26 +13,26 @@ use crate::model::predicate::{self, Predicate};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 
-/// The literals: of each attribute that an operation may name, that it is not true, and that it is.
+/// The number of literals: for each attribute of an operation, that it is not true, and that it is.
 pub(crate) const LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
-/// The places that tests lead to: the two ends, then the tests. Behind the last test an expression is false.
+/// The number of targets: the two ends, then the tests. After the last test an expression is false.
 pub(crate) const PLACES: usize = 1 << 9;
 pub(crate) const REJECT: usize = 0;
 pub(crate) const ACCEPT: usize = 1;
-/// Where the first test stands.
+/// The target that is the first test.
 pub(crate) const FIRST: usize = 2;
 
-/// The bits of a packed test, and of each half of it.
+/// The bits of a packed test and of each of its halves.
 const PACKED_BITS: u32 = 16;
 const HALF_BITS: u32 = PACKED_BITS / 2;
 const HALF: u32 = (1 << HALF_BITS) - 1;
-/// A packed program has no more tests than this, and no other literals than these.
+/// The limits of a packed program: this number of tests, and this number of literals.
 const PACKED_TESTS: usize = HALF as usize + 1 - FIRST;
 pub(crate) const PACKED_LITERALS: usize = 1 << HALF_BITS;
-/// What fills the last word of an odd number of tests: a test behind which all is false, whichever way it goes.
+/// Fills the last word of an odd number of tests. Whether this test jumps or not, the expression is false.
 const FILLER: u32 = (REJECT as u32) << HALF_BITS;
 
-/// A test: the literal by which it jumps, and the place where to.
+/// A test: the literal on which it jumps, and the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Boolean {
     pub literal: usize,
@@ -46,7 +46,7 @@ pub(crate) enum Tests<'a> {
     Operations(&'a [u32]),
 }
 
-/// Appends the packed form of `tests`, which evaluate an expression of these `predicates`; false where they do not fit.
+/// Appends the packed form of `tests`, whose expression has these `predicates`. Returns false if they do not fit.
 pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &mut Vec<u32>) -> bool {
     let fits = |predicate: &Predicate<StringId>| {
         predicate.test == predicate::Test::True && (predicate.attribute as usize) < PACKED_LITERALS / 2
@@ -68,7 +68,7 @@ pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &m
     true
 }
 
-/// Whether the program with this `code` is a boolean one.
+/// Returns whether the program with this `code` is over booleans alone.
 pub(crate) fn is_boolean(code: &[u32]) -> bool {
     match tests(code) {
         Tests::Packed(_) => true,
@@ -76,7 +76,7 @@ pub(crate) fn is_boolean(code: &[u32]) -> bool {
     }
 }
 
-/// The tests of a boolean program, of its `code`.
+/// Returns the tests of a boolean program with this `code`.
 pub(crate) fn tests(code: &[u32]) -> Tests<'_> {
     match &code[START as usize..] {
         [head, tests @ ..] if is_packed(*head) => Tests::Packed(tests),
@@ -84,7 +84,7 @@ pub(crate) fn tests(code: &[u32]) -> Tests<'_> {
     }
 }
 
-/// The attribute of each test of a packed program, if the program with this `code` is one.
+/// Returns the attribute of each test of a packed program, or `None` for another program.
 pub(crate) fn attributes(code: &[u32]) -> Option<impl Iterator<Item = AttributeId> + '_> {
     let (head, words) = code[START as usize..].split_first()?;
     let attribute = |test: usize| (packed(words[test / 2])[test % 2].literal / 2) as AttributeId;
@@ -95,26 +95,26 @@ fn is_packed(head: u32) -> bool {
     head & CODE == code::PACKED
 }
 
-/// The two packed tests of a word.
+/// Returns the two packed tests of a word.
 #[inline(always)]
 pub(crate) fn packed(word: u32) -> [Boolean; 2] {
     [word, word >> PACKED_BITS]
         .map(|test| Boolean { literal: (test & HALF) as usize, target: (test >> HALF_BITS & HALF) as usize })
 }
 
-/// The test of an operation that stands at the place `at`.
+/// Returns the test of an operation at position `at`.
 #[inline(always)]
 pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
     let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
     let jump = (word >> JUMP_SHIFT) as usize;
-    // A jump to an end is no distance, but the end's place less the first's. Bits, not choices: which it is is not to be
-    // guessed.
+    // A jump to an end is no distance: its place is relative to [`FIRST`]. Bit operations avoid a branch that the processor
+    // would mispredict.
     let is_end = jump >> 15;
     let target = ((at & is_end.wrapping_sub(1)) + jump + (FIRST & is_end.wrapping_neg())) % PLACES;
     [Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }]
 }
 
-/// Takes the tests of the packed form whose head is the word at `head`. Answers the value, and how many tests that took.
+/// Runs the packed tests whose head is the word at `head`. Returns the value, and the number of tests that ran.
 #[inline(never)]
 pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGESTS]) -> (bool, usize) {
     let end = FIRST + (words.word(head) >> JUMP_SHIFT) as usize;
@@ -136,7 +136,7 @@ mod tests {
     use crate::index::{Index, Insertion};
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
-    /// What the program of `text` is over so many booleans.
+    /// Returns the form of the program of `text` in a schema of this number of booleans.
     fn form(booleans: usize, text: &str) -> &'static str {
         let attribute =
             |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };

@@ -1,28 +1,29 @@
-//! Lists of constants within programs: sorted integers that are exact as digests, two to a word where all are less than 2^16.
+//! Lists of constants in programs: sorted integers that are exact as digests, two to a word if all are less than 2^16.
 //!
-//! A head with the count stands before them. The last half word of a list of an odd count repeats the last constant.
+//! The first word of a list is its head, with the count. In a narrow list of odd length the last half word repeats the last
+//! constant.
 
 use crate::compile::words::{Words, AHEAD};
 use crate::event::key::Scale;
 
-/// Marks the head of a list that has two constants to a word.
+/// Marks the head of a list with two constants in a word.
 const NARROW: u32 = 1 << 31;
-/// Longer lists are not copied into programs.
+/// The greatest number of constants in a program's list. Longer lists are in the table of predicates.
 const MAX: usize = 256;
-/// Lists of no more words than this are compared whole.
+/// Lists of at most this number of words are compared whole.
 const SHORT: usize = AHEAD;
 
 /// A list in a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List<W> {
     words: W,
-    /// The place of its first word.
+    /// The position of its first word.
     start: usize,
     len: usize,
     is_narrow: bool,
 }
 
-/// Appends `constants`, which are sorted; false where they do not fit a program.
+/// Appends `constants`, which are sorted. Returns false if they do not fit a program.
 pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Vec<u32>) -> bool {
     let len = constants.len();
     if len > MAX {
@@ -45,7 +46,7 @@ pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Ve
     true
 }
 
-/// Puts two constants to a word from `start` on.
+/// Packs the words from `start` on, two constants in a word.
 fn narrow(start: usize, words: &mut Vec<u32>) {
     let len = words.len() - start;
     for pair in 0..len.div_ceil(2) {
@@ -56,12 +57,12 @@ fn narrow(start: usize, words: &mut Vec<u32>) {
     words.truncate(start + len.div_ceil(2));
 }
 
-/// How many words the list with this head takes, its head included.
+/// Returns the number of words of the list with this head, its head included.
 pub(crate) fn words(head: u32) -> usize {
     1 + packed((head & !NARROW) as usize, head & NARROW != 0)
 }
 
-/// How many words so many constants take.
+/// Returns the number of words that `len` constants take.
 #[inline(always)]
 fn packed(len: usize, is_narrow: bool) -> usize {
     if is_narrow {
@@ -71,8 +72,8 @@ fn packed(len: usize, is_narrow: bool) -> usize {
     }
 }
 
-/// Whether `value` is one of the first `count` words, or half of one of them where these are narrow. All are compared,
-/// however many count: a loop would end where it cannot be foreseen.
+/// Returns whether `value` is one of the first `count` words, or of their halves if the list is narrow. It compares all
+/// words, whatever the count, because the processor cannot predict the end of a loop.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
 fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
@@ -99,7 +100,7 @@ fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> 
 }
 
 impl<W: Words> List<W> {
-    /// The list whose head is the word `at`.
+    /// Returns the list whose head is the word `at`.
     #[inline(always)]
     pub fn at(words: W, at: usize) -> Self {
         let head = words.word(at);
@@ -131,7 +132,7 @@ impl<W: Words> List<W> {
         is_among(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
     }
 
-    /// By halving what is left, without a branch on what is found there.
+    /// Searches by halves, without a branch on the values.
     fn finds(self, value: i32) -> bool {
         let (mut from, mut left) = (0, self.len);
         while left > 1 {
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
-        // As at the end of a chunk of programs, and as within one.
+        // The list ends a chunk of programs, or other words follow it.
         for (len, behind) in [0, 1, 2, 3, 15, 16, 17, 33, 256].into_iter().flat_map(|len| [(len, 1), (len, SHORT)]) {
             for (first, step) in [(0, 1), (7, 255), (-40_000, 300), (65_000, 100)] {
                 let constants: Vec<i64> = (0..len).map(|i| first + step * i).collect();

@@ -1,4 +1,4 @@
-//! An expression inside the index: how it is kept, normalised, ordered and run.
+//! The compiled form of an expression inside the index: how it is kept, normalised and ordered.
 
 pub(crate) mod booleans;
 pub(crate) mod constants;
@@ -13,7 +13,7 @@ pub(crate) mod words;
 use crate::model::predicate::{self, Borrowed, Predicate};
 use crate::model::strings::StringId;
 
-/// The position of a predicate among those of its expression.
+/// The position of a predicate in the list of its expression.
 pub(crate) type PredicateIndex = u32;
 
 /// A predicate of an expression or its negation.
@@ -33,16 +33,16 @@ pub(crate) enum Step {
     Or,
 }
 
-/// An expression taken apart.
+/// An expression as steps and the predicates that they name.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     pub steps: Vec<Step>,
-    /// What its steps name, each as often as the text has it.
+    /// The predicates by index, each as often as the text has it.
     pub predicates: Vec<Predicate<StringId>>,
 }
 
 impl Expression {
-    /// Takes `postfix` apart; `intern` puts numbers in place of a predicate's strings.
+    /// Separates `postfix` into steps and predicates. `intern` replaces strings by their numbers.
     pub fn new<'a>(
         postfix: Vec<predicate::Step<Borrowed<'a>>>,
         mut intern: impl FnMut(Predicate<Borrowed<'a>>) -> Predicate<StringId>,

@@ -1,8 +1,8 @@
-//! The normal form: negations pushed down to the predicates, constants folded, chains of one operator made one node.
+//! The normal form: negations are pushed to the predicates, constants folded, and chains of one operator made one node.
 //!
-//! A predicate over an undefined attribute is false and its negation true, so a negated predicate stays a negated
-//! predicate; De Morgan's rules hold all the same, since every predicate still has one of two values.
-//! It depends on nothing but the steps, so that whoever needs it later makes the same one again.
+//! A predicate over an undefined attribute is false, and its negation is true. So a negated predicate stays a negated
+//! predicate. De Morgan's rules still hold, because every predicate has one of two values. The normal form depends only on
+//! the steps, so it can be made again later.
 
 use crate::compile::{Literal, Step};
 
@@ -21,12 +21,12 @@ pub(crate) enum NormalNode {
     Or,
 }
 
-/// What an expression comes to.
+/// The normal form of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Normalised {
-    /// It does not depend on the event.
+    /// The expression has this value for every event.
     Constant(bool),
-    /// It does.
+    /// The value depends on the event.
     Tree(Normal),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Normalised {
 #[derive(Clone, Debug)]
 pub(crate) struct Normal {
     nodes: Vec<Linked>,
-    /// Every node that can be reached, parents before their children, children in the order of the text.
+    /// Every reachable node, parents before their children, children in the order of the text.
     preorder: Vec<NodeIndex>,
 }
 
@@ -56,7 +56,7 @@ impl Normal {
         self.nodes[index as usize].node
     }
 
-    /// The literal at `index`, if it is one.
+    /// Returns the literal at `index`, or `None` for another node.
     pub fn literal(&self, index: NodeIndex) -> Option<Literal> {
         match self.node(index) {
             NormalNode::Literal(literal) => Some(literal),
@@ -77,29 +77,29 @@ impl Normal {
         })
     }
 
-    /// Parents before children.
+    /// Returns all nodes, parents before children.
     pub fn top_down(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.preorder.iter().copied()
     }
 
-    /// Children before parents.
+    /// Returns all nodes, children before parents.
     pub fn bottom_up(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.preorder.iter().rev().copied()
     }
 
-    /// The size of a table with a place for each node.
+    /// Returns the size of a table with an element for each node.
     pub fn capacity(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The literals that hold whenever the literal at `index` is what makes the expression true: those that an `And`
-    /// above it joins to it. The literal itself comes first.
+    /// Returns the context of the literal at `index`: the literal itself, and then the literals that conjunctions above it
+    /// join to it. They are all true whenever this literal makes the expression true.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         let literals = self.joined(index).filter(|joined| self.literal(*joined).is_some());
         std::iter::once(index).chain(literals)
     }
 
-    /// The nodes that an `And` above the one at `index` joins to it.
+    /// Returns the nodes that conjunctions above the node at `index` join to it.
     pub fn joined(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         let (mut below, mut above, mut next) = (index, index, NONE);
         std::iter::from_fn(move || loop {
@@ -126,7 +126,7 @@ fn some(index: NodeIndex) -> Option<NodeIndex> {
     (index != NONE).then_some(index)
 }
 
-/// The normal form of `steps`, in time linear in their number and without recursion.
+/// Returns the normal form of `steps`, in time linear in their number and without recursion.
 pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     let negated = negations(steps);
     let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
@@ -156,13 +156,13 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     }
 }
 
-/// For each step whether the number of negations above it is odd; nothing where there are none.
+/// Returns for each step whether the number of negations above it is odd. Empty if there is no negation.
 fn negations(steps: &[Step]) -> Vec<bool> {
     if !steps.contains(&Step::Not) {
         return Vec::new();
     }
     let mut negated = vec![false; steps.len()];
-    // From the last step backwards a stack of what is still to come: in postfix order that is each operand's polarity.
+    // Steps are read from the last to the first. The stack holds the polarity of each operand that is still to come.
     let mut pending = Vec::with_capacity(steps.len());
     pending.push(false);
     for (i, step) in steps.iter().enumerate().rev() {
@@ -194,7 +194,7 @@ impl Builder {
     }
 
     fn join(&mut self, kind: NormalNode, left: Operand, right: Operand) -> Operand {
-        // What decides the operator whatever the other side: false for `And`, true for `Or`.
+        // The value that decides the operator whatever the other operand is: false for `And`, true for `Or`.
         let decisive = kind == NormalNode::Or;
         match (left, right) {
             (Operand::Constant(value), _) | (_, Operand::Constant(value)) if value == decisive => {
@@ -246,7 +246,7 @@ impl Builder {
         Normal { nodes: self.nodes, preorder }
     }
 
-    /// The next sibling of `index`, or of the first above it that has one.
+    /// Returns the next sibling of `index`, or of its nearest ancestor that has one.
     fn behind(&self, mut index: NodeIndex) -> NodeIndex {
         while index != NONE && self.nodes[index as usize].next == NONE {
             index = self.nodes[index as usize].parent;

@@ -1,22 +1,22 @@
-//! The order of evaluation: an expression as a list of tests, each of which goes on to the next or jumps ahead.
+//! The order of evaluation: an expression as a list of tests, each of which continues with the next one or jumps ahead.
 //!
-//! Every test stands for one literal. Where its value decides more than itself, it jumps over the tests that no longer
-//! matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), so that the
-//! expected number of tests is least.
+//! Every test belongs to one literal. If the literal's value decides an enclosing node, the test jumps over the tests that
+//! no longer matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), which minimizes
+//! the expected cost.
 
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::compile::Literal;
 use crate::support::number::greater;
 
-/// What is expected of a literal: how often it holds, and what its evaluation costs beside a comparison of integers.
+/// The estimates for a literal: the probability that it is true, and its cost relative to a comparison of integers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
     pub probability: f32,
     pub cost: f32,
 }
 
-/// One test: where its literal's value is `on` it goes on at `target`, otherwise at the next test. Behind the last
-/// test the expression is false.
+/// One test. If its literal's value is `on`, evaluation continues at `target`, and otherwise at the next test. After the
+/// last test the expression is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub literal: Literal,
@@ -25,22 +25,22 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// The value of its predicate with which it goes on at its target.
+    /// Returns the value of the predicate, before negation, on which the test jumps.
     pub fn jumps_on(&self) -> bool {
         self.on != self.literal.negated
     }
 }
 
-/// Where a test leads.
+/// The target of a test's jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// To the test at this position.
+    /// The test at this position.
     Test(u32),
-    /// To the end: the expression is true or false.
+    /// The end: the expression has this value.
     Done(bool),
 }
 
-/// The tests of `normal`, ordered by what `estimate` expects of each literal (given the literal's node).
+/// Returns the tests of `normal`. `estimate` gives the estimates of each literal at its node.
 pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Vec<Test> {
     lay_out(normal, measure(normal, estimate))
 }
@@ -49,32 +49,32 @@ pub(crate) fn order(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Es
 pub(crate) struct Order(Measured);
 
 impl Order {
-    /// The order by what `estimate` expects of each literal.
+    /// Returns the order that follows from the estimates of each literal.
     pub fn new(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Self {
         Order(measure(normal, estimate))
     }
 
-    /// The children of `index`, the first one to be evaluated first.
+    /// Returns the children of `index` in the order of evaluation.
     pub fn children(&self, index: NodeIndex) -> &[NodeIndex] {
         let (from, to) = self.0.nodes[index as usize].children;
         &self.0.children[from as usize..to as usize]
     }
 }
 
-/// What is expected of each node, and where its tests are.
+/// The estimates of each node, and the positions of its tests.
 struct Measured {
     nodes: Vec<Expected>,
     /// The children of each inner node in the order of evaluation, node after node.
     children: Vec<NodeIndex>,
 }
 
-/// What is expected of a node.
+/// The estimates of a node and its tests.
 #[derive(Clone, Copy)]
 struct Expected {
     estimate: Estimate,
-    /// How many literals it has below it, or is.
+    /// The number of literals below the node, or 1 for a literal.
     literals: u32,
-    /// Where its children are in those of all nodes.
+    /// The range of its children in [`Measured::children`].
     children: (u32, u32),
     place: Place,
 }
@@ -99,7 +99,7 @@ impl Measured {
         self.children.extend(normal.children(index));
         let nodes = &self.nodes;
         let estimate = |child: NodeIndex| nodes[child as usize].estimate;
-        // The chance that a child decides the node: that it is false under `And`, true under `Or`.
+        // The probability that a child decides the node: that it is false under `And`, or true under `Or`.
         let decides = |child: NodeIndex| match kind {
             NormalNode::And => 1.0 - estimate(child).probability,
             _ => estimate(child).probability,
@@ -121,7 +121,7 @@ impl Measured {
     }
 }
 
-/// Where a node's tests start, and where they lead when the node is true or false.
+/// The position of a node's first test, and the targets if the node is true or false.
 #[derive(Clone, Copy)]
 struct Place {
     start: u32,
@@ -161,7 +161,7 @@ fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
     tests
 }
 
-/// The test of a literal: one of its two ways out is the next test or, at the very end, falling off the tests.
+/// Returns the test of a literal. One of its two successors is the next test or, after the last test, the end.
 fn test(literal: Literal, place: Place) -> Test {
     if place.on_true == Target::Test(place.start + 1) {
         Test { literal, on: false, target: place.on_false }

@@ -1,6 +1,6 @@
-//! The predicates that programs do not have the constants of: places, parts of strings, segments, caps, long lists.
+//! The table of predicates whose constants are not in programs: places, parts of strings, segments, caps, long lists.
 //!
-//! Each is held once, however many expressions have it, and evaluated at most once an event.
+//! Each predicate is in the table once, whatever number of expressions have it, and is evaluated at most once for an event.
 
 use hashbrown::HashTable;
 
@@ -17,18 +17,17 @@ enum Entry {
         predicate: Predicate<StringId>,
         references: u32,
     },
-    /// The number is free, and so is this one, if it is not [`NONE_FREE`].
+    /// A free number, with the next free number or [`NONE_FREE`].
     Free(PredicateId),
 }
 
 const NONE_FREE: PredicateId = PredicateId::MAX;
 
-/// A table of predicates with a count of the expressions' references to each. What they refer to, such as strings, the
-/// expressions hold.
+/// A table of predicates with the number of references to each. The expressions hold the strings that predicates refer to.
 #[derive(Clone, Debug)]
 pub(crate) struct Predicates {
     entries: Chunks<Entry>,
-    /// The first free number; to give one back takes no memory.
+    /// The first free number. The free numbers form a list, so freeing one takes no memory.
     free: PredicateId,
     by_value: HashTable<PredicateId>,
 }
@@ -49,12 +48,12 @@ impl Entry {
 }
 
 impl Predicates {
-    /// One more than the greatest number given so far: the size of a table with a place for each predicate.
+    /// Returns the greatest number so far plus one: the size of a table with an element for each predicate.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// The predicate `id`, which is held.
+    /// Returns the predicate `id`, which must be in use.
     pub fn get(&self, id: PredicateId) -> &Predicate<StringId> {
         match &self.entries[id as usize] {
             Entry::Held { predicate, .. } => predicate,
@@ -62,7 +61,7 @@ impl Predicates {
         }
     }
 
-    /// Counts one more reference to `predicate`, which is taken in if it is new.
+    /// Counts one more reference to `predicate`, and inserts it if it is new. Returns its number.
     pub fn retain(&mut self, predicate: &Predicate<StringId>) -> PredicateId {
         let hash = hash_of(predicate);
         let Predicates { entries, by_value, free } = self;
@@ -88,7 +87,7 @@ impl Predicates {
         id
     }
 
-    /// Counts one reference to `id` less, and forgets the predicate with its last one.
+    /// Counts one reference to `id` less, and removes the predicate with its last reference.
     pub fn release(&mut self, id: PredicateId) {
         let entry = &mut self.entries[id as usize];
         let Entry::Held { predicate, references } = entry else { unreachable!("predicate {id} is held") };
@@ -106,12 +105,12 @@ impl Predicates {
         }
     }
 
-    /// Bytes that the next insertion may take to enlarge the tables.
+    /// Returns the bytes by which `more` insertions may grow the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
         self.entries.growth(more) + table_growth(&self.by_value, more)
     }
 
-    /// Checks that counts, table and free list agree with `expected` references to each predicate.
+    /// Checks that the counts, the table and the free list agree with `expected` references to each predicate.
     pub fn validate(&self, expected: &[u32]) -> Result<(), String> {
         let mut free = 0;
         let mut next = self.free;

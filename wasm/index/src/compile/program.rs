@@ -1,20 +1,19 @@
-//! Short-circuit code: an expression in one run of words, constants beside the tests that need them, so that looking
-//! at a candidate touches little memory and in order.
+//! Short-circuit code: an expression in one run of words, with the constants beside the tests. So a search reads the memory
+//! of a candidate in order, and little of it.
 //!
-//! A program is the slot of its subscription, then operations. An operation is a word, and its constants. The word has
-//! a code (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and how many words ahead it jumps
-//! (16 bits); jumps are always ahead. Behind the last test stands [`code::REJECT`]. All that a run needs to go on later
-//! is its position.
+//! A program is the slot of its subscription, then operations. An operation is a word and its constants. The word has a code
+//! (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and the number of words that it jumps ahead (16
+//! bits). [`code::REJECT`] follows the last test. A run needs nothing but its position to continue later.
 //!
-//! A comparison with one constant, or with a list of them that is not very long, has its constants in the program itself
-//! and is made there: that is quicker than to ask whether another expression made it already. Everything else refers to
-//! the table of predicates, is evaluated at most once an event and remembered.
+//! A comparison with one constant, or with a list that is not very long, has its constants in the program and is evaluated
+//! there. That is quicker than asking whether another expression evaluated it already. Any other predicate refers to the
+//! table of predicates, and is evaluated at most once for an event.
 //!
-//! A program over booleans alone mostly has a form of its own ([`booleans`]).
+//! A program over booleans alone usually has a form of its own ([`booleans`]).
 //!
-//! The predicates of an expression are kept nowhere else: they are read back from the program's operations
-//! ([`Written`]). So those that decide nothing, beside a `true` or a `false`, have operations as well, behind the end
-//! that is run. Behind these are the expression's steps ([`steps`]).
+//! The predicates of an expression are kept nowhere else: they are read back from the program's operations ([`Written`]). So
+//! predicates that decide nothing, beside a `true` or a `false`, also have operations, after the last one that runs. The
+//! expression's steps ([`steps`](mod@steps)) follow.
 
 use crate::compile::constants::{self, List};
 use crate::compile::order::{Target, Test};
@@ -35,44 +34,44 @@ pub(crate) const ATTRIBUTE_SHIFT: u32 = 6;
 pub(crate) const ATTRIBUTE: u32 = (1 << 10) - 1;
 pub(crate) const JUMP_SHIFT: u32 = 16;
 
-/// Jumps that are to the end: the expression is true, or false.
+/// Jumps to the end: the expression is true, or false.
 pub(crate) const ACCEPT: u32 = 0xffff;
 pub(crate) const REJECT: u32 = 0xfffe;
-/// In programs with up to so many words of operations every jump is one of 16 bits.
+/// In programs with at most this number of words of operations, every jump fits 16 bits.
 const SHORT: usize = 0xfff0;
-/// How many words stand behind each test of a longer one.
+/// The number of words after each test of a longer program.
 const LONG: usize = 2;
-/// Of how many constants a list may be asked to have all in a program itself: each of them is sought in it.
+/// The greatest length of a list in a program of which all constants are required. A run looks each of them up.
 const ALL: usize = 8;
 
-/// What an operation asks.
+/// The codes of operations.
 pub(crate) mod code {
     pub const REJECT: u32 = 0;
     pub const ACCEPT: u32 = 1;
-    /// Goes on at the position in the next word: what a long program's tests skip, or do not.
+    /// Continues at the position in the next word. A test of a long program may skip this operation.
     pub const GO: u32 = 2;
-    /// A predicate of the table; its number.
+    /// A predicate of the table, with its number.
     pub const SHARED: u32 = 3;
     /// All tests of a program over [`booleans`](super::booleans).
     pub const PACKED: u32 = 4;
-    /// Whether a list of integers has one of a [`List`](super::List), none, or all.
+    /// A list of integers has one, none or all of the constants of a [`List`](super::List).
     pub const ONE_OF_INTEGERS: u32 = 5;
     pub const NONE_OF_INTEGERS: u32 = 6;
     pub const ALL_OF_INTEGERS: u32 = 7;
-    /// The same of strings, by their numbers.
+    /// The same for strings, by their numbers.
     pub const ONE_OF_STRINGS: u32 = 8;
     pub const NONE_OF_STRINGS: u32 = 9;
     pub const ALL_OF_STRINGS: u32 = 10;
     /// Six relations to a float, in two words.
     pub const FLOAT: u32 = 11;
-    /// From here on what a digest answers: that an integer, or a string's number, is in a list, that it is not,
+    /// From here on a digest decides. First: an integer or a string's number is in a list, or is not.
     pub const IN: u32 = 17;
     pub const NOT_IN: u32 = 18;
-    /// and, as [`ORDERINGS`](crate::eval::run) has it, that a boolean is true, that a value is undefined, that it is not,
+    /// By `ORDERINGS` of `eval/run.rs`: a boolean is true, a value is undefined, a value is defined.
     pub const TRUE: u32 = 19;
     pub const NULL: u32 = 20;
     pub const NOT_NULL: u32 = 21;
-    /// and six relations to an integer of 32 bits. A string's number is one, of which two are asked.
+    /// Six relations to an integer of 32 bits. A string's number is such an integer, with two of the relations.
     pub const SCALAR: u32 = 22;
 }
 
@@ -85,32 +84,32 @@ const RELATIONS: [Relation; 6] = [
     Relation::NotEqual,
 ];
 
-/// Where the operations of a program start.
+/// The position of the first operation of a program.
 pub(crate) const START: u32 = 1;
 
-/// A program as it is made.
+/// A program and the number of its operations' words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub words: Vec<u32>,
-    /// How many of the words are operations; behind them are the expression's steps.
+    /// The number of words of the operations. The expression's steps follow them.
     pub code: usize,
 }
 
-/// The most words of a program whose expression has so many steps and, in all its predicates, so many constants.
+/// Returns the most words of a program, from the numbers of its expression's steps and constants.
 pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
-    // A predicate is an operation with the head of a list, its constants, of which a float has two words, and as many words
-    // as a long program has behind it. As a step it is a word at the most.
+    // A predicate is an operation with the head of a list and its constants, two words for each float, and the words after a
+    // test of a long program. As a step it takes at most one word.
     (3 + LONG) * steps + 2 * constants + 4
 }
 
-/// The program of an expression that is `value` whatever the event.
+/// Returns the program of an expression that is `value` for every event.
 pub(crate) fn constant(slot: Slot, value: bool, expression: &Expression, catalog: Shared) -> Program {
     let mut assembler = Assembler::new(slot, expression, catalog);
     assembler.words.push(if value { code::ACCEPT } else { code::REJECT });
     assembler.finish()
 }
 
-/// The program of the expression that `tests` evaluate.
+/// Returns the program of the expression that `tests` evaluate.
 pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, catalog: Shared) -> Program {
     let mut assembler = Assembler::new(slot, expression, catalog);
     if assembler.pack(tests) {
@@ -139,8 +138,8 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     program
 }
 
-/// Makes a program of one that is too long for short jumps and has none yet. Each test is turned round: where it would
-/// jump it goes on to a word that leads anywhere, and otherwise skips that.
+/// Lengthens a program that is too long for short jumps and has none yet. A long jump follows each test, which is inverted:
+/// it skips the long jump if it would not have jumped before.
 fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     let moved = |test: usize| positions[test] + LONG * test;
     let short = &program.words;
@@ -159,23 +158,23 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     *program = Program { words, code: program.code + LONG * tests.len() };
 }
 
-/// Writes the operations of an expression, in any order, and then its steps.
-/// What programs share, while one is made.
+/// The parts that all programs share, while a program is assembled.
 pub(crate) struct Shared<'a> {
     pub schema: &'a Schema,
     pub predicates: &'a mut Predicates,
 }
 
+/// Writes the operations of an expression, in any order, and then its steps.
 struct Assembler<'a> {
     words: Vec<u32>,
     expression: &'a Expression,
     catalog: Shared<'a>,
-    /// For each predicate its place among the operations, as far as there is one.
+    /// The place of each predicate among the operations, or [`NOWHERE`].
     places: Vec<PredicateIndex>,
     operations: PredicateIndex,
 }
 
-/// The place of a predicate that has none yet.
+/// The place of a predicate that has no operation yet.
 const NOWHERE: PredicateIndex = PredicateIndex::MAX;
 
 impl<'a> Assembler<'a> {
@@ -186,14 +185,14 @@ impl<'a> Assembler<'a> {
         Assembler { words, expression, catalog, places, operations: 0 }
     }
 
-    /// Appends an operation whose jump is still to be set.
+    /// Appends an operation whose jump is set later.
     fn test(&mut self, test: &Test) {
         let start = self.words.len();
         self.operation(test.literal.predicate);
         self.words[start] |= if test.jumps_on() { ON } else { 0 };
     }
 
-    /// Appends all tests in the packed form, if that has room for them.
+    /// Appends all tests in the packed form, if they fit it.
     fn pack(&mut self, tests: &[Test]) -> bool {
         let is_packed = booleans::pack(tests, &self.expression.predicates, &mut self.words);
         if is_packed {
@@ -217,7 +216,7 @@ impl<'a> Assembler<'a> {
         };
     }
 
-    /// Notes that the predicate comes next.
+    /// Records that the predicate has the next operation.
     fn place(&mut self, index: PredicateIndex) {
         self.places[index as usize] = self.operations;
         self.operations += 1;
@@ -235,7 +234,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// The operations of a program's `code`, each with whatever follows it, and their positions: none of a packed program.
+/// Returns the positions and the words, with all words after them, of the operations of `code`. A packed program has none.
 fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     let mut behind = if code.len() > SHORT { LONG } else { 0 };
     let mut at = if booleans::attributes(code).is_none() { START as usize } else { code.len() };
@@ -251,27 +250,28 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     })
 }
 
-/// An expression as its program has it: its steps, and what its predicates are read from, in their order.
+/// An expression in the form that its program holds: its steps, and the source of its predicates, in the order of
+/// operations.
 pub(crate) struct Written<'a> {
     pub steps: Vec<Step>,
     asked: Questions<'a>,
 }
 
-/// What the predicates of an expression are read from.
+/// The source of an expression's predicates.
 enum Questions<'a> {
-    /// Each is that a boolean is true.
+    /// Each predicate is that a boolean is true.
     Booleans(Vec<AttributeId>),
     Operations(Vec<&'a [u32]>),
 }
 
 impl<'a> Written<'a> {
-    /// The expression whose program has these words, of which the first `code` are operations.
+    /// Returns the expression of a program with these words, of which the first `code` are operations.
     pub fn new(words: &'a [u32], code: usize) -> Self {
         let (code, steps) = words.split_at(code);
         let asked = match booleans::attributes(code) {
             Some(attributes) => Questions::Booleans(attributes.collect()),
             None => {
-                // Counted first: a split reads many, and tables that grow as they are read take longer.
+                // Counted first: a split reads many expressions, and growing this table takes longer.
                 let mut read = Vec::with_capacity(operations(code).count());
                 read.extend(operations(code).map(|(_, operation)| operation));
                 Questions::Operations(read)
@@ -300,7 +300,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// With all its predicates read.
+    /// Reads all predicates.
     pub fn expression(self, schema: &Schema, predicates: &Predicates) -> Expression {
         let indices = 0..self.predicates() as PredicateIndex;
         let predicates = indices.map(|index| self.predicate(index, schema, predicates)).collect();
@@ -308,24 +308,24 @@ impl<'a> Written<'a> {
     }
 }
 
-/// How many steps the expression has whose program has these words, of which the first `code` are operations.
+/// Returns the number of steps of the expression of a program. The first `code` words are operations.
 pub(crate) fn steps(words: &[u32], code: usize) -> usize {
     let (code, steps) = words.split_at(code);
     let predicates = booleans::attributes(code).map_or_else(|| operations(code).count(), Iterator::count);
     steps::unpack(steps, predicates).count()
 }
 
-/// The predicates of a program's `code` that are in the table.
+/// Returns the predicates of a program's `code` that are in the table.
 pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
     operations(code).filter(|(_, operation)| operation[0] & CODE == code::SHARED).map(|(_, operation)| operation[1])
 }
 
-/// For each predicate of a program's `code` where its operation is.
+/// Returns the position of the operation of each predicate of a program's `code`.
 pub(crate) fn positions(code: &[u32]) -> impl Iterator<Item = u32> + '_ {
     operations(code).map(|(position, _)| position)
 }
 
-/// The attribute that the operation at the start of `words` is about, and its test where that is in the table.
+/// Returns the attribute of the operation at the start of `words`, and its test if that is in the table.
 pub(crate) fn asked<'a>(
     words: &[u32],
     predicates: &'a Predicates,
@@ -337,7 +337,7 @@ pub(crate) fn asked<'a>(
     (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
 }
 
-/// The predicate that the operation at the start of `words` asks.
+/// Returns the predicate of the operation at the start of `words`.
 fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predicate<StringId> {
     use predicate::Test;
     if words[0] & CODE == code::SHARED {
@@ -371,7 +371,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
     Predicate { attribute, test }
 }
 
-/// Appends the constants of `predicate` and answers its code; none where it is left to the table.
+/// Appends the constants of `predicate` and returns its code, or `None` if the predicate belongs in the table.
 fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
     if predicate.attribute > ATTRIBUTE {
@@ -397,7 +397,7 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
     })
 }
 
-/// A relation that a digest answers exactly.
+/// Appends the constant of a relation and returns its code, if a digest decides it exactly.
 fn scalar(relation: Relation, constant: i64, words: &mut Vec<u32>) -> Option<u32> {
     let is_exact = Scale::Clamp.is_exact_at(constant);
     is_exact.then(|| {
@@ -410,8 +410,8 @@ pub(crate) fn number(relation: Relation) -> u32 {
     RELATIONS.iter().position(|known| *known == relation).map_or(0, |number| number as u32)
 }
 
-/// Appends a list of constants that an attribute of type `ty` may have, and answers the code that asks whether it has one.
-/// The next code asks whether it has none, and of types that are lists the one after it whether it has all.
+/// Appends a list of constants. Returns the code of the test that an attribute of type `ty` has one of them. The next code
+/// tests that it has none, and for types that are lists the one after that tests that it has all.
 fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
     let fits = match constants {
         Constants::Integers(integers) => constants::push(integers.iter().copied(), words),
@@ -424,15 +424,15 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
     })
 }
 
-/// How many digests operations may ask, and the first one, which is of none.
+/// The number of digests that operations may read. The first one belongs to no attribute.
 pub(crate) const DIGESTS: usize = digest::place(ATTRIBUTE) + 1;
 
-/// How many words the operation at the start of `words` takes.
+/// Returns the number of words of the operation at the start of `words`.
 pub(crate) fn taken(words: &[u32]) -> u32 {
     1 + length(words[0] & CODE, words.word(1)) as u32
 }
 
-/// How many words an operation takes whose first operand is `operand`.
+/// Returns the number of operand words of an operation whose first operand is `operand`.
 fn length(operation: u32, operand: u32) -> usize {
     match operation {
         code::SCALAR.. | code::SHARED => 1,
@@ -441,7 +441,7 @@ fn length(operation: u32, operand: u32) -> usize {
     }
 }
 
-/// The same of an operation that is about a list or a float.
+/// Returns the same for an operation with a list or a float.
 pub(crate) fn constants(comparison: u32, operand: u32) -> usize {
     match comparison {
         code::FLOAT..code::IN => 2,
@@ -449,7 +449,7 @@ pub(crate) fn constants(comparison: u32, operand: u32) -> usize {
     }
 }
 
-/// The float that stands at `at`.
+/// Returns the float at position `at`.
 pub(crate) fn float(words: impl Words, at: usize) -> f64 {
     f64::from_bits(u64::from(words.word(at)) | u64::from(words.word(at + 1)) << 32)
 }
@@ -473,7 +473,7 @@ mod tests {
             attribute("l", Type::IntegerList),
             attribute("t", Type::StringList),
         ];
-        // One that an operation has no room for.
+        // An attribute that does not fit an operation.
         attributes.extend((0..=ATTRIBUTE).map(|i| attribute(&format!("c{i}"), Type::Boolean)));
         let mut index = Index::new(Schema::new(attributes).unwrap());
         let chain = |len: usize| (0..len).map(|i| format!("a <> {i}")).collect::<Vec<_>>().join(" and ");
@@ -489,7 +489,7 @@ mod tests {
             "l one of (3, 1, 70000) or l none of () or l all of (1, 2) or t one of ('x') or t all of ('q', 'r')",
             "l all of () and t all of () and not l all of (7) and l all of (1, 2, 3, 4, 5, 6, 7, 8, 9, 5000000000)",
             "a in (1, 5000000000) or a is null or s is not null or l is empty or contains(s, 'x')",
-            // What decides nothing is kept all the same, in programs of either kind of jumps.
+            // Predicates that decide nothing are kept too, in programs with either kind of jump.
             "a = 1 and (true or s = 'only here') or not (false and l one of (4, 5)) and b",
             &format!("{} and (b or true) and a > 3", chain(20_000)),
             &format!("{} and (b or true) and (f > 0.5 or true) and a > 3", chain(40_000)),

@@ -1,19 +1,19 @@
-//! What is kept of an expression's text besides its program: its steps, in few bits each.
+//! The steps of an expression, kept behind its program in few bits each.
 //!
-//! The predicates are in the program already, so a step names one by its place there. Most expressions come to one word
-//! or two.
+//! A step names a predicate by its place in the program, which has the predicate already. The steps of most expressions take
+//! one or two words.
 
 use crate::compile::{PredicateIndex, Step};
 
-/// Steps as bits: a zero before the place of a predicate, and as many ones as tell the other steps apart, before a zero.
-/// Behind the last step all are ones.
+/// The encoding of steps. A predicate is a zero and its place. Any other step is as many ones as its position here plus one,
+/// and then a zero. All bits after the last step are ones.
 const ONES: [Step; 5] = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true)];
 
-/// Where places take more bits than this, a bit tells of each whether it is the one behind the last predicate's, and left
-/// out: so it is wherever the tests have the order of the text.
+/// The greatest width at which every place is written. Before a wider place stands a bit: if it is set, the place is the
+/// successor of the last one and left out. That is common, because the tests often have the order of the text.
 const NARROW: u32 = 4;
 
-/// Appends `steps` to `words`, each predicate as the place that `places` has for it.
+/// Appends `steps` to `words`. `places` has the place of each predicate.
 pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u32>) {
     let width = width(places.len());
     let mut writer = Writer { words, bits: 0, len: 0 };
@@ -40,7 +40,7 @@ pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u3
     writer.finish();
 }
 
-/// The steps that [`pack`] wrote to `words`, of an expression with so many predicates.
+/// Returns the steps that [`pack`] wrote to `words`, of an expression with this number of predicates.
 pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = Step> + '_ {
     let width = width(predicates);
     let mut reader = Reader { words, at: 0 };
@@ -61,20 +61,20 @@ pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = S
     })
 }
 
-/// The bits of a number below `count`.
+/// Returns the bits of a number below `count`.
 fn width(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }
 
 struct Writer<'a> {
     words: &'a mut Vec<u32>,
-    /// Those that do not fill a word yet.
+    /// Bits that do not fill a word yet.
     bits: u64,
     len: u32,
 }
 
 impl Writer<'_> {
-    /// Appends the lowest `len` bits of `bits`, of which no others are one.
+    /// Appends the lowest `len` bits of `bits`. All higher bits are zero.
     fn push(&mut self, bits: u32, len: u32) {
         self.bits |= u64::from(bits) << self.len;
         self.len += len;
@@ -94,7 +94,7 @@ impl Writer<'_> {
 
 struct Reader<'a> {
     words: &'a [u32],
-    /// The next bit.
+    /// The position of the next bit.
     at: usize,
 }
 
@@ -106,7 +106,7 @@ impl Reader<'_> {
         bits
     }
 
-    /// The next 32 bits; behind the last word all are ones.
+    /// Returns the next 32 bits. All bits after the last word are ones.
     fn bits(&self) -> u32 {
         let word = |position: usize| u64::from(self.words.get(position).copied().unwrap_or(u32::MAX));
         let position = self.at / u32::BITS as usize;
@@ -122,7 +122,7 @@ mod tests {
     fn steps_come_back_as_they_went_in() {
         let others = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true), Step::Not];
         for predicates in [0, 1, 2, 3, 8, 9, 130, 70_000] {
-            // From the last to the first, and in stretches that follow on.
+            // Descending places, and runs of consecutive places.
             let stretches = (0..predicates).map(|place| place ^ 8).filter(|&place| place < predicates);
             let missing = (0..predicates).filter(|place| place ^ 8 >= predicates);
             for (places, other) in [(0..predicates).rev().collect(), stretches.chain(missing).collect::<Vec<_>>()]

@@ -1,21 +1,22 @@
-//! The programs of all expressions: in large chunks of words, with no allocation for each, and no pointer to follow. Large
-//! ones are alone.
+//! The store of all programs: large chunks of words, without an allocation or a pointer for each program. A large program
+//! has an allocation of its own.
 
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
 use crate::handles::ProgramId;
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 
-/// Marks a program that is alone. The bit is free: 4 GiB have no room for so many chunks.
+/// Marks a program with an allocation of its own. The bit is free: chunks of 4 GiB in all need fewer numbers.
 const ALONE: ProgramId = 1 << 31;
 
-/// Programs of more words than this are alone. A step of a search may run a part of one of these, but all of any other.
+/// The greatest number of words of a program in a chunk. A step of a search may run a part of a larger program, but runs all
+/// of any other.
 const LARGEST: usize = 2048;
 
-/// As many chunks are looked at at once for one that has room.
+/// The number of chunks that are tested together for room.
 const CHUNKS_AT_ONCE: usize = 64;
 
-/// The chunk that a program is in, and where in its words it starts.
+/// Returns the chunk of a program and the position of its first word.
 pub(crate) fn place(id: ProgramId) -> (u32, u32) {
     match id & ALONE {
         0 => (id >> 16, id & 0xffff),
@@ -23,27 +24,27 @@ pub(crate) fn place(id: ProgramId) -> (u32, u32) {
     }
 }
 
-/// A store of programs. Places that are given back are holes, which merge with the holes beside them. A program goes to the
-/// first chunk that has room for it, so that the last chunks empty, and are given back.
+/// A store of programs. Freed places are holes, which merge with adjacent holes. A program goes to the first chunk that has
+/// room for it. So the last chunks become empty and are freed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     chunks: Vec<Box<Chunk>>,
-    /// Of each chunk how many words its largest hole has.
+    /// The number of words of each chunk's largest hole.
     largest: Vec<u16>,
-    /// Of each chunk where its first hole begins, or [`NO_HOLE`].
+    /// The start of each chunk's first hole, or [`NO_HOLE`].
     first: Vec<u16>,
-    /// Programs that are alone. One without words is free; the last one is not.
+    /// The large programs. One without words is free. The last one is never free.
     alone: Vec<Vec<u32>>,
 }
 
-/// Behind all places of a chunk.
+/// A position after the last one of a chunk.
 const NO_HOLE: usize = PLACES;
 
-/// A hole, as its first word tells it; all other words of it are zero. So holes take no memory, and to make one takes none.
+/// A hole, which its first word describes. Its other words are zero. So holes take no memory, and making one takes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     len: usize,
-    /// Where the next hole of the chunk begins, or [`NO_HOLE`].
+    /// The start of the chunk's next hole, or [`NO_HOLE`].
     next: usize,
 }
 
@@ -52,13 +53,13 @@ impl Hole {
         Hole { len: (word >> 16) as usize, next: (word & 0xffff) as usize }
     }
 
-    /// No number above 32,768, which 16 bits tell.
+    /// Neither number exceeds 32,768, so each fits 16 bits.
     fn word(self) -> u32 {
         (self.len << 16 | self.next) as u32
     }
 }
 
-/// Where the holes of a chunk begin, in ascending order, with each.
+/// Returns the holes of a chunk with their starts, in ascending order.
 fn holes(chunk: &Chunk, first: u16) -> impl Iterator<Item = (usize, Hole)> + '_ {
     let mut at = usize::from(first);
     std::iter::from_fn(move || {
@@ -68,16 +69,16 @@ fn holes(chunk: &Chunk, first: u16) -> impl Iterator<Item = (usize, Hole)> + '_ 
     })
 }
 
-/// A program and whatever follows it, as they are to be run.
+/// A program with the words after it, in the form that a run reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code<'a> {
-    /// It starts at this place of the chunk.
+    /// The program starts at this position of the chunk.
     InChunk(&'a Chunk, usize),
     Alone(&'a [u32]),
 }
 
 impl Code<'_> {
-    /// Its first word.
+    /// Returns its first word.
     #[inline(always)]
     pub fn first(self) -> u32 {
         match self {
@@ -88,7 +89,7 @@ impl Code<'_> {
 }
 
 impl Programs {
-    /// The program at `id`, and whatever follows it in its chunk.
+    /// Returns the words of the program at `id`, and all words after it in its chunk.
     pub fn get(&self, id: ProgramId) -> &[u32] {
         match self.code(id) {
             Code::InChunk(chunk, start) => &chunk[start..],
@@ -96,7 +97,7 @@ impl Programs {
         }
     }
 
-    /// The words of a chunk.
+    /// Returns the words of a chunk.
     pub fn chunk(&self, number: u32) -> &[u32] {
         match number & ALONE {
             0 => &self.chunks[number as usize][..],
@@ -104,7 +105,7 @@ impl Programs {
         }
     }
 
-    /// The program at `id`, as it is to be run.
+    /// Returns the program at `id` in the form that a run reads.
     #[inline(always)]
     pub fn code(&self, id: ProgramId) -> Code<'_> {
         match id & ALONE {
@@ -113,7 +114,7 @@ impl Programs {
         }
     }
 
-    /// Reads a word of each of the first lines of memory that some programs take; answers what hangs on all of these.
+    /// Prefetches the first cache lines of some programs. Returns a number that depends on all the words read.
     #[inline(always)]
     pub fn prefetch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {
         let lines = |words: &Chunk, start: usize| words.word(start) ^ words.word(start + 16) ^ words.word(start + 32);
@@ -134,7 +135,7 @@ impl Programs {
         (chunk as u32) << 16 | start as u32
     }
 
-    /// Gives back the place at `id` of a program of `len` words. Allocates nothing.
+    /// Frees the program of `len` words at `id`. Allocates nothing.
     pub fn remove(&mut self, id: ProgramId, len: usize) {
         if len > LARGEST {
             self.alone[(id & !ALONE) as usize] = Vec::new();
@@ -150,7 +151,7 @@ impl Programs {
         self.first.truncate(kept);
     }
 
-    /// Bytes that inserting a program of up to so many `words` may take beyond its own.
+    /// Returns the bytes, besides its own, that inserting a program of up to `words` words may allocate.
     pub fn growth(&self, words: usize) -> usize {
         let alone = if words > LARGEST { growth(&self.alone, 1) } else { 0 };
         if self.chunk_with_room(words.min(LARGEST)).is_some() {
@@ -160,15 +161,15 @@ impl Programs {
         tables + 2 * AROUND + size_of::<Chunk>() + alone
     }
 
-    /// Gives back all memory. Nothing of any program is used any more.
+    /// Frees all memory. No program may be in use.
     pub fn clear(&mut self) {
         *self = Programs::default();
     }
 
-    /// The first chunk that has a hole of at least `len` words.
+    /// Returns the first chunk that has a hole of at least `len` words.
     fn chunk_with_room(&self, len: usize) -> Option<usize> {
         let has_room = |&largest: &u16| usize::from(largest) >= len;
-        // Many at a time, without a branch for each.
+        // Tests many chunks at a time, without a branch for each.
         let some = self
             .largest
             .chunks(CHUNKS_AT_ONCE)
@@ -177,9 +178,9 @@ impl Programs {
         self.largest[first..].iter().position(has_room).map(|position| first + position)
     }
 
-    /// A chunk that is one hole.
+    /// Adds a chunk that is one hole, and returns its number.
     fn add_chunk(&mut self) -> usize {
-        // Not made on the stack, which is smaller.
+        // On the heap from the beginning, because the stack is smaller than a chunk.
         let chunk = vec![0; PLACES + AHEAD].into_boxed_slice().try_into();
         let mut chunk: Box<Chunk> = chunk.unwrap_or_else(|_| unreachable!("it has as many words"));
         chunk[0] = Hole { len: PLACES, next: NO_HOLE }.word();
@@ -189,10 +190,10 @@ impl Programs {
         self.chunks.len() - 1
     }
 
-    /// Takes `len` words from the smallest hole of a chunk that has as many, and tells where they begin.
+    /// Takes `len` words from the smallest hole of a chunk that is large enough. Returns their start.
     fn take_place(&mut self, number: usize, len: usize) -> usize {
         let chunk = &mut self.chunks[number];
-        // Where each hole is told of: by the one before it, or as the first one.
+        // The hole before the current one, whose word has the link to it. `None` at the first hole.
         let mut before = None;
         let mut chosen: Option<(usize, Hole, Option<usize>)> = None;
         let mut largest_other = 0;
@@ -222,15 +223,15 @@ impl Programs {
         start
     }
 
-    /// Makes a hole of `len` words of a chunk, or a part of the holes beside them.
+    /// Makes `len` words of a chunk a hole, and merges it with adjacent holes.
     fn give_place(&mut self, number: usize, start: usize, len: usize) {
         let chunk = &mut self.chunks[number];
-        // Nothing of a deleted expression stays.
+        // Clears the words: no part of a deleted expression remains.
         chunk[start..][..len].fill(0);
         let before = holes(chunk, self.first[number]).take_while(|(at, _)| *at < start).last();
         let next = before.map_or(usize::from(self.first[number]), |(_, hole)| hole.next);
         let mut hole = Hole { len, next };
-        // A place at the end of the chunk ends where no hole can begin.
+        // At the end of the chunk this position would be [`NO_HOLE`], where no hole can start.
         if next == start + len && next != NO_HOLE {
             let behind = Hole::read(chunk[next]);
             chunk[next] = 0;
@@ -254,7 +255,7 @@ impl Programs {
     }
 
     fn insert_alone(&mut self, program: &[u32]) -> ProgramId {
-        // A look at each takes less than to copy the program.
+        // Testing each program takes less time than copying the program.
         let free = self.alone.iter().position(Vec::is_empty).unwrap_or_else(|| {
             self.alone.push(Vec::new());
             self.alone.len() - 1
@@ -288,8 +289,8 @@ mod tests {
         assert!(programs.chunks.is_empty() && programs.alone.is_empty());
     }
 
-    /// Sequences of lengths are replaced by others; what is free is always what no program has, in as few holes as there are
-    /// gaps.
+    /// Replaces sequences of lengths by others. The free words are always the words of no program, in as few holes as there
+    /// are gaps.
     #[test]
     fn holes_merge_and_the_last_chunks_are_given_back() {
         let mut state = 1_u64;
@@ -300,7 +301,7 @@ mod tests {
         let mut programs = Programs::default();
         let mut held: Vec<(ProgramId, Vec<u32>)> = Vec::new();
         for step in 0..20_000 {
-            // Waves of many, of few and of lengths that rise.
+            // Waves of many programs, of few programs, and of rising lengths.
             let most = if step % 5_000 < 3_500 { 600 } else { 20 };
             if held.len() > most || !held.is_empty() && number(3) == 0 {
                 let (id, program) = held.swap_remove(number(held.len()));

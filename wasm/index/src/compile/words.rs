@@ -1,22 +1,22 @@
-//! Reading the words of programs.
+//! Access to the words of programs.
 //!
-//! To ask before each word whether there is one is a branch, and at each branch fuel is counted. So the programs of a chunk are
-//! read from a table whose length is known when this is compiled, by places that cannot be beyond it.
+//! A bounds check of each word is a branch, and fuel is counted at each branch. So programs share chunks of a length that is
+//! known at compile time, and are read at positions that cannot lie beyond it.
 
-/// Places of a [`Chunk`]: a power of two, so that to cut a place down to these takes one instruction.
+/// The number of positions of a [`Chunk`]. A power of two, so that one instruction reduces a position to this range.
 pub(crate) const PLACES: usize = 1 << 15;
-/// So many words are read at once.
+/// The number of words that [`Words::ahead`] returns.
 pub(crate) const AHEAD: usize = 8;
 
-/// Words that programs share, and as many behind the last place as are read at once.
+/// The words that programs share, and [`AHEAD`] more, so that a read at the last position stays inside.
 pub(crate) type Chunk = [u32; PLACES + AHEAD];
 
-/// Words that a program is among.
+/// Words that contain a program.
 pub(crate) trait Words: Copy {
-    /// The word at a place; behind the last one, any.
+    /// Returns the word at a position. Any word is returned for a position after the last one.
     fn word(self, at: usize) -> u32;
 
-    /// The words from a place on; behind the last one, any.
+    /// Returns the words from a position on, and any words after the last one.
     fn ahead(self, at: usize) -> [u32; AHEAD];
 }
 

@@ -1,5 +1,5 @@
-//! A picture of the tree in Graphviz's language: nodes with the ids of their leaf lists, value levels by attribute, and on
-//! the edges the values that lead from one to the other.
+//! Draws the tree in Graphviz's language: nodes with the ids of their leaf lists, value levels by attribute, and edges with
+//! the values that lead from a level to a node.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::model::strings::StringId;
 use crate::tree::level::Level;
 use crate::tree::{Branch, ROOT};
 
-/// Ids that a leaf list shows; of more it tells how many.
+/// The number of ids that a leaf list shows. For more it shows their count.
 const SHOWN: usize = 12;
 
 /// Writes the picture of `index`.
@@ -60,7 +60,7 @@ impl Picture<'_> {
         }
     }
 
-    /// What leads down from `level`, in the order of the values.
+    /// Returns the edges below `level`, in the order of the values.
     fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
         let value = |key| self.value(level.attribute, key);
         let mut points: Vec<(i64, NodeId)> = level.points.iter().collect();
@@ -79,7 +79,7 @@ impl Picture<'_> {
         points.chain(buckets).chain(defined).collect()
     }
 
-    /// The value of `attribute` that has this key.
+    /// Returns the value of `attribute` with this key.
     fn value(&self, attribute: AttributeId, key: i64) -> String {
         match self.index.schema().attribute(attribute).ty {
             Type::Boolean => (key == 1).to_string(),
@@ -115,7 +115,7 @@ impl std::fmt::Display for Ids {
     }
 }
 
-/// A text between the quotes of a label.
+/// A text inside the quotes of a label.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! Why a subscription matches an event, or does not: its expression with the value of every part.
+//! Explains why a subscription matches an event, or does not: its expression with the value of every part.
 
 use crate::compile::{Expression, Step};
 use crate::error::{Error, Kind};
@@ -10,22 +10,22 @@ use crate::model::predicate::Predicate;
 use crate::model::strings::StringId;
 use crate::term::Writer;
 
-/// An explanation has no more nodes than this, nor nodes behind so many bytes: what is beyond them is left out.
+/// The most nodes of an explanation, and the most bytes before its last node. Other nodes are left out.
 const NODES: usize = 10_000;
 const BYTES: usize = 1 << 20;
 
-/// A predicate's text is cut off behind so many bytes, and a longer value is left out.
+/// The most bytes of a predicate's text, which is cut there, and of a value, which is left out if it is longer.
 const DETAIL: usize = 4096;
 
-/// Writes the explanation of the subscription `id` for the event in `bytes` as a term: a node is
-/// `{Verdict, Kind, Detail, Children}`, and the detail of a predicate `{Attribute, Expected, Actual}`.
+/// Writes the explanation of the subscription `id` for the event in `bytes` as a term. A node is `{Verdict, Kind, Detail,
+/// Children}`, and the detail of a predicate is `{Attribute, Expected, Actual}`.
 ///
-/// Every predicate is evaluated, whether or not it decides anything. Costs time linear in the expression and the event;
-/// the term has about a mebibyte at the most, and says what it leaves out.
+/// Every predicate is evaluated, also those that decide nothing. Takes time linear in the expression and the event. The term
+/// has about a mebibyte at most, and names the parts that it leaves out.
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`], and what is wrong with the event.
+/// [`Kind::NotFound`], and the errors of decoding the event.
 pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut Vec<u8>) -> Result<(), Error> {
     let Some(slot) = index.subscriptions().find(id) else {
         return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
@@ -39,15 +39,15 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     Ok(())
 }
 
-/// A part of an expression: the step at the same place with its operands, which are right before it.
+/// A part of an expression: the step at the same position with its operands, which directly precede it.
 struct Part {
-    /// What it came to.
+    /// Its value for the event.
     value: bool,
-    /// How many steps it has.
+    /// The number of its steps.
     steps: usize,
 }
 
-/// The parts of an expression, operands before what joins them; the last one is the whole.
+/// Returns the parts of an expression, operands before their operator. The last one is the whole.
 fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::with_capacity(expression.steps.len());
     for (place, &step) in expression.steps.iter().enumerate() {
@@ -66,7 +66,7 @@ fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
     parts
 }
 
-/// The places of what the `step` at `place` joins, from left to right.
+/// Returns the positions of the operands of the `step` at `place`, from left to right.
 fn operands(place: usize, step: Step, parts: &[Part]) -> [Option<usize>; 2] {
     match step {
         Step::Constant(_) | Step::Predicate(_) => [None, None],
@@ -75,10 +75,10 @@ fn operands(place: usize, step: Step, parts: &[Part]) -> [Option<usize>; 2] {
     }
 }
 
-/// What is still to be written.
+/// A part that is not written yet.
 enum Task {
     Part(usize),
-    /// So many operands are left out, which came to this when they are joined.
+    /// Operands that are left out, with their number and their joint value.
     Omitted {
         value: bool,
         count: usize,
@@ -91,7 +91,7 @@ struct Explainer<'a> {
     parts: &'a [Part],
     index: &'a Index,
     event: &'a Event,
-    /// How many nodes there is still room for.
+    /// The number of nodes that may still be written.
     nodes: usize,
 }
 
@@ -138,7 +138,8 @@ impl Explainer<'_> {
         tasks.extend(children.iter().rev().map(|&child| Task::Part(child)));
     }
 
-    /// The places of what a part joins, in the order of the text: those of a chain of one operator stand side by side.
+    /// Returns the positions of a part's operands in the order of the text. The operands of a chain of one operator are
+    /// siblings.
     fn children(&self, place: usize, step: Step) -> Vec<usize> {
         let mut children = Vec::new();
         let mut open: Vec<usize> = operands(place, step, self.parts).into_iter().flatten().collect();
@@ -150,7 +151,7 @@ impl Explainer<'_> {
                 _ => children.push(last),
             }
         }
-        // The rightmost was open last.
+        // The rightmost operand was popped first.
         children.reverse();
         children
     }
@@ -178,7 +179,7 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     write_value(event.values[predicate.attribute as usize], event, writer);
 }
 
-/// The text, cut off where it is long.
+/// Returns the text, cut if it is long.
 fn shortened(mut text: String) -> String {
     if text.len() > DETAIL {
         let end = (0..=DETAIL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -189,7 +190,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// About how many bytes the value takes. Of a list whose elements alone are too long the strings are not looked at.
+/// Returns an estimate of the bytes of a value. The strings of a list are not read if its elements alone are too many.
 fn length(value: Value, event: &Event) -> usize {
     let list = |span: Span, bytes: usize| span.len as usize * bytes;
     match value {
@@ -204,7 +205,7 @@ fn length(value: Value, event: &Event) -> usize {
     }
 }
 
-/// How many elements a list has, or how many bytes a string.
+/// Returns the number of elements of a list, or of bytes of a string.
 fn count(value: Value) -> usize {
     match value {
         Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len as usize,
@@ -230,7 +231,7 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
             write_list(span.of(&event.integers), writer, |integer, writer| writer.integer(*integer));
         }
         Value::Strings(span) => {
-            // As the event has them: a list that is sorted has its strings by their ids.
+            // In the order of the event: the strings of a sorted list are in the order of their ids.
             let mut texts = span.of(&event.strings).to_vec();
             texts.sort_by_key(|text| text.bytes.start);
             write_list(&texts, writer, |text, writer| writer.binary(event.text(*text)));

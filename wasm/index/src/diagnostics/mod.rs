@@ -1,4 +1,4 @@
-//! What is told of an index to people.
+//! Descriptions of an index for people.
 
 pub mod draw;
 pub mod explain;

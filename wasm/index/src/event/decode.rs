@@ -1,4 +1,4 @@
-//! Fills an [`Event`] from bytes: each value as its attribute's type says, whatever the format.
+//! Fills an [`Event`] from bytes: each value by the type of its attribute, in any format.
 
 use crate::error::{Error, Kind};
 use crate::event::formats::json::Json;
@@ -12,7 +12,7 @@ use crate::model::strings::{Interner, StringId};
 use crate::support::hash::out_of_memory;
 use crate::term::{self, Elements, Reader};
 
-/// How an event is encoded.
+/// The encoding of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// An Erlang term: a map or a list of pairs from names to values.
@@ -21,17 +21,17 @@ pub enum Format {
     Json,
     /// An Erlang term: a list or a tuple of values, in the order of the schema. `1` and `0` may stand for booleans.
     Record,
-    /// What an event in another format comes to under the schema: see `prepared`.
+    /// An event of another format, decoded under a schema: see `prepared`.
     Prepared,
-    /// An Erlang term: a list of records, tuples whose first element is passed over. The other elements are the values in
-    /// the order of the schema, record after record; what is left out at the end is undefined, and what is too much has to
-    /// be. Values are taken as they are: nothing but a boolean is a boolean, no integer a float and no atom a string, and
-    /// only `undefined` is none.
+    /// An Erlang term: a list of records, tuples whose first element is skipped. The other elements are the values in the
+    /// order of the schema, record after record. Missing values at the end are undefined, and values beyond the schema must
+    /// be undefined. Nothing is converted: only a boolean is a boolean, an integer is no float, an atom is no string, and
+    /// only `undefined` stands for undefined.
     Records,
 }
 
 impl Format {
-    /// The format that has the number `code`.
+    /// Returns the format with the number `code`.
     ///
     /// Errors: [`Kind::Type`].
     #[inline]
@@ -50,19 +50,22 @@ impl Format {
     }
 }
 
-/// Reads `bytes` into `event`, which is emptied first. Strings get the ids by which `strings` knows them.
+/// Reads `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
 ///
-/// - Names that the schema does not have are passed over with their values. Where a name is given more than once,
-///   JSON's last value counts, and of terms the first that is not undefined.
-/// - An integer is written as one: `1.0` is none, in JSON as in terms. For a float, integers will do.
-/// - The bounds of an attribute speak of the constants of expressions: a value outside of them is taken as it is.
-/// - Undefined stands for a whole value, or for the time of a frequency cap, and has no place in a list.
+/// - Names that the schema does not have are skipped with their values. If a name is given more than once, JSON's last value
+///   counts, and in terms the first value that is not undefined.
+/// - Only an integer token is an integer: `1.0` is none, in JSON and in terms. An integer may stand for a float.
+/// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
+/// - Undefined stands for a whole value, or for the time of a frequency cap. It is an error inside a list.
 /// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
 ///
-/// Errors: `syntax` where the bytes are not of the format, `type` where a value does not fit its attribute,
-/// `out_of_bounds` for numbers beyond 64 bits and input of 2 GiB or more, `missing_attribute` where a required
-/// attribute is undefined, `out_of_memory`. After an error the event holds nothing of use. Costs time and memory
-/// linear in the input, however it is nested, and time linear in the schema.
+/// Takes time and memory linear in the input, for any nesting, and time linear in the schema.
+///
+/// # Errors
+///
+/// `syntax` if the bytes are not of the format, `type` if a value does not fit its attribute, `out_of_bounds` for numbers
+/// beyond 64 bits and for input of 2 GiB or more, `missing_attribute` if a required attribute is undefined, and
+/// `out_of_memory`. The content of the event is unspecified after an error.
 pub fn decode(
     format: Format,
     bytes: &[u8],
@@ -70,13 +73,13 @@ pub fn decode(
     strings: &Interner,
     event: &mut Event,
 ) -> Result<(), Error> {
-    // Spans count in 32 bits, and Latin-1 atoms double in UTF-8.
+    // Spans have 32 bits, and Latin-1 atoms take twice the bytes in UTF-8.
     if bytes.len() > i32::MAX as usize {
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
     }
     event.reset(schema.len())?;
     if schema.has_strings() && format != Format::Prepared {
-        // At once, as a copy of each string would cost more.
+        // All bytes at once, because copying string by string takes longer.
         event.take_in(bytes)?;
     }
     let is_far = strings.is_far();
@@ -111,7 +114,7 @@ struct Filler<'a, S> {
     schema: &'a Schema,
     strings: &'a Interner,
     event: &'a mut Event,
-    /// Whether ids of strings are better looked up many at a time.
+    /// Whether ids of strings are looked up many at a time.
     is_far: bool,
 }
 
@@ -151,7 +154,7 @@ impl Filler<'_, Reader<'_>> {
 }
 
 impl Filler<'_, Records<'_>> {
-    /// Reads the values of records, one after the other, in the order of the schema.
+    /// Reads the values of all records in the order of the schema.
     fn records(&mut self) -> Read<()> {
         let records = self.source.list()?;
         let mut records = self.expect(records, Records::EVENT)?;
@@ -202,13 +205,13 @@ impl<S: Source> Filler<'_, S> {
 
     #[inline]
     fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
-        // Each kind of value is put into its place here: to hand it on takes longer than to read it.
+        // Each arm stores its value, because returning the value takes longer than reading it.
         let is_found = match ty {
             Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
             Type::Integer | Type::IntegerEnum => {
                 self.source.integer()?.map(|integer| self.set(id, Value::Integer(integer)))
             }
-            // There is one zero, as among the constants.
+            // `Float` has one zero, as constants do.
             Type::Float => self.source.float()?.map(|float| self.set(id, Value::Float(Float::new(float).get()))),
             Type::String => match self.string()? {
                 Some((text, hash)) => {
@@ -234,7 +237,7 @@ impl<S: Source> Filler<'_, S> {
                 None => None,
             },
         };
-        // Most values are defined: that they might not be is looked into last.
+        // Undefined comes last, because most values are defined.
         if is_found.is_some() {
             return Ok(());
         }
@@ -259,7 +262,7 @@ impl<S: Source> Filler<'_, S> {
         self.event.values[id as usize] = value;
     }
 
-    /// A string, whose id is still to be sought where that takes long, and its hash.
+    /// Reads a string, and returns it with its hash. Its id is looked up later if look-ups are queued.
     #[inline]
     fn string(&mut self) -> Read<Option<(Text, u64)>> {
         let Filler { source, strings, event, is_far, .. } = self;
@@ -276,7 +279,7 @@ impl<S: Source> Filler<'_, S> {
         text.transpose()
     }
 
-    /// Has the string at `place` looked up, if that is still to be done.
+    /// Queues the look-up of the string at `place`, if look-ups are queued.
     #[inline]
     fn seek(&mut self, hash: u64, place: Place) -> Read<()> {
         if self.is_far {
@@ -305,7 +308,7 @@ impl<S: Source> Filler<'_, S> {
             self.seek(hash, place)?;
         }
         if self.event.strings.len() - start > FEW {
-            // Strings are sorted by their ids, and those that are sought have none yet.
+            // Strings are sorted by their ids, which queued look-ups do not have yet.
             self.event.find_sought(self.strings);
         }
         self.event.sort_strings(start);
@@ -392,7 +395,7 @@ impl<S: Source> Filler<'_, S> {
         Ok(Tuple { elements, start, expected })
     }
 
-    /// Goes to the next field of `tuple`, which must have one more.
+    /// Moves to the next field of `tuple`, which must have one more.
     fn field(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
         match self.source.next(&mut tuple.elements)? {
             true => Ok(()),
@@ -400,7 +403,7 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    /// Goes to the end of `tuple`, which must have no more fields.
+    /// Moves to the end of `tuple`, which must have no more fields.
     fn end(&mut self, tuple: &mut Tuple<S::Elements>) -> Read<()> {
         match self.source.next(&mut tuple.elements)? {
             true => Err(self.wrong_arity(tuple)),
@@ -418,7 +421,7 @@ impl<S: Source> Filler<'_, S> {
         found.ok_or_else(|| self.mismatch(expected))
     }
 
-    /// The error for what comes next, where `expected` should come.
+    /// Returns the error for the next value, which is not `expected`.
     #[cold]
     fn mismatch(&mut self, expected: &str) -> Box<Error> {
         match self.source.given() {
@@ -433,12 +436,12 @@ impl<S: Source> Filler<'_, S> {
 /// A tuple that is being read.
 struct Tuple<E> {
     elements: E,
-    /// Where it starts, and what it should be: for the error where it has too few or too many fields.
+    /// The start of the tuple, for an error about the number of its fields.
     start: usize,
     expected: &'static str,
 }
 
-/// The same error, naming the attribute whose value is at fault.
+/// Returns the error with the attribute whose value is wrong.
 fn about(attribute: &Attribute, error: Error) -> Error {
     match error.kind {
         Kind::Type | Kind::OutOfBounds => {
@@ -450,7 +453,7 @@ fn about(attribute: &Attribute, error: Error) -> Error {
     }
 }
 
-/// Appends `item` to `table`; on the way of an event into memory nothing may abort.
+/// Appends `item` to `table`. Decoding an event must not abort.
 #[inline]
 fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
     if table.len() == table.capacity() {
@@ -460,12 +463,12 @@ fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// What was appended to `table` since it had `start` elements.
+/// Returns the range of `table` from `start` to its end.
 fn since<T>(start: usize, table: &[T]) -> Span {
     Span { start: start as u32, len: (table.len() - start) as u32 }
 }
 
-/// Sorts the elements from `start` on and drops those that come twice.
+/// Sorts the elements from `start` on and removes duplicates.
 fn sort_and_dedup(table: &mut Vec<i64>, start: usize) {
     let added = &mut table[start..];
     if added.is_sorted_by(|a, b| a < b) {

@@ -1,16 +1,16 @@
-//! Probes: what is asked most often of an event's values, in the same few bytes for an attribute of any type, so that
-//! asking takes no branch on the type.
+//! Value digests: the most requested facts about an event's values, in the same few bytes for an attribute of any type. So
+//! reading them takes no branch on the type.
 
 use crate::event::key::{self, Scale};
 use crate::event::{Event, Value};
 use crate::model::schema::{AttributeId, Schema};
 
-/// What is known of an event's value without a look at it.
+/// A digest of an event's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ValueDigest {
-    /// A mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list; none where it is
-    /// undefined. The value on the [`Scale`] of its type, of a list 0, or [`UNDEFINED`]. All ones, or zero where it is
-    /// undefined.
+    /// Two words are a mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list, and
+    /// none of an undefined value. The third word is the value on the [`Scale`] of its type, 0 for a list, or [`UNDEFINED`].
+    /// The fourth word is all ones, or zero for an undefined value.
     words: [u32; 4],
 }
 
@@ -20,7 +20,7 @@ impl ValueDigest {
         ValueDigest { words: [mask as u32, (mask >> 32) as u32, value as u32, defined] }
     }
 
-    /// The two halves of the mask.
+    /// Returns the two halves of the mask.
     #[inline(always)]
     pub fn mask(self) -> [u32; 2] {
         let [low, high, ..] = self.words;
@@ -37,7 +37,7 @@ impl ValueDigest {
         self.value() != UNDEFINED
     }
 
-    /// The lower and the upper half of the mask, the value, and all ones where it is defined.
+    /// Returns the lower and the upper half of the mask, the value, and all ones if it is defined.
     #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     pub fn words(&self) -> &[u32; 4] {
@@ -50,8 +50,8 @@ pub(crate) trait Table {
     fn at(&self, place: usize) -> &ValueDigest;
 }
 
-/// Places of a table that has room for the digests of most schemas: a power of two, so that to cut a place down to these takes
-/// one instruction, and no branch asks whether there is a digest.
+/// The length of a table with room for the digests of most schemas. A power of two, so that one instruction reduces a place
+/// to this range, and no branch tests whether the digest exists.
 pub(crate) const FEW: usize = 1024;
 
 impl Table for [ValueDigest; FEW] {
@@ -68,22 +68,22 @@ impl Table for [ValueDigest] {
     }
 }
 
-/// The digest of an undefined value: no value has it.
+/// The digest of an undefined value. No value has it.
 pub(crate) const UNDEFINED: i32 = i32::MIN;
 
-/// Where the digest of an attribute is: the first one is of none.
+/// Returns the place of an attribute's digest. The first place belongs to no attribute.
 pub(crate) const fn place(attribute: AttributeId) -> usize {
     attribute as usize + 1
 }
 
-/// The bits of a value, one in each half: by the upper bits of a multiplicative hash, since neighbouring values are common.
-/// A mask has a value only if it has both of them.
+/// Returns the bits of a value, one in each half of a mask. They come from the upper bits of a multiplicative hash, because
+/// neighboring values are common. A mask may contain a value only if it has both of its bits.
 pub(crate) fn bits(key: i64) -> u64 {
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
 }
 
-/// Puts the digests of `event` into `digests`: the first of these is of none, then comes one for each attribute.
+/// Writes the digests of `event` to `digests`: first one that belongs to no attribute, then one for each attribute.
 pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) {
     digests[0] = ValueDigest::new(0, 0);
     let values = event.values.iter().zip(schema.attributes());

@@ -3,19 +3,19 @@
 use crate::event::Value;
 use crate::model::schema::Type;
 
-/// An integer that orders floats as they are ordered.
+/// Returns an integer that has the order of floats.
 pub(crate) fn of_float(value: f64) -> i64 {
     let bits = (value + 0.0).to_bits() as i64;
-    // The bits of a negative float run backwards: all but the sign are flipped.
+    // The bits of negative floats have the reverse order, so all bits except the sign are flipped.
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-/// The float that has this key.
+/// Returns the float with this key.
 pub(crate) fn to_float(key: i64) -> f64 {
     f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
 }
 
-/// The key of a scalar value; lists and undefined values have none.
+/// Returns the key of a scalar value. Lists and undefined values have none.
 pub(crate) fn of_value(value: Value) -> Option<i64> {
     match value {
         Value::Boolean(value) => Some(i64::from(value)),
@@ -26,7 +26,7 @@ pub(crate) fn of_value(value: Value) -> Option<i64> {
     }
 }
 
-/// How the keys of an attribute become digests: by clamping, or by their upper half where keys are spread widely.
+/// The way in which an attribute's keys become digests: by clamping, or by the upper half if keys are spread widely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     Clamp,
@@ -34,7 +34,7 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// The scale of an attribute of type `ty`.
+    /// Returns the scale of an attribute of type `ty`.
     pub fn of(ty: Type) -> Self {
         match ty {
             Type::Float => Scale::UpperHalf,
@@ -42,12 +42,13 @@ impl Scale {
         }
     }
 
-    /// Whether a digest is equal to, less or greater than that of `key` just where its key is: no other key has its digest.
+    /// Returns whether digests compare with the digest of `key` exactly as their keys do. No other key then has its digest.
     pub fn is_exact_at(self, key: i64) -> bool {
         self == Scale::Clamp && i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX)
     }
 
-    /// The digest of `key`: never decreasing with the key, and never the least `i32`, which stands for undefined.
+    /// Returns the digest of `key`. It never decreases with the key, and is never the least `i32`, which stands for
+    /// undefined.
     pub fn digest(self, key: i64) -> i32 {
         let digest = match self {
             Scale::Clamp => key.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,

@@ -1,4 +1,4 @@
-//! An event: one value, or none, for each attribute of a schema.
+//! An event: a value for each attribute of a schema, or none.
 
 mod decode;
 pub(crate) mod digest;
@@ -15,44 +15,44 @@ use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
 use crate::support::hash::out_of_memory;
 
-/// A part of one of an [`Event`]'s tables.
+/// A range of one of an [`Event`]'s tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first element.
+    /// The position of the first element.
     pub start: u32,
-    /// How many elements.
+    /// The number of elements.
     pub len: u32,
 }
 
 impl Span {
-    /// The elements of `table` that this span covers.
+    /// Returns the elements of `table` in this range.
     pub fn of<T>(self, table: &[T]) -> &[T] {
         &table[self.start as usize..][..self.len as usize]
     }
 }
 
-/// A string of an event: its id where the index knows it, and its bytes.
+/// A string of an event: its id, if the index knows it, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Its id, or [`StringId::UNKNOWN`] where no expression mentions it.
+    /// The id, or [`StringId::UNKNOWN`] if no expression contains the string.
     pub id: StringId,
-    /// Its bytes, in [`Event::bytes`].
+    /// The bytes, in [`Event::bytes`].
     pub bytes: Span,
 }
 
 /// A segment and the time it was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which segment.
+    /// The segment's id.
     pub id: i64,
-    /// Microseconds since the epoch.
+    /// The time, in microseconds since the epoch.
     pub micros: i64,
 }
 
-/// A counter, as frequency caps read it.
+/// A counter that frequency caps read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// What is counted for.
+    /// The type of the thing that the counter belongs to.
     pub cap: CapType,
     /// The id of the flight, campaign or the like.
     pub id: i64,
@@ -60,14 +60,14 @@ pub struct Cap {
     pub namespace: Text,
     /// The count.
     pub value: i64,
-    /// When it was last counted, in microseconds, if ever.
+    /// The time of the last count in microseconds, if there was one.
     pub micros: Option<i64>,
 }
 
 /// The value of one attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// The event does not give it.
+    /// The event has no value for the attribute.
     Undefined,
     /// `true` or `false`.
     Boolean(bool),
@@ -79,7 +79,7 @@ pub enum Value {
     String(Text),
     /// Integers in [`Event::integers`], sorted and without duplicates.
     Integers(Span),
-    /// Strings in [`Event::strings`], in the order of the event or, where they are many, of their ids.
+    /// Strings in [`Event::strings`], in the order of the event, or in the order of their ids if there are many.
     Strings(Span),
     /// Segments in [`Event::segments`], in the order of the event.
     Segments(Span),
@@ -87,12 +87,12 @@ pub enum Value {
     Caps(Span),
 }
 
-/// A decoded event. It is filled again and again, so that a search allocates nothing.
+/// A decoded event. A search decodes every event into the same value, so it allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
     /// One value for each attribute of the schema.
     pub values: Vec<Value>,
-    /// The encoded event, in which most strings are as they are, and behind it the others. Empty where no attribute has
+    /// The encoded event, which contains most strings unchanged, and then the other strings. Empty if no attribute has
     /// strings.
     pub bytes: Vec<u8>,
     /// The elements of integer lists.
@@ -103,11 +103,11 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
-    /// The strings whose ids are still to be looked up.
+    /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
 }
 
-/// A string of an event whose id is not known yet.
+/// A string of an event whose id is not looked up yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sought {
     hash: u64,
@@ -122,10 +122,11 @@ enum Place {
     Element(u32),
 }
 
-/// Lists of no more strings than this are in the order of the event, and looked through. Longer ones are sorted.
+/// The longest list of strings that stays in the order of the event and is searched from end to end. Longer lists are
+/// sorted.
 pub(crate) const FEW: usize = 16;
 
-/// Whether one of `texts`, a list of an event, has this id.
+/// Returns whether one of `texts`, a list of an event, has this id.
 #[inline]
 pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
     if texts.len() <= FEW {
@@ -135,11 +136,11 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
     }
 }
 
-/// So many strings are looked up at once, where they are many and far away.
+/// The number of strings that are looked up together, if the table of strings does not fit the caches.
 const SOUGHT: usize = 32;
 
 impl Event {
-    /// Empties the event and makes room for `attributes` values, all undefined. Errors: out of memory.
+    /// Empties the event and makes room for `attributes` values, all undefined. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reset(&mut self, attributes: usize) -> Result<(), Error> {
         self.values.clear();
         reserve(&mut self.values, attributes)?;
@@ -153,16 +154,16 @@ impl Event {
         Ok(())
     }
 
-    /// Makes room for an event of `bytes` bytes over `schema`, so that decoding one allocates nothing.
+    /// Makes room for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
         reserve(&mut self.values, schema.len())?;
         if schema.has_strings() {
-            // The event itself, and as names of atoms in Latin-1 may be written, which double.
+            // The event itself, and the names of atoms: Latin-1 takes twice the bytes in UTF-8.
             reserve(&mut self.bytes, 3 * bytes)?;
             reserve(&mut self.sought, SOUGHT)?;
         }
-        // The fewest bytes that an element takes in any format: an integer 1, a string 2, a segment 4, a cap 8.
+        // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8.
         if has(&[Type::IntegerList]) {
             reserve(&mut self.integers, bytes)?;
         }
@@ -178,17 +179,17 @@ impl Event {
         Ok(())
     }
 
-    /// Sorts the list of strings from `start` on, whose ids are known, if it is long: expressions that ask for many strings
-    /// then take time that is linear in what they ask for.
+    /// Sorts the list of strings from `start` on if it is long. The ids are known. A predicate with many strings then takes
+    /// time linear in their number.
     #[inline]
     fn sort_strings(&mut self, start: usize) {
         if self.strings.len() - start > FEW {
-            // Equal strings by their places, so that the order depends on the event alone.
+            // Equal strings are in the order of their bytes' positions, so the order depends on the event alone.
             self.strings[start..].sort_unstable_by_key(|text| (text.id, text.bytes.start));
         }
     }
 
-    /// Takes in bytes for strings, and answers where they start.
+    /// Appends bytes of strings, and returns their start.
     fn take_in(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let start = self.bytes.len();
         self.bytes.try_reserve(bytes.len()).map_err(out_of_memory)?;
@@ -196,7 +197,7 @@ impl Event {
         Ok(start)
     }
 
-    /// Has the string at `place`, which has this hash, looked up.
+    /// Queues the look-up of the string at `place`, which has this hash.
     fn seek(&mut self, hash: u64, place: Place, strings: &Interner) -> Result<(), Error> {
         if self.sought.len() == SOUGHT {
             self.find_sought(strings);
@@ -206,7 +207,7 @@ impl Event {
         Ok(())
     }
 
-    /// Looks up the strings that are sought.
+    /// Looks up all queued strings.
     fn find_sought(&mut self, strings: &Interner) {
         strings.prefetch(self.sought.iter().map(|sought| sought.hash));
         for sought in &self.sought {
@@ -214,18 +215,18 @@ impl Event {
                 Place::Element(place) => &mut self.strings[place as usize],
                 Place::Value(attribute) => match &mut self.values[attribute as usize] {
                     Value::String(text) => text,
-                    // It was given again, as undefined.
+                    // A later value of the same name is undefined.
                     _ => continue,
                 },
             };
-            // If it was given again, as another string, that has its turn later.
+            // A later string of the same name has a look-up of its own.
             let found = strings.find_hashed(sought.hash, text.bytes.of(&self.bytes));
             text.id = found.unwrap_or(StringId::UNKNOWN);
         }
         self.sought.clear();
     }
 
-    /// The bytes of `text`.
+    /// Returns the bytes of `text`.
     pub fn text(&self, text: Text) -> &[u8] {
         text.bytes.of(&self.bytes)
     }

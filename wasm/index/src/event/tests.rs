@@ -1,4 +1,4 @@
-//! What each type takes from each format, and what it refuses.
+//! The values that each type accepts from each format, and those that it refuses.
 
 use crate::error::{Error, Kind};
 use crate::event::*;
@@ -6,7 +6,7 @@ use crate::model::schema::{Attribute, Bounds, Schema, Type};
 use crate::model::strings::Interner;
 use crate::term::Writer;
 
-/// A schema of one optional attribute of each type, named by it.
+/// Returns a schema with an optional attribute of each type, named by its type.
 fn schema() -> Schema {
     let attribute =
         |(name, ty): (&str, _)| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
@@ -22,7 +22,7 @@ fn decoded_with(format: Format, bytes: &[u8], schema: &Schema, strings: &Interne
     decode(format, bytes, schema, strings, &mut event).map(|()| event)
 }
 
-/// The event that is a map of `name` to the encoded `value`.
+/// Returns the event that is a map from `name` to the encoded `value`.
 fn map(name: &str, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes);
@@ -32,7 +32,7 @@ fn map(name: &str, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An encoded value without its version byte.
+/// Returns an encoded value without its version byte.
 fn term(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut Writer::new(&mut bytes));
@@ -68,7 +68,7 @@ fn list(elements: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// What `event` holds for the attribute called `name`, written out.
+/// Returns the value of the attribute `name` in `event` as text.
 fn shown(event: &Event, name: &str) -> String {
     let text = |text: &Text| String::from_utf8_lossy(event.text(*text)).into_owned();
     match event.values[schema().find(name.as_bytes()).unwrap() as usize] {
@@ -89,7 +89,7 @@ fn shown(event: &Event, name: &str) -> String {
     }
 }
 
-/// Checks what `name` takes from the JSON and from the term.
+/// Checks the value that `name` accepts from the JSON and from the term.
 #[track_caller]
 fn takes(name: &str, json: &str, term: Vec<u8>, expected: &str) {
     if !json.is_empty() {
@@ -105,7 +105,7 @@ fn takes(name: &str, json: &str, term: Vec<u8>, expected: &str) {
     }
 }
 
-/// Checks that `name` refuses the JSON with `message`, which stands at `column` of the value.
+/// Checks that `name` refuses the JSON with `message` at `column` of the value.
 #[track_caller]
 fn refuses_json(name: &str, json: &str, kind: Kind, column: usize, message: &str) {
     let error = decoded(Format::Json, format!("{{\"{name}\":{json}}}").as_bytes(), &schema()).unwrap_err();
@@ -143,7 +143,7 @@ fn integers() {
         refuses_json(name, json, Kind::OutOfBounds, 1, message);
         let message = "the integer 18446744073709551615 does not fit signed 64 bits";
         refuses_term(name, term(|writer| writer.unsigned(u64::MAX)), Kind::OutOfBounds, message);
-        // An integer is written as one: the same in JSON as in terms, where 1 and 1.0 are different values.
+        // Only an integer token is an integer, in JSON as in terms, in which 1 and 1.0 are different values.
         refuses_json(name, "1.0", Kind::Type, 1, "expected an integer, given `1.0`");
         refuses_json(name, "1e3", Kind::Type, 1, "expected an integer, given `1e3`");
         refuses_term(name, float(1.0), Kind::Type, "expected an integer, given the float 1");
@@ -175,7 +175,7 @@ fn strings() {
     takes("string", "\"\"", binary(b""), "\"\"");
     refuses_json("string", "3", Kind::Type, 1, "expected a string, given `3`");
     refuses_term("string", list(&[integer(67)]), Kind::Type, "expected a string, given a list of 1");
-    // These atoms are values of their own.
+    // These atoms are values of other types.
     refuses_json("string", "true", Kind::Type, 1, "expected a string, given `true`");
     refuses_term("string", atom("true"), Kind::Type, "expected a string, given the atom true");
     refuses_term("string", atom("false"), Kind::Type, "expected a string, given the atom false");
@@ -216,7 +216,7 @@ fn strings_get_their_ids_however_many_are_known_and_given() {
         assert_eq!(event.values, vec![Value::Undefined; event.values.len()]);
         texts.iter().filter(|text| text.id != StringId::UNKNOWN).count()
     };
-    // Known are those below the count, of the list every seventh, and "string 7" again, 5 and 9.
+    // Known are all strings below the count, every seventh of the list, and "string 7" again, 5 and 9.
     assert_eq!([0, 10, 2_000, 10_000].map(ids), [0, 5, 289, 303]);
 }
 
@@ -364,7 +364,7 @@ fn records_may_write_booleans_as_bits() {
     let schema = Schema::new(["a", "b", "c"].map(attribute).into()).unwrap();
     let expected = [true, false, true].map(Value::Boolean);
     let mixed = [&[131], &tuple(&[integer(1), atom("false"), integer(1)])[..]].concat();
-    // All of them being small integers, Erlang writes the second as a string term; others write small integers as wide ones.
+    // Erlang writes a list of small integers as a string term. Other programs may write small integers as wide ones.
     let wide = [131, 104, 3, 98, 0, 0, 0, 1, 97, 0, 98, 0, 0, 0, 1];
     for bytes in [&mixed[..], &[131, 107, 0, 3, 1, 0, 1], &wide] {
         assert_eq!(decoded(Format::Record, bytes, &schema).unwrap().values, expected);
@@ -450,7 +450,7 @@ fn records_of_erlang_give_every_value_as_what_it_is() {
         event(&values)
     };
 
-    // In one record or in several, with values left out at the end.
+    // In one record or in several, without some values at the end.
     let none = vec![Value::Undefined; schema.len()];
     assert_eq!(decoded(Format::Records, &records(&[]), &schema).unwrap().values, none);
     assert_eq!(event(&[]).unwrap().values, none);

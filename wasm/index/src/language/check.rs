@@ -1,4 +1,4 @@
-//! Binds a predicate as it was written to the schema: attributes, types, bounds.
+//! Binds a predicate of a text to the schema: attributes, types, bounds.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Predi
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
 
-/// A predicate as it was written, without the constants of its list or its arguments: these are beside it.
+/// A predicate of a text, without the constants of its list or its arguments, which are passed beside it.
 pub(super) enum Atom {
     /// `b`
     Bare(Token),
-    /// `i > 3`; `operator` is where the relation stands.
+    /// `i > 3`; `operator` is the token of the relation.
     Compare { name: Token, relation: Relation, operator: Token, constant: Token },
     /// `i in (1, 2)`
     Among { name: Token, negated: bool },
@@ -31,7 +31,7 @@ pub(super) enum Atom {
     Call { function: Token },
 }
 
-/// How many constants a list shall have.
+/// The number of the constants that a list must contain.
 #[derive(Clone, Copy)]
 pub(super) enum Quantifier {
     One,
@@ -39,11 +39,11 @@ pub(super) enum Quantifier {
     All,
 }
 
-/// What predicates are checked against.
+/// The context in which predicates are checked.
 pub(super) struct Checker<'a, 's> {
     text: &'a str,
     schema: &'s Schema,
-    /// The ids given for frequency caps.
+    /// The ids for frequency caps.
     ids: [(Entity, Option<i64>); 5],
 }
 
@@ -53,14 +53,14 @@ struct Named<'a> {
     attribute: &'a Attribute,
 }
 
-/// What takes a constant, in the words of a message.
+/// The part of a predicate that takes a constant, for messages.
 enum Taker<'a> {
     Attribute(&'a Attribute),
     Argument { function: &'a str, meaning: &'static str },
 }
 
 impl Taker<'_> {
-    /// The same error, about the attribute if it is one that takes the constant.
+    /// Returns the error with the attribute's name, if an attribute takes the constant.
     fn named(&self, error: Error) -> Error {
         match self {
             Taker::Attribute(attribute) => error.about(&attribute.name),
@@ -89,7 +89,7 @@ impl<'a, 's> Checker<'a, 's> {
         Checker { text, schema, ids }
     }
 
-    /// The predicate that `atom` means; `items` are the constants of its list or its arguments.
+    /// Returns the predicate that `atom` means. `items` are the constants of its list or its arguments.
     pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match atom {
             Atom::Bare(name) => self.bare(name),
@@ -104,7 +104,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    /// The error for `b = true` and the like, at `token`.
+    /// Returns the error for `b = true` and the like, at `token`.
     pub fn boolean_comparison(&self, token: Token) -> Error {
         self.error(
             Kind::Type,
@@ -270,7 +270,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    /// The constant given with the expression for what `cap` counts.
+    /// Returns the constant given with the expression that is the id of a cap's counter.
     fn cap_id(&self, function: Token, cap: CapType) -> Result<i64, Error> {
         let given = self.ids.iter().find(|(entity, _)| *entity == cap.entity).and_then(|(_, id)| *id);
         given.ok_or_else(|| {
@@ -284,7 +284,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    /// The attribute that `token` names.
+    /// Returns the attribute that `token` names.
     fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
         match (token.kind, self.schema.find(name.as_bytes())) {
@@ -305,14 +305,14 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    /// The attribute of type `ty` that an argument of `function` names.
+    /// Returns the attribute of type `ty` that an argument of `function` names.
     fn argument_attribute(&self, function: Token, name: Token, ty: Type) -> Result<Named<'s>, Error> {
         let named = self.attribute(name)?;
         self.of_type(function, named.attribute, ty, name)?;
         Ok(named)
     }
 
-    /// The attribute of type `ty` that `function` reads without naming it.
+    /// Returns the attribute of type `ty` that `function` reads without an argument.
     fn implied(&self, function: Token, name: &str, ty: Type) -> Result<AttributeId, Error> {
         let Some(id) = self.schema.find(name.as_bytes()) else {
             let message = format!(
@@ -341,8 +341,8 @@ impl<'a, 's> Checker<'a, 's> {
         Err(self.error(Kind::Type, at, message).about(&attribute.name))
     }
 
-    /// The constants of a list for `named`, an integer or string, or a list of them. Integers are sorted, each once; strings
-    /// will be once they have their numbers (`Predicate::map`).
+    /// Returns the constants of a list for `named`, an integer or string, or a list of them. Integers are sorted without
+    /// duplicates here, and strings once they have their numbers (`Predicate::map`).
     fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Borrowed<'a>>, Error> {
         match named.attribute.ty {
             Type::String | Type::StringList => {
@@ -416,7 +416,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    /// The error for a constant of the wrong type.
+    /// Returns the error for a constant of the wrong type.
     fn mismatch(&self, taker: &Taker, wanted: &str, token: Token) -> Error {
         let mend = match (wanted, token.kind) {
             ("a string", _) => "; put it in quotes",
@@ -430,7 +430,7 @@ impl<'a, 's> Checker<'a, 's> {
         taker.named(self.error(kind, token, message))
     }
 
-    /// The error for an attribute in a form of predicate that its type does not have.
+    /// Returns the error for a form of predicate that the attribute's type does not have.
     fn misuse(&self, named: &Named, at: Token) -> Error {
         let name = quote(&named.attribute.name);
         let mend = match named.attribute.ty {
@@ -470,7 +470,7 @@ impl<'a, 's> Checker<'a, 's> {
         self.error(Kind::Syntax, function, format!("expected a function before `(`, found {found}; {mend}"))
     }
 
-    /// The arguments, of which there must be as many as the answer holds.
+    /// Returns the arguments. Errors: there are not exactly `N`.
     fn exactly<const N: usize>(
         &self,
         function: Token,
@@ -503,7 +503,7 @@ impl Named<'_> {
     }
 }
 
-/// What `read` makes of the tokens.
+/// Returns the results of `read` for the tokens.
 fn each<T>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     let mut constants = Vec::new();
     constants.try_reserve_exact(tokens.len()).map_err(out_of_memory)?;

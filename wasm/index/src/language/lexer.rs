@@ -5,7 +5,7 @@ use crate::model::predicate::{Borrowed, Relation};
 use crate::support::bytes::{marked, zeros, ONES};
 use crate::support::hash::out_of_memory;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Name,
@@ -24,7 +24,7 @@ pub(super) enum TokenKind {
     End,
 }
 
-/// A token: its kind, and where it starts and ends in the text, in bytes.
+/// A token: its kind, and its start and end in the text, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub kind: TokenKind,
@@ -33,12 +33,12 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// The token as it stands in `text`.
+    /// Returns the text of the token.
     pub fn of(self, text: &str) -> &str {
         &text[self.start..self.end]
     }
 
-    /// The token for the eye of who wrote `text`.
+    /// Returns a description of the token for messages.
     pub fn describe(self, text: &str) -> String {
         let quoted = quote(self.of(text));
         match self.kind {
@@ -55,7 +55,7 @@ impl Token {
     }
 }
 
-/// The text in backticks, cut where it is too long for a message.
+/// Returns the text in backticks, shortened if it is too long for a message.
 pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
@@ -64,14 +64,14 @@ pub(super) fn quote(text: &str) -> String {
     }
 }
 
-/// The keyword that `word` is but for its case.
+/// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
     const KEYWORDS: [&str; 13] =
         ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty"];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }
 
-/// The tokens of a text, one at a time; after the last come [`TokenKind::End`]s.
+/// The tokens of a text, one at a time, and [`TokenKind::End`] after the last one.
 pub(super) struct Lexer<'t> {
     text: &'t str,
     position: usize,
@@ -82,7 +82,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, position: 0 }
     }
 
-    /// Skips a comma, if one is next. Most tokens are those of lists: a comma between two of these need not be one.
+    /// Skips a comma, if one is next. Most tokens are in lists, and a comma between two constants need not become a token.
     #[inline(always)]
     pub fn skip_comma(&mut self) -> bool {
         let start = self.behind_blanks();
@@ -91,7 +91,7 @@ impl<'t> Lexer<'t> {
         is_next
     }
 
-    /// Where the next token starts, or the text ends.
+    /// Returns the start of the next token, or the end of the text.
     #[inline(always)]
     fn behind_blanks(&self) -> usize {
         let bytes = self.text.as_bytes();
@@ -102,7 +102,7 @@ impl<'t> Lexer<'t> {
         start
     }
 
-    /// The next token.
+    /// Returns the next token.
     #[inline(always)]
     pub fn next(&mut self) -> Result<Token, Error> {
         let start = self.behind_blanks();
@@ -131,7 +131,7 @@ impl<'t> Lexer<'t> {
         Ok(Token { kind, start, end: self.position })
     }
 
-    /// The kind and length of the string whose opening quote is at `start`.
+    /// Returns the kind and the length of the string whose opening quote is at `start`.
     fn string(&self, start: usize) -> Result<(TokenKind, usize), Error> {
         let bytes = self.text.as_bytes();
         let quote = bytes[start];
@@ -154,7 +154,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The kind and length of the number at `start`.
+    /// Returns the kind and the length of the number at `start`.
     fn number(&self, start: usize) -> Result<(TokenKind, usize), Error> {
         let rest = &self.text.as_bytes()[start..];
         let mut kind = TokenKind::Integer;
@@ -178,7 +178,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The error for what stands right behind the number of `length` bytes at `start`.
+    /// Returns the error for the text directly after the number of `length` bytes at `start`.
     #[cold]
     fn glued(&self, start: usize, length: usize) -> Error {
         let end = start + length + count(&self.text.as_bytes()[start + length..], is_glued);
@@ -186,7 +186,7 @@ impl<'t> Lexer<'t> {
         self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
     }
 
-    /// The error for a character that starts no token.
+    /// Returns the error for a character that starts no token.
     fn stray(&self, start: usize) -> Error {
         let character = self.text[start..].chars().next().map_or(String::new(), |c| format!("`{}`", c.escape_debug()));
         let mend = match self.text.as_bytes()[start] {
@@ -207,7 +207,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// The string that `token` spells, without quotes and with its escapes resolved.
+/// Returns the string of `token`, without quotes and with its escapes resolved.
 #[inline(always)]
 pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
     let inner = &text.as_bytes()[token.start + 1..token.end - 1];
@@ -217,7 +217,7 @@ pub(super) fn unquote(token: Token, text: &str) -> Result<Borrowed<'_>, Error> {
     resolve(inner).map(Borrowed::Owned)
 }
 
-/// The bytes that `inner` spells, which has escapes.
+/// Returns the bytes of `inner` with its escapes resolved.
 fn resolve(inner: &[u8]) -> Result<Vec<u8>, Error> {
     let mut resolved = Vec::new();
     resolved.try_reserve_exact(inner.len()).map_err(out_of_memory)?;
@@ -229,7 +229,7 @@ fn resolve(inner: &[u8]) -> Result<Vec<u8>, Error> {
                 resolved.extend(escaped(*first));
                 resolved.extend_from_slice(others);
             }
-            // Two backslashes in a row: what follows the second is plain text.
+            // Two backslashes in a row: plain text follows the second one.
             [] => {
                 resolved.push(b'\\');
                 resolved.extend_from_slice(parts.next().unwrap_or_default());
@@ -239,7 +239,7 @@ fn resolve(inner: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(resolved)
 }
 
-/// What a backslash and `byte` stand for.
+/// Returns the byte that a backslash and `byte` stand for.
 fn escaped(byte: u8) -> Option<u8> {
     match byte {
         b'\\' | b'\'' | b'"' => Some(byte),
@@ -250,7 +250,7 @@ fn escaped(byte: u8) -> Option<u8> {
     }
 }
 
-/// The reserved word or name that `rest` starts with, and its length.
+/// Returns the reserved word or name at the start of `rest`, and its length.
 #[inline(always)]
 fn word(rest: &[u8]) -> (TokenKind, usize) {
     let length = count(rest, in_name);
@@ -270,7 +270,7 @@ fn in_name(byte: u8) -> bool {
     IN_NAME[usize::from(byte)]
 }
 
-/// Which bytes a name may have behind its first.
+/// The bytes that a name may have after its first.
 static IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -282,12 +282,12 @@ static IN_NAME: [bool; 256] = {
     table
 };
 
-/// Whether `byte` may not stand right behind a number.
+/// Returns whether `byte` must not follow a number directly.
 fn is_glued(byte: u8) -> bool {
     in_name(byte) || byte == b'.'
 }
 
-/// The position behind the digits of `bytes` that begin at `at`.
+/// Returns the position after the digits of `bytes` that begin at `at`.
 #[inline(always)]
 fn behind_digits(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'0'..=b'9') = bytes.get(at) {
@@ -296,7 +296,7 @@ fn behind_digits(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// How many bytes at the start of `bytes` are neither `quote` nor a backslash.
+/// Returns the number of bytes at the start of `bytes` that are neither `quote` nor a backslash.
 fn plain(bytes: &[u8], quote: u8) -> usize {
     let (words, rest) = bytes.as_chunks();
     for (position, word) in words.iter().enumerate() {
@@ -309,7 +309,7 @@ fn plain(bytes: &[u8], quote: u8) -> usize {
     size_of_val(words) + count(rest, |byte| byte != quote && byte != b'\\')
 }
 
-/// How many bytes at the start of `bytes` are `wanted`.
+/// Returns the number of bytes at the start of `bytes` that are `wanted`.
 fn count(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|&b| !wanted(b)).unwrap_or(bytes.len())
 }

@@ -1,4 +1,4 @@
-//! The language of expressions, read into [`Postfix`] and printed again.
+//! The language of expressions: it is read into [`Postfix`] and printed again.
 //!
 //! Loosest first, with `name` an attribute and `constant` a number or a string:
 //!
@@ -26,12 +26,11 @@
 //! Functions: `contains(name, string)`, `starts_with`, `ends_with`; `geo_within_radius(latitude, longitude, km)`;
 //! `segment_within([name,] id, seconds)`, `segment_before`; `within_frequency_cap(type, namespace, value, seconds)`.
 //!
-//! Keywords are lower case, and only `and or not in true false` are reserved: the other words mean something only
-//! where no name can stand, so that attributes may be called `of`, `empty` or `contains`. A list may be empty: a scalar
-//! is never among no constants, and a list has all of none. A `-` inside a name is part of it:
-//! `a-3` is a name, `a>-3` a comparison.
+//! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
+//! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and
+//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison.
 //!
-//! Neither reading nor printing recurses, so the nesting of an expression is bounded by memory alone.
+//! Neither reading nor printing recurses, so only memory bounds the nesting of an expression.
 
 mod check;
 mod lexer;
@@ -48,18 +47,18 @@ use crate::model::predicate::{Borrowed, Postfix, Step};
 use crate::model::schema::Schema;
 use crate::support::hash::out_of_memory;
 
-/// The expression that `text` spells, over the attributes of `schema`. `constants` are the integers given with it by
-/// name, of which a frequency cap takes its id (`flight_id` and the like); of two with one name the first counts.
+/// Returns the expression of `text` over the attributes of `schema`. `constants` are the integers given with it by name,
+/// among which a frequency cap finds its id (`flight_id` and the like). The first of two constants with one name counts.
 ///
-/// The answer is canonical in that `3 < i` is read as `i > 3`, `3 in l` as `l one of (3)`, and the constants of a list
-/// are sorted, each once. Takes time and memory in proportion to the text (the sorting aside).
+/// The result is canonical: `3 < i` is read as `i > 3` and `3 in l` as `l one of (3)`, and the constants of a list are
+/// sorted without duplicates. Takes time and memory linear in the text, besides the sorting.
 ///
 /// # Errors
 ///
-/// All but `OutOfMemory` give the column.
+/// All errors except `OutOfMemory` have the column.
 ///
 /// - `Syntax`: the text is not UTF-8, or breaks the grammar.
-/// - `UnknownAttribute`: the schema does not have a name of the text, or one that a function reads.
+/// - `UnknownAttribute`: the schema lacks an attribute that the text names or that a function reads.
 /// - `Type`: an attribute or a constant is of the wrong type.
 /// - `OutOfBounds`: a constant lies outside the attribute's bounds, an integer outside 64 bits, or a float is not finite.
 /// - `MissingAttribute`: the id of a frequency cap is not among `constants`.
@@ -69,7 +68,7 @@ pub fn read(text: &[u8], schema: &Schema, constants: &[(&[u8], i64)]) -> Result<
     Ok(steps.into_iter().map(|step| step.map(|text| text.into_owned().into_boxed_slice())).collect())
 }
 
-/// The same, where strings without escapes stay in the text.
+/// Returns the same, with strings borrowed from the text if they have no escapes.
 pub(crate) fn read_borrowed<'a>(
     text: &'a [u8],
     schema: &Schema,
@@ -82,7 +81,7 @@ pub(crate) fn read_borrowed<'a>(
     parser::parse(characters, schema, constants)
 }
 
-/// Pushes `item` where memory allows it. What grows with the text grows by this.
+/// Pushes `item` if memory allows it. All lists that grow with the text grow by this.
 #[inline(always)]
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     if list.len() == list.capacity() {
@@ -92,7 +91,7 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes room for one more.
+/// Makes room for one more element.
 #[cold]
 #[inline(never)]
 fn reserve<T>(list: &mut Vec<T>) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! The grammar: operators by precedence on a stack of their own, and the forms of a predicate.
+//! Reads the grammar: operators by precedence with an explicit stack, and the forms of a predicate.
 
 use crate::error::{Error, Kind};
 use crate::language::check::{Atom, Checker, Quantifier};
@@ -8,29 +8,29 @@ use crate::model::predicate::{Borrowed, Relation, Step};
 use crate::model::schema::Schema;
 use crate::support::hash::out_of_memory;
 
-/// What waits for its right operand, or for its closing parenthesis; a later one binds tighter.
+/// An operator that lacks its right operand, or an open parenthesis. A later variant binds tighter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
-    /// An open parenthesis and where it stands.
+    /// An open parenthesis and its position.
     Open(usize),
     Or,
     And,
     Not,
 }
 
-/// Most lists have no more items.
+/// The number of items that most lists do not exceed.
 const ITEMS: usize = 32;
 
-/// Most expressions have so many bytes for a step, or more.
+/// The least number of bytes for each step of most expressions.
 const TEXT_OF_STEP: usize = 10;
 
 struct Parser<'a, 's> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// The first token that is not yet taken.
+    /// The first token that is not taken yet.
     current: Token,
     checker: Checker<'a, 's>,
-    /// The constants of the list that was read last, or the arguments.
+    /// The constants of the last list, or the last arguments.
     items: Vec<Token>,
     pending: Vec<Pending>,
     steps: Vec<Step<Borrowed<'a>>>,
@@ -81,7 +81,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Takes `and` or `or`, once what binds as tight or tighter is complete.
+    /// Takes `and` or `or`, after completing the operators that bind as tightly or tighter.
     fn infix(&mut self, operator: Pending) -> Result<(), Error> {
         self.complete(operator)?;
         push(&mut self.pending, operator)?;
@@ -108,7 +108,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Moves the operators that bind as tight as `least` or tighter behind their operands, back to the last `(`.
+    /// Moves the operators that bind as tightly as `least` or tighter behind their operands, back to the last `(`.
     fn complete(&mut self, least: Pending) -> Result<(), Error> {
         while let Some(&operator) = self.pending.last().filter(|&&operator| operator >= least) {
             let step = match operator {
@@ -247,7 +247,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Takes `(`, constants and names with commas between them, which are the items then, and `)`.
+    /// Takes a parenthesized list of constants and names, which become the items.
     fn parenthesized(&mut self) -> Result<(), Error> {
         self.items.clear();
         self.items.try_reserve(ITEMS).map_err(out_of_memory)?;
@@ -272,7 +272,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The current token, if it is a name, else nothing.
+    /// Returns the current token if it is a name, and otherwise an empty text.
     fn word(&self) -> &str {
         match self.current.kind {
             TokenKind::Name => self.current.of(self.text),
@@ -288,14 +288,14 @@ impl<'a> Parser<'a, '_> {
         Ok(taken)
     }
 
-    /// Reads the token behind the current one: one call for each token.
+    /// Reads the token after the current one, in one call for each token.
     #[inline(never)]
     fn go_on(&mut self) -> Result<(), Error> {
         self.current = self.lexer.next()?;
         Ok(())
     }
 
-    /// Takes a token of `kind`, which the message calls `what`.
+    /// Takes a token of `kind`. The message calls it `what`.
     fn expect(&mut self, kind: TokenKind, what: &str) -> Result<Token, Error> {
         match self.current.kind == kind {
             true => self.advance(),
@@ -307,14 +307,14 @@ impl<'a> Parser<'a, '_> {
         self.syntax(format!("expected {what}, found {}", self.current.describe(self.text)))
     }
 
-    /// A syntax error at the current token.
+    /// Returns a syntax error at the current token.
     fn syntax(&self, message: impl Into<String>) -> Error {
         Error::new(Kind::Syntax, message).at(self.text.as_bytes(), self.current.start)
     }
 }
 
 impl Relation {
-    /// The relation that holds with the sides exchanged.
+    /// Returns the relation that holds if the sides are exchanged.
     fn flipped(self) -> Relation {
         match self {
             Relation::Less => Relation::Greater,

@@ -1,11 +1,11 @@
-//! Writes predicates and expressions in canonical form: read again, they are the same.
+//! Writes predicates and expressions in canonical form. Reading the text again returns the same expression.
 
 use std::fmt::Write;
 
 use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
 use crate::model::schema::{Schema, Type};
 
-/// The text of `predicate`, such as `age >= 21`. `bytes` gives the bytes of a string.
+/// Returns the text of `predicate`, such as `age >= 21`. `bytes` returns the bytes of a string.
 pub fn predicate_text<'a, S>(
     predicate: &'a Predicate<S>,
     schema: &'a Schema,
@@ -16,11 +16,12 @@ pub fn predicate_text<'a, S>(
     printer.out
 }
 
-/// The text of the expression `steps`, with parentheses only where they are needed. `bytes` gives the bytes of a string.
+/// Returns the text of the expression `steps`, with parentheses only where they are needed. `bytes` returns the bytes of a
+/// string.
 ///
 /// # Panics
 ///
-/// Where `steps` are no expression in postfix order.
+/// If `steps` are no expression in postfix order.
 pub fn expression_text<'a, S>(steps: &'a [Step<S>], schema: &'a Schema, bytes: impl Fn(&'a S) -> &'a [u8]) -> String {
     let mut printer = Printer { out: String::new(), schema, bytes };
     printer.expression(steps);
@@ -33,14 +34,14 @@ struct Printer<'a, F> {
     bytes: F,
 }
 
-/// What is still to be written.
+/// A part that is not written yet.
 enum Task {
-    /// The operand that ends with this step, in parentheses if it binds less tightly than this.
+    /// The operand that ends with this step, in parentheses if it binds less tightly.
     Operand(usize, Tightness),
     Text(&'static str),
 }
 
-/// How tightly a step binds its operands.
+/// The tightness with which a step binds its operands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tightness {
     Or,
@@ -58,7 +59,7 @@ fn tightness<S>(step: &Step<S>) -> Tightness {
     }
 }
 
-/// For each step, where the operand that ends with it starts.
+/// Returns for each step the start of the operand that ends with it.
 fn starts<S>(steps: &[Step<S>]) -> Vec<usize> {
     let mut starts: Vec<usize> = Vec::with_capacity(steps.len());
     for (i, step) in steps.iter().enumerate() {
@@ -91,7 +92,7 @@ impl<'a, F> Printer<'a, F> {
                 self.out.push('(');
                 tasks.push(Task::Text(")"));
             }
-            // Operators of one kind group to the left, so a right operand of the same kind needs its parentheses.
+            // Operators of one kind group to the left, so a right operand of the same kind needs parentheses.
             let mut binary = |word, left, right| {
                 tasks.push(Task::Operand(end - 1, right));
                 tasks.push(Task::Text(word));
@@ -171,7 +172,7 @@ impl<'a, F> Printer<'a, F> {
                 }
             }
             Constants::Strings(strings) => {
-                // They may be in the order of their ids; the text has that of their bytes.
+                // The strings may be in the order of their ids. The text has the order of their bytes.
                 let mut strings: Vec<&[u8]> = strings.iter().map(|string| (self.bytes)(string)).collect();
                 strings.sort_unstable();
                 for (i, string) in strings.into_iter().enumerate() {
@@ -191,7 +192,7 @@ impl<'a, F> Printer<'a, F> {
         self.string((self.bytes)(string));
     }
 
-    /// A string that came out of an expression's text, so it is UTF-8.
+    /// Writes a string of an expression's text, which is UTF-8.
     fn string(&mut self, bytes: &[u8]) {
         self.out.push('\'');
         for character in String::from_utf8_lossy(bytes).chars() {
@@ -212,7 +213,7 @@ impl<'a, F> Printer<'a, F> {
     }
 }
 
-/// How the language spells `relation`.
+/// Returns the symbol of `relation` in the language.
 fn symbol(relation: Relation) -> &'static str {
     match relation {
         Relation::Less => "<",

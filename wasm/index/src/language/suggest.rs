@@ -1,8 +1,8 @@
-//! Finds what a misspelt name may have meant.
+//! Finds the attribute that a misspelt name may mean.
 
 use crate::model::schema::Schema;
 
-/// The name in the schema that is nearest to `name`: the same but for case, or else at most two letters off.
+/// Returns the nearest name in the schema: equal except for case, or else at most two letters away.
 pub(super) fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {
     const LONGEST: usize = 64;
     if name.len() > LONGEST {
@@ -19,7 +19,7 @@ pub(super) fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// How many bytes must be added, taken away or replaced to make `a` of `b` (Levenshtein).
+/// Returns the Levenshtein distance: the bytes to add, remove or replace to turn `b` into `a`.
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.iter().enumerate() {

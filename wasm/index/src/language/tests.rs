@@ -4,7 +4,7 @@ use crate::model::schema::{Attribute, Bounds, Type};
 
 const CONSTANTS: [(&[u8], i64); 2] = [(b"flight_id", 10), (b"campaign_group_id", 40)];
 
-/// One attribute of each type; their ids are their places.
+/// Returns a schema with an attribute of each type. Their ids are their positions.
 fn schema() -> Schema {
     schema_of(&[
         ("b", Type::Boolean, Bounds::Unbounded),
@@ -43,13 +43,13 @@ fn steps(text: &str) -> Postfix {
     read(text.as_bytes(), &schema(), &CONSTANTS).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// `text` is this one test of `attribute`.
+/// Checks that `text` is this one test of `attribute`.
 #[track_caller]
 fn means(text: &str, attribute: &str, test: Test<Text>) {
     assert_eq!(steps(text), [Step::Predicate(Predicate { attribute: id(attribute), test })], "{text}");
 }
 
-/// `text` has this fault, and the message says `saying`.
+/// Checks that `text` has this error, and that the message contains `saying`.
 #[track_caller]
 fn fails(text: &str, kind: Kind, column: usize, attribute: Option<&str>, saying: &str) {
     fails_in(&schema(), text, kind, column, attribute, saying);
@@ -75,7 +75,7 @@ fn strings(constants: &[&str]) -> Constants<Text> {
     Constants::Strings(constants.iter().map(|s| text(s)).collect())
 }
 
-/// The canonical text of `expression`.
+/// Returns the canonical text of `expression`.
 fn printed(expression: &str) -> String {
     expression_text(&steps(expression), &schema(), |text| text)
 }

@@ -1,4 +1,4 @@
-//! What expressions and events are about: the attributes of a schema, and the predicates over them.
+//! The attributes of a schema, the predicates over them, and their strings.
 
 pub mod predicate;
 pub mod schema;

@@ -1,4 +1,4 @@
-//! One test of one attribute: what expressions are made of.
+//! A predicate: one test of one attribute.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub enum Relation {
 }
 
 impl Relation {
-    /// Whether `value` compares so with `constant`.
+    /// Returns whether `value` stands in this relation to `constant`.
     pub fn holds<T: PartialOrd>(self, value: T, constant: T) -> bool {
         match self {
             Relation::Less => value < constant,
@@ -34,7 +34,7 @@ impl Relation {
         }
     }
 
-    /// The same for floats, which are equal within [`f64::EPSILON`].
+    /// Returns the same for floats, which are equal within [`f64::EPSILON`].
     pub fn holds_of_floats(self, value: f64, constant: f64) -> bool {
         match self {
             Relation::Equal => (value - constant).abs() < f64::EPSILON,
@@ -44,17 +44,17 @@ impl Relation {
     }
 }
 
-/// A finite float that can be compared and hashed: by its bits, with one zero.
+/// A finite float that can be compared and hashed, by its bits and with one zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Float(f64);
 
 impl Float {
-    /// Wraps `value`, which is finite; minus zero becomes zero.
+    /// Wraps `value`, which must be finite. Minus zero becomes zero.
     pub fn new(value: f64) -> Self {
         Float(value + 0.0)
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -83,12 +83,12 @@ pub enum Constants<S> {
     Strings(Box<[S]>),
 }
 
-/// What a frequency cap counts for.
+/// The type of a frequency cap's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CapType {
-    /// Which of the five.
+    /// The entity that is counted for.
     pub entity: Entity,
-    /// Whether it counts per IP address (`"flight:ip"`).
+    /// Whether it counts for each IP address (`"flight:ip"`).
     pub by_ip: bool,
 }
 
@@ -117,7 +117,7 @@ impl Entity {
         ("product", "product_id", Entity::Product),
     ];
 
-    /// The name of the constant that holds this entity's id.
+    /// Returns the name of the constant that holds this entity's id.
     pub fn constant(self) -> &'static str {
         let (_, constant, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self).expect("every entity is listed");
         constant
@@ -125,7 +125,7 @@ impl Entity {
 }
 
 impl CapType {
-    /// The type that `name` stands for, such as `flight` or `flight:ip`.
+    /// Returns the type with this name, such as `flight` or `flight:ip`.
     pub fn parse(name: &[u8]) -> Option<CapType> {
         let (entity, by_ip) = match name.strip_suffix(b":ip") {
             Some(entity) => (entity, true),
@@ -135,24 +135,24 @@ impl CapType {
         Some(CapType { entity: *entity, by_ip })
     }
 
-    /// The name that [`CapType::parse`] understands.
+    /// Returns the name that [`CapType::parse`] accepts.
     pub fn name(self) -> String {
         let (name, _, _) = Entity::NAMES.iter().find(|(_, _, e)| *e == self.entity).expect("every entity is listed");
         format!("{name}{}", if self.by_ip { ":ip" } else { "" })
     }
 }
 
-/// What a predicate asks of its attribute. `S` is how strings are held: text while an expression is read,
-/// ids of the index's interner afterwards.
+/// A test of an attribute's value. `S` is the form of strings: text while an expression is read, and later ids of the
+/// index's interner.
 ///
-/// Every test is false where its attribute is undefined, but for [`Test::Null`].
+/// Every test except [`Test::Null`] is false if its attribute is undefined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Test<S> {
     /// A boolean is true.
     True,
-    /// An integer (or, for `=` and `<>`, an enum) compares so with the constant.
+    /// An integer (or, for `=` and `<>`, an enum) stands in this relation to the constant.
     Integer(Relation, i64),
-    /// A float compares so; `=` and `<>` within [`f64::EPSILON`].
+    /// A float stands in this relation to the constant; `=` and `<>` within [`f64::EPSILON`].
     Float(Relation, Float),
     /// A string is the constant.
     StringEqual(S),
@@ -170,13 +170,13 @@ pub enum Test<S> {
     NotNull,
     /// A list has no elements.
     Empty,
-    /// A string has these bytes somewhere.
+    /// A string contains these bytes.
     Contains(Box<[u8]>),
     /// A string starts with these bytes.
     StartsWith(Box<[u8]>),
     /// A string ends with these bytes.
     EndsWith(Box<[u8]>),
-    /// The attribute is the latitude; the point lies within a radius of the constants.
+    /// The point of a latitude and a longitude lies within a radius around the constants. The attribute is the latitude.
     GeoWithinRadius {
         /// The attribute of the longitude.
         longitude_attribute: AttributeId,
@@ -187,29 +187,29 @@ pub enum Test<S> {
         /// Kilometres.
         radius: Float,
     },
-    /// The segment `id` was seen within so many seconds before now.
+    /// The segment `id` was last seen at most `seconds` seconds before now.
     SegmentWithin {
         /// The attribute of the present time, in seconds.
         now: AttributeId,
-        /// Which segment.
+        /// The segment's id.
         id: i64,
-        /// How long ago at the most.
+        /// The greatest number of seconds.
         seconds: i64,
     },
-    /// The segment `id` was last seen more than so many seconds before now.
+    /// The segment `id` was last seen more than `seconds` seconds before now.
     SegmentBefore {
         /// The attribute of the present time, in seconds.
         now: AttributeId,
-        /// Which segment.
+        /// The segment's id.
         id: i64,
-        /// How long ago at the least.
+        /// The least number of seconds.
         seconds: i64,
     },
-    /// The counter of this type, id and namespace allows another.
+    /// The counter of this type, id and namespace allows one more.
     WithinFrequencyCap {
         /// The attribute of the present time, in seconds.
         now: AttributeId,
-        /// What is counted for.
+        /// The type of the counter.
         cap: CapType,
         /// The constant given with the expression.
         id: i64,
@@ -227,12 +227,12 @@ pub enum Test<S> {
 pub struct Predicate<S> {
     /// The attribute that the test reads (the latitude of a geo test, the list of a segment or cap test).
     pub attribute: AttributeId,
-    /// What it asks.
+    /// The test of the attribute's value.
     pub test: Test<S>,
 }
 
-/// An expression in postfix order: operands before their operator, so that any pass over it is a loop,
-/// however deeply the text was nested.
+/// A step of an expression in postfix order: operands before their operator. So any pass over an expression is a loop, for
+/// any nesting of its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<S> {
     /// `true` or `false`.
@@ -247,17 +247,17 @@ pub enum Step<S> {
     Or,
 }
 
-/// A string constant as it stands in an expression's text, escapes resolved.
+/// A string constant of an expression's text, with its escapes resolved.
 pub type Text = Box<[u8]>;
 
-/// The same, within the expression's text where it has no escapes. Lists of these are as they were written.
+/// The same, borrowed from the text if it has no escapes. Lists of these are in the order of the text.
 pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
 
-/// An expression as the reader of the language gives it.
+/// An expression as the language's reader returns it.
 pub type Postfix = Vec<Step<Text>>;
 
 impl<S> Step<S> {
-    /// The same step with other strings. Those of a list are sorted again, each once.
+    /// Returns the step with other strings. Those of a list are sorted again, without duplicates.
     pub fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
         match self {
             Step::Constant(value) => Step::Constant(value),
@@ -270,7 +270,7 @@ impl<S> Step<S> {
 }
 
 impl<S> Predicate<S> {
-    /// The same predicate with other strings.
+    /// Returns the predicate with other strings.
     pub(crate) fn map<T: Ord>(self, mut text: impl FnMut(S) -> T) -> Predicate<T> {
         let test = match self.test {
             Test::True => Test::True,
@@ -315,7 +315,7 @@ impl<S> Constants<S> {
 }
 
 impl<S> Test<S> {
-    /// How many constants it has, or more.
+    /// Returns an upper bound of the number of its constants.
     pub(crate) fn constants(&self) -> usize {
         match self {
             Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
@@ -327,7 +327,7 @@ impl<S> Test<S> {
         }
     }
 
-    /// Calls `each` with every string that the test refers to, as [`Predicate::map`] does.
+    /// Calls `each` with every string of the test, in the order of [`Predicate::map`].
     pub(crate) fn each_string(&self, mut each: impl FnMut(&S)) {
         match self {
             Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),

@@ -25,14 +25,14 @@ pub enum Type {
     IntegerList,
     /// A list of strings.
     StringList,
-    /// A list of segments, each with the time it was last seen.
+    /// A list of segments, each with the time when it was last seen.
     Segments,
-    /// A list of counters per advertiser, campaign and the like.
+    /// A list of counters, for advertisers, campaigns and the like.
     FrequencyCaps,
 }
 
 impl Type {
-    /// Every type with the name by which other languages know it.
+    /// Every type with its name in schemas.
     pub const NAMES: [(&'static str, Type); 9] = [
         ("boolean", Type::Boolean),
         ("integer", Type::Integer),
@@ -45,16 +45,16 @@ impl Type {
         ("frequency_caps", Type::FrequencyCaps),
     ];
 
-    /// The name by which other languages know this type.
+    /// Returns the name of this type in schemas.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, ty)| *ty == self).map_or("", |(name, _)| name)
     }
 }
 
-/// What the constants of expressions over an attribute may be.
+/// The bounds of the constants that expressions compare with an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bounds {
-    /// Anything the type holds.
+    /// Any value of the type.
     Unbounded,
     /// Integers from `min` to `max`, both included.
     Integer {
@@ -70,20 +70,20 @@ pub enum Bounds {
         /// The greatest.
         max: f64,
     },
-    /// At most so many distinct values.
+    /// At most this number of distinct values.
     Count(u32),
 }
 
 /// One attribute's declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
-    /// Its name, `[a-zA-Z_][a-zA-Z0-9_-]*` if an expression is to read it.
+    /// The name: `[a-zA-Z_][a-zA-Z0-9_-]*`, if expressions read it.
     pub name: String,
     /// The type of its values.
     pub ty: Type,
-    /// Whether an event may leave it undefined.
+    /// Whether the attribute may be undefined in an event.
     pub optional: bool,
-    /// What expressions may compare it with.
+    /// The bounds of the constants in expressions.
     pub bounds: Bounds,
 }
 
@@ -98,7 +98,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of `attributes`; refuses a name that is declared twice, and bounds that do not fit the type.
+    /// Returns a schema of `attributes`. Errors: a name that is declared twice, or bounds that do not fit the type.
     pub fn new(attributes: Vec<Attribute>) -> Result<Self, Error> {
         let mut by_name = IdTable::default();
         for (id, attribute) in attributes.iter().enumerate() {
@@ -118,27 +118,27 @@ impl Schema {
         Ok(Schema { attributes, by_name, required, fingerprint, has_strings })
     }
 
-    /// The same for schemas whose events are alike: of the same attributes in the same order. Bounds make no difference.
+    /// Returns a number that is equal for schemas with the same attributes in the same order. Bounds make no difference.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// The attributes in order.
+    /// Returns the attributes in order.
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
     }
 
-    /// The attribute at `id`, which came from this schema.
+    /// Returns the attribute `id` of this schema.
     pub fn attribute(&self, id: AttributeId) -> &Attribute {
         &self.attributes[id as usize]
     }
 
-    /// The attributes that every event must define, in order.
+    /// Returns the attributes that every event must define, in order.
     pub fn required(&self) -> &[AttributeId] {
         &self.required
     }
 
-    /// The attribute called `name`.
+    /// Returns the attribute called `name`.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<AttributeId> {
         self.find_hashed(hash_bytes(name), name)
@@ -150,17 +150,17 @@ impl Schema {
         self.by_name.find(hash, |id| same(self.attributes[id as usize].name.as_bytes(), name))
     }
 
-    /// Whether any value is a string or has some.
+    /// Returns whether any value is a string or contains strings.
     pub(crate) fn has_strings(&self) -> bool {
         self.has_strings
     }
 
-    /// How many attributes there are.
+    /// Returns the number of attributes.
     pub fn len(&self) -> usize {
         self.attributes.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there is no attribute.
     pub fn is_empty(&self) -> bool {
         self.attributes.is_empty()
     }
@@ -170,7 +170,7 @@ fn fingerprint(attributes: &[Attribute]) -> u64 {
     let mut bytes = Vec::new();
     for Attribute { name, ty, optional, .. } in attributes {
         bytes.extend_from_slice(name.as_bytes());
-        // No name has these bytes.
+        // No name contains these bytes, so they separate names.
         bytes.extend_from_slice(&[0xff, *ty as u8, u8::from(*optional)]);
     }
     hash_bytes(&bytes)

@@ -1,4 +1,4 @@
-//! Strings that expressions mention, each held once for as long as one mentions it.
+//! The strings of expressions. Each is stored once, as long as an expression contains it.
 
 use crate::support::bytes::{same, Bytes};
 use crate::support::chunks::Chunks;
@@ -10,30 +10,30 @@ use crate::support::id_table::IdTable;
 pub struct StringId(pub u32);
 
 impl StringId {
-    /// Stands for a string that no expression mentions; equal to no id that an interner gives.
+    /// The id of strings that no expression contains. No interner returns it for a string.
     pub const UNKNOWN: StringId = StringId(u32::MAX);
 }
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
-    /// How many there are; or, from [`FREE`] on, which number is free as well as this one.
+    /// The number of references, or, from [`FREE`] on, the next free number of a list.
     references: u32,
 }
 
 /// Above all counts: an expression takes more than two bytes of memory.
 const FREE: u32 = 1 << 31;
-/// Marks that no number is free.
+/// The end of the list of free numbers.
 const NONE_FREE: u32 = u32::MAX;
 
-/// So many strings are mostly in the nearest memory: they take 50 KB.
+/// The number of strings that usually fit the nearest cache: they take 50 KB.
 const NEAR: usize = 1024;
 
-/// A table of strings with a count of what refers to each. A string whose count falls to nothing is forgotten.
+/// A table of strings with the number of references to each. A string is removed with its last reference.
 #[derive(Clone, Debug)]
 pub struct Interner {
     entries: Chunks<Entry>,
-    /// The first free number and [`FREE`], or [`NONE_FREE`]; to give one back takes no memory.
+    /// The first free number and [`FREE`], or [`NONE_FREE`]. Freeing a number takes no memory.
     free: u32,
     by_bytes: IdTable,
 }
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 impl Interner {
-    /// The id of `bytes`, if some expression mentions them. Costs one hash and one comparison.
+    /// Returns the id of `bytes`, if some expression contains them. Costs one hash and one comparison.
     #[inline]
     pub fn find(&self, bytes: &[u8]) -> Option<StringId> {
         self.find_hashed(hash_bytes(bytes), bytes)
@@ -64,46 +64,46 @@ impl Interner {
         found.map(StringId)
     }
 
-    /// Whether looking up a string reads what may be far away.
+    /// Returns whether looking up a string is probably a cache miss.
     pub(crate) fn is_far(&self) -> bool {
         self.len() > NEAR
     }
 
-    /// Reads a word of each place that looking up strings with these hashes will read. Reads that do not wait for one
-    /// another are fetched many at a time.
+    /// Prefetches the entries of strings with these hashes. These reads do not depend on one another, so the processor makes
+    /// many at a time.
     pub(crate) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
         let numbers = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
         std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
     }
 
-    /// The bytes of `id`, which is held.
+    /// Returns the bytes of `id`, which must be in the table.
     pub fn get(&self, id: StringId) -> &[u8] {
         &self.entries[id.0 as usize].bytes
     }
 
-    /// One more than the greatest number given so far.
+    /// Returns the greatest number so far plus one.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many strings are held.
+    /// Returns the number of strings in the table.
     pub fn len(&self) -> usize {
         self.by_bytes.len()
     }
 
-    /// Whether none is held.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Counts one more reference to `bytes`, which are taken in if they are new.
+    /// Counts one more reference to `bytes`, and inserts them if they are new. Returns their id.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
         let id = self.take_in(hash_bytes(bytes), bytes);
         self.count(id);
         id
     }
 
-    /// The id of `bytes`, whose hash is `hash`. Where they are new they are taken in, for a reference to be counted.
+    /// Returns the id of `bytes`, whose hash is `hash`, and inserts them if they are new. A reference must be counted then.
     pub(crate) fn take_in(&mut self, hash: u64, bytes: &[u8]) -> StringId {
         debug_assert_eq!(hash, hash_bytes(bytes));
         if let Some(id) = self.find_hashed(hash, bytes) {
@@ -131,7 +131,7 @@ impl Interner {
         self.entries[id.0 as usize].references += 1;
     }
 
-    /// Counts one reference to `id` less, and forgets the string with its last one.
+    /// Counts one reference to `id` less, and removes the string with its last reference.
     pub fn release(&mut self, id: StringId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.references -= 1;
@@ -142,17 +142,17 @@ impl Interner {
         *entry = Entry { bytes: Bytes::default(), references: std::mem::replace(&mut self.free, id.0 | FREE) };
     }
 
-    /// Gives back all memory. No string is held.
+    /// Frees all memory. No string may be in use.
     pub(crate) fn clear(&mut self) {
         *self = Interner::default();
     }
 
-    /// Bytes that taking in `more` strings may take to enlarge the tables.
+    /// Returns the bytes by which inserting `more` strings may grow the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
         self.entries.growth(more) + self.by_bytes.growth(more)
     }
 
-    /// Checks that counts, table and free list agree.
+    /// Checks that the counts, the table and the free list agree.
     pub fn validate(&self) -> Result<(), String> {
         let held = self.entries.iter().filter(|entry| entry.is_held()).count();
         let (mut free, mut next) = (0, self.free);

@@ -1,6 +1,6 @@
 //! The bits of a word.
 
-/// The places of the bits of `word` that are one.
+/// Returns the positions of the bits of `word` that are one.
 pub(crate) fn ones(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = (word != 0).then(|| word.trailing_zeros() as usize)?;

@@ -1,12 +1,12 @@
-//! Short strings of bytes, compared without a call and kept without a place of their own.
+//! Short byte strings: comparison without a call, and storage without an allocation.
 //!
-//! Most strings of expressions and events, and all names, have a few bytes. What does something with each byte of them, or
-//! calls `memcmp`, is a loop that ends where the processor cannot foresee it, and that is metered in the sandbox.
+//! Most strings of expressions and events, and all names, have a few bytes. A loop over their bytes, or a call of `memcmp`,
+//! ends with a branch misprediction, and the sandbox meters it.
 
 use std::ops::Deref;
 
-/// The bytes in words of eight, the first in the lowest; the last word is filled up with zeros. The same words are those
-/// of strings with more zeros at the end, but none with another length.
+/// Returns the bytes in words of eight, the first in the lowest byte, with zeros at the end of the last word. Strings that
+/// differ only by zeros at the end may have the same words, so hashes also take the length.
 #[inline]
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, rest) = bytes.as_chunks();
@@ -14,7 +14,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }
 
-/// The last word of `bytes`, of which the last eight are not all. What is read twice is put in its place twice.
+/// Returns the last word of `bytes`, which is shorter than eight bytes. Overlapping reads avoid a loop.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let rest = bytes.len() % 8;
@@ -29,26 +29,26 @@ fn last_word(bytes: &[u8]) -> u64 {
     byte(0) | byte(rest / 2) | byte(rest - 1)
 }
 
-/// A one in each byte of a word: times a byte, that byte in each.
+/// A one in each byte of a word. A byte times this is that byte in each byte of a word.
 pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each byte of a word.
 pub(crate) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the bytes of `word` that are zero, by their high bits; [`marked`] tells the first of them. Other bits have no
-/// meaning, and a mark above the first may be wrong, for a borrow may have come from below.
+/// Marks the zero bytes of `word` by their high bits. Only the first mark is reliable, because a borrow may mark a byte
+/// above it, and only high bits are marks: see [`marked`].
 #[inline]
 pub(crate) fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word
 }
 
-/// The position of the first byte that is marked.
+/// Returns the position of the first marked byte.
 #[inline]
 pub(crate) fn marked(marks: u64) -> Option<usize> {
     let marks = marks & HIGH_BITS;
     (marks != 0).then(|| marks.trailing_zeros() as usize / 8)
 }
 
-/// Whether two strings are the same.
+/// Returns whether two strings are equal.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -62,10 +62,10 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// So many bytes are kept in place.
+/// The longest string that is stored in place.
 const FEW: usize = 26;
 
-/// A string, in place if it is short.
+/// A string, stored in place if it is short.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
     Few { len: u8, bytes: [u8; FEW] },
@@ -107,7 +107,7 @@ impl Deref for Bytes {
 mod tests {
     use super::*;
 
-    /// Strings of every length up to 70, and each of them with one of its bytes changed.
+    /// Returns strings of every length up to 70, and each of them with one byte changed.
     fn strings() -> Vec<Vec<u8>> {
         let plain = (0..=70).map(|len| (0..len as u8).collect::<Vec<_>>()).collect::<Vec<_>>();
         let changed = plain.iter().flat_map(|string| {

@@ -1,8 +1,8 @@
-//! Progress that is committed by one store, so that a trap anywhere loses less than a step.
+//! Progress that one store commits, so that a trap anywhere loses less than a step.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
-/// Two places for a progress, of which one counts.
+/// Two copies of a progress, of which one is current.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checkpoint<P> {
     places: [P; 2],
@@ -14,7 +14,7 @@ impl<P: Copy> Checkpoint<P> {
         self.places[self.current & 1]
     }
 
-    /// Writes the place that does not count, then makes it count.
+    /// Writes the copy that is not current, then makes it current.
     pub fn commit(&mut self, progress: P) {
         let other = (self.current & 1) ^ 1;
         self.places[other] = progress;
@@ -24,7 +24,8 @@ impl<P: Copy> Checkpoint<P> {
     }
 }
 
-/// Has the compiler do all stores above before those below, as who is cut off here must be able to rely on that.
+/// Orders all stores before it before all stores after it, in the compiled code. A search that continues after a trap relies
+/// on that order.
 pub(crate) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }

@@ -1,14 +1,14 @@
-//! Long tables that grow without being copied: in linear memory, a table that doubles leaves its old place behind as a
-//! hole, and half of its new place empty.
+//! Long tables that grow without a copy. A table that doubles leaves its old block in linear memory as a hole, and half of
+//! its new block empty.
 
 use std::ops::{Index, IndexMut};
 
 use crate::support::headroom::growth;
 
-/// Elements of a chunk.
+/// The number of elements of a chunk.
 const CHUNK: usize = 1024;
 
-/// A table in chunks of equal size; the first one doubles until it has that size, since most tables stay short.
+/// A table in chunks of equal size. The first chunk doubles until it has that size, because most tables stay short.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks<T> {
     chunks: Vec<Vec<T>>,
@@ -34,12 +34,12 @@ impl<T> Chunks<T> {
         self.len += 1;
     }
 
-    /// The element at `position`, if there is one.
+    /// Returns the element at `position`, if there is one.
     pub fn get(&self, position: usize) -> Option<&T> {
         self.chunks.get(position / CHUNK)?.get(position % CHUNK)
     }
 
-    /// The element at `position` and those behind it in its chunk.
+    /// Returns the element at `position` and those after it in its chunk.
     #[inline(always)]
     pub fn from(&self, position: usize) -> &[T] {
         &self.chunks[position / CHUNK][position % CHUNK..]
@@ -50,7 +50,7 @@ impl<T> Chunks<T> {
         self.len = 0;
     }
 
-    /// Drops all but the first `len` elements, of which there are as many, and gives back their memory.
+    /// Keeps the first `len` elements, of which there is at least one, and frees the memory of the rest.
     pub fn truncate(&mut self, len: usize) {
         self.chunks.truncate(len.div_ceil(CHUNK));
         if let Some(last) = self.chunks.last_mut() {
@@ -67,11 +67,11 @@ impl<T> Chunks<T> {
         self.chunks.iter().flatten()
     }
 
-    /// Bytes that pushing `more` elements may allocate.
+    /// Returns the bytes that pushing `more` elements may allocate.
     pub fn growth(&self, more: usize) -> usize {
         let len = self.len + more;
         if len <= CHUNK {
-            // The first one begins with nothing, and then doubles.
+            // The first chunk begins empty, and then doubles.
             return self.chunks.first().map_or(3 * (more + 4) * size_of::<T>(), |first| growth(first, more));
         }
         let chunks = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());

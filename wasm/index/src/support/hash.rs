@@ -1,7 +1,7 @@
-//! Hashing that is the same in every run and on every machine, so that fuel is, too.
+//! Hashing that is the same in every run and on every machine, so that fuel is too.
 //!
-//! The sandbox multiplies words of 64 bits and answers as many, so hashes that fold the upper half of a product into the
-//! lower take four multiplications there. Here each word takes one, and its upper half goes to the lower by a shift.
+//! The sandbox multiplies 64-bit words and returns 64 bits. So a hash that folds the upper half of a product into the lower
+//! takes four multiplications there. Here each word takes one, and a shift moves its upper half to the lower.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -11,22 +11,22 @@ use crate::support::bytes::words;
 /// The hasher of every table.
 pub type State = BuildHasherDefault<Words>;
 
-/// The golden ratio's digits: a multiplier without a pattern.
+/// A multiplier without a pattern: the digits of the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A hash of words, one after the other.
+/// A hash of a sequence of words.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Words(u64);
 
 impl Words {
-    /// With the next word.
+    /// Returns the hash with the next word.
     #[inline]
     pub fn add(self, word: u64) -> Self {
         let product = (self.0 ^ word).wrapping_mul(MULTIPLIER);
         Words(product ^ product >> 32)
     }
 
-    /// The hash of a string of `len` bytes whose words were added, as [`words`] gives them.
+    /// Returns the hash of a string of `len` bytes whose words were added in the order of [`words`].
     #[inline]
     pub fn of_bytes(self, len: usize) -> u64 {
         self.add(len as u64).finish()
@@ -59,20 +59,20 @@ impl Hasher for Words {
         *self = self.add(number);
     }
 
-    /// As wide on every machine.
+    /// As 64 bits on every machine.
     #[inline]
     fn write_usize(&mut self, number: usize) {
         self.write_u64(number as u64);
     }
 
-    /// Tables use the lowest bits and the highest ones, of which the former now hold what only the latter knew of.
+    /// Mixes once more. Tables use the lowest bits and the highest, and now the lowest depend on all bits.
     #[inline]
     fn finish(&self) -> u64 {
         self.add(0).0
     }
 }
 
-/// The hash of any value.
+/// Returns the hash of any value.
 #[inline]
 pub fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     let mut words = Words::default();
@@ -80,13 +80,13 @@ pub fn hash_of<T: Hash + ?Sized>(value: &T) -> u64 {
     words.finish()
 }
 
-/// The hash of a string.
+/// Returns the hash of a string.
 #[inline]
 pub fn hash_bytes(bytes: &[u8]) -> u64 {
     words(bytes).fold(Words::default(), Words::add).of_bytes(bytes.len())
 }
 
-/// The error for a table that could not grow.
+/// Returns the error for a table that could not grow.
 pub fn out_of_memory<T>(_refused: T) -> Error {
     Error::new(Kind::OutOfMemory, "the memory limit does not allow this; raise the limit or delete subscriptions")
 }
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Worked out apart from this program.
+    /// These hashes were computed independently of this program.
     #[test]
     fn hashes_are_the_same_on_every_machine() {
         assert_eq!(hash_bytes(b""), 0);
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(hashes.len(), 100);
     }
 
-    /// Of as many keys as there are buckets, some 63 % of the buckets have one if hashes look random.
+    /// If hashes look random, some 63 % of the buckets have a key when there are as many keys as buckets.
     fn spread(keys: impl Iterator<Item = u64>) {
         const BUCKETS: usize = 1 << 14;
         let hashes: Vec<u64> = keys.take(BUCKETS).collect();

@@ -1,28 +1,28 @@
-//! Memory that a change asks for before it begins.
+//! Memory that a change requests before it begins.
 //!
-//! A change that runs out of memory half way cannot go back, so each first asks for a block as large as all that it is going
-//! to request, and gives that back at once. From then on no request is refused, as long as all of them together, with what
-//! the allocator puts around each, come to no more than that block: the allocator takes a request from a free block that is
-//! large enough, and of the one that was given back there is always as much left as is still to be requested. It joins free
-//! blocks that lie side by side, and none of its memory goes back to the system.
+//! A change that runs out of memory cannot be undone. So it first requests one block as large as all its requests together,
+//! and frees that block at once. No later request fails if all of them together, with the allocator's overhead for each, are
+//! at most as large as the block. The allocator serves a request from a free block that is large enough, and the rest of the
+//! freed block is always as large as the requests still to come. The allocator joins adjacent free blocks, and returns no
+//! memory to the system.
 
 use hashbrown::HashTable;
 
 use crate::error::Error;
 use crate::support::hash::out_of_memory;
 
-/// The alignment of a block that is asked for only to see whether there is room for it. None of it is ever written, so an
-/// allocator that wipes what is freed need not wipe that.
+/// The alignment of a block that is requested only as a test. Nothing writes to it, so an allocator that clears freed memory
+/// need not clear it.
 pub const PROBE: usize = 128;
 
-/// A block that is larger than this is asked for in pieces at first.
+/// Below this size, request a block whole.
 const LONG: usize = 128 * 1024;
-/// So much memory is likely to be refused, and is not to be enlarged before that.
+/// Above this size, do not grow piecewise: the request will probably be refused.
 const MOST_IN_PIECES: usize = 512 * 1024;
-/// A piece is, with what the allocator puts around it, a page of wasm.
+/// The size of a piece. With the allocator's overhead it fills one page of wasm.
 const PIECE: usize = 60 * 1024;
 
-/// What the allocator may put around a block, and lose before and behind it.
+/// The allocator's overhead for a block, with the bytes lost before and after it.
 pub(crate) const AROUND: usize = 4 * size_of::<usize>();
 
 #[derive(Clone, Copy, Debug)]
@@ -31,24 +31,24 @@ struct Probe {
     _room: [u8; PROBE],
 }
 
-/// Memory that is held so that a later change can have it.
+/// Memory that is held for a later change.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve(Vec<Probe>);
 
 impl Clone for Reserve {
-    /// A copy holds as much; a clone is made where memory is not limited.
+    /// Copies the reserve with memory of its own. Aborts if memory ends, so clone only where it is not limited.
     fn clone(&self) -> Self {
         Reserve(Vec::with_capacity(self.0.capacity()))
     }
 }
 
 impl Reserve {
-    /// How many bytes are held.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<Probe>()
     }
 
-    /// Holds at least so many bytes. Errors: [`crate::error::Kind::OutOfMemory`], and what was held is held still.
+    /// Holds at least `bytes` bytes. Errors: [`crate::error::Kind::OutOfMemory`]; the reserve then stays as it was.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Error> {
         if self.bytes() < bytes {
             self.0 = block(bytes)?;
@@ -56,30 +56,31 @@ impl Reserve {
         Ok(())
     }
 
-    /// Holds at least so many bytes, and not many more than twice as many. Errors: those of [`Reserve::hold`].
+    /// Holds at least `bytes` bytes, and not many more than twice as many. Errors: those of [`Reserve::hold`].
     pub fn hold_about(&mut self, bytes: usize) -> Result<(), Error> {
         if self.bytes() > 2 * bytes + PIECE / 8 {
-            // Of the block that is freed there is always one of so many bytes.
+            // The block that is freed here is larger than `bytes`, so the next request succeeds.
             self.release();
         }
         self.hold(bytes)
     }
 
-    /// Lets go of all of it.
+    /// Frees all memory held.
     pub fn release(&mut self) {
         self.0 = Vec::new();
     }
 }
 
-/// Refuses where so many bytes are not to be had in one block.
+/// Checks that one block of `bytes` bytes is available.
 ///
-/// Of a large block a part may be free at the end of memory. The allocator would enlarge memory by the whole of it all the
-/// same, but for pieces that it is asked for before, by a piece. That takes time, so it is done for large blocks only.
+/// The end of memory may be free already and hold a part of a large block. The allocator would still grow memory by the
+/// whole block. So pieces are requested first, and memory grows by pieces. That takes time, so small blocks are requested
+/// whole.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn ensure(bytes: usize) -> Result<(), Error> {
     if (LONG..MOST_IN_PIECES).contains(&bytes) {
-        // In a fixed place: a list of pieces would be a request of its own.
+        // An array, because a `Vec` of pieces would be one more request.
         let mut pieces: [Vec<Probe>; MOST_IN_PIECES / PIECE + 1] = Default::default();
         for piece in pieces.iter_mut().take(bytes.div_ceil(PIECE)) {
             *piece = block(PIECE)?;
@@ -88,15 +89,15 @@ pub(crate) fn ensure(bytes: usize) -> Result<(), Error> {
     block(bytes).map(drop)
 }
 
-/// A block of so many bytes.
+/// Returns a block of at least `bytes` bytes.
 fn block(bytes: usize) -> Result<Vec<Probe>, Error> {
     let mut probe: Vec<Probe> = Vec::new();
     probe.try_reserve_exact(bytes.div_ceil(size_of::<Probe>())).map_err(out_of_memory)?;
     Ok(probe)
 }
 
-/// Gives back the room of a table from which elements were taken, beyond what it may soon need again. The allocator shortens
-/// a block where it is, so that this takes no memory.
+/// Shrinks a table after removals, except for room that it may soon need again. The allocator shrinks a block in place, so
+/// this takes no memory.
 pub(crate) fn trim<T>(table: &mut Vec<T>) {
     let kept = table.len() + table.len() / 4;
     if table.capacity() > kept + table.len() / 4 + 4 {
@@ -104,15 +105,15 @@ pub(crate) fn trim<T>(table: &mut Vec<T>) {
     }
 }
 
-/// Appends to a table, if memory allows it. Errors: [`crate::error::Kind::OutOfMemory`].
+/// Appends to a table. Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
     table.try_reserve(1).map_err(out_of_memory)?;
     table.push(element);
     Ok(())
 }
 
-/// Lengthens `table` to `len` at the least, filled with what is nothing. Where it is to grow little by little, an eighth of
-/// it is spare.
+/// Extends `table` to at least `len` elements with default values. If it must grow, its capacity grows by at least an
+/// eighth.
 pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len > table.capacity() {
         let room = len.max(table.capacity() + table.capacity() / 8);
@@ -122,7 +123,7 @@ pub(crate) fn grow<T: Clone + Default>(table: &mut Vec<T>, len: usize) -> Result
     Ok(())
 }
 
-/// Bytes that pushing `more` elements onto `table` may allocate.
+/// Returns the bytes that pushing `more` elements onto `table` may allocate.
 pub(crate) fn growth<T>(table: &Vec<T>, more: usize) -> usize {
     if table.len() + more <= table.capacity() {
         return 0;
@@ -130,15 +131,15 @@ pub(crate) fn growth<T>(table: &Vec<T>, more: usize) -> usize {
     (table.len() + more).max(2 * table.capacity()) * size_of::<T>()
 }
 
-/// Bytes that inserting `more` elements into `table` may allocate.
+/// Returns the bytes that inserting `more` elements into `table` may allocate.
 pub(crate) fn table_growth<T>(table: &HashTable<T>, more: usize) -> usize {
     if table.len() + more <= table.capacity() {
         return 0;
     }
-    // It has a power of two of buckets, of which it fills seven eighths, each with a byte of control.
+    // The number of buckets is a power of two. At most seven eighths are full, and each has a control byte.
     let buckets = ((table.len() + more).max(table.capacity() + 1) * 8).div_ceil(7).next_power_of_two();
     buckets.max(4) * (size_of::<T>() + 1) + CONTROLS
 }
 
-/// Bytes of control that a table has besides, and what it is aligned to.
+/// Additional control bytes of a table, with its alignment.
 const CONTROLS: usize = 32;

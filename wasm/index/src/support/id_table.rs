@@ -1,24 +1,24 @@
-//! A table of numbers by the hashes of what they stand for, for those who keep that themselves.
+//! A table of numbers by the hash of their values, for callers that store the values.
 //!
-//! A place of the table has 32 bits of hash beside the number. So one read, of one cache line, tells a number from all
-//! others but for one case in billions, and whoever reads what the number stands for, to be sure, need not be waited for:
-//! the processor goes on as if it were right, as it always is. It is the table of strings and of names, which are looked up
-//! for each event.
+//! A slot of the table has 32 bits of hash beside the number. So one read of one cache line distinguishes a number from all
+//! others, except for one in billions. The caller reads the value only to be sure, and the processor does not wait for that
+//! read, because it predicts the comparison correctly. The table holds strings and names, which are looked up for each
+//! event.
 
 use crate::support::headroom::ensure;
 
-/// Numbers by hash: a number above its hash's 32 bits, 0 where there is none.
+/// Numbers by hash. A slot has a number above 32 bits of its hash, or is 0 if it is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdTable {
-    /// A power of two of them, or none. Each number is at the place that its hash says or behind it, with no free place in
+    /// A power of two of slots, or none. Each number is in the slot of its hash, or after it without an empty slot in
     /// between.
     places: Vec<u64>,
     len: usize,
 }
 
-/// So many of eight places may be taken.
+/// The number of slots out of eight that may be taken.
 const FULL: usize = 5;
-/// The fewest places.
+/// The least number of slots.
 const FEWEST: usize = 8;
 
 impl IdTable {
@@ -26,7 +26,7 @@ impl IdTable {
         self.len
     }
 
-    /// The number with this hash of which `is` says that it is the one.
+    /// Returns the number with this hash for which `is` is true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = hash as usize;
@@ -42,7 +42,7 @@ impl IdTable {
         }
     }
 
-    /// Adds `number`, which is not there and is not the greatest `u32`.
+    /// Adds `number`, which must be new and not the greatest `u32`.
     pub fn insert(&mut self, hash: u64, number: u32) {
         if 8 * (self.len + 1) > FULL * self.places.len() {
             self.resize((2 * self.places.len()).max(FEWEST));
@@ -51,7 +51,7 @@ impl IdTable {
         self.len += 1;
     }
 
-    /// Gives the table so many places, a power of two that has room for all numbers.
+    /// Changes the number of slots to `places`, a power of two with room for all numbers.
     fn resize(&mut self, places: usize) {
         let before = std::mem::replace(&mut self.places, vec![0; places]);
         before.into_iter().filter(|&place| place != 0).for_each(|place| self.put(place));
@@ -66,14 +66,14 @@ impl IdTable {
         self.places[at] = place;
     }
 
-    /// Removes `number`, which is there.
+    /// Removes `number`, which must be in the table.
     pub fn remove(&mut self, hash: u64, number: u32) {
         let mask = self.places.len() - 1;
         let mut free = hash as usize & mask;
         while number_in(self.places[free]) != number {
             free = (free + 1) & mask;
         }
-        // What follows without a gap moves up, if it does not stand before its place then.
+        // Moves later numbers into the gap, unless that would put one before the slot of its hash.
         let mut at = free;
         loop {
             at = (at + 1) & mask;
@@ -89,21 +89,21 @@ impl IdTable {
         }
         self.places[free] = 0;
         self.len -= 1;
-        // Less than an eighth of it is taken: it gets a quarter of the places. Refused, it stays.
+        // Less than an eighth of the slots is taken, so a quarter of them is kept. If memory is refused, all are kept.
         let fewer = self.places.len() / 4;
         if 8 * self.len < self.places.len() && fewer >= FEWEST && ensure(size_of::<u64>() * fewer).is_ok() {
             self.resize(fewer);
         }
     }
 
-    /// Bytes that adding `more` numbers may take to enlarge the table.
+    /// Returns the bytes by which adding `more` numbers may grow the table.
     pub fn growth(&self, more: usize) -> usize {
         let fewest = (8 * (self.len + more)).div_ceil(FULL);
         if fewest <= self.places.len() {
             return 0;
         }
         let places = fewest.next_power_of_two().max(FEWEST);
-        // It doubles as often as it must, and each time its former self is still there.
+        // The table doubles repeatedly, and each time its former slots still exist.
         let former = if places > 2 * self.places.len() { places } else { 0 };
         size_of::<u64>() * (places + former)
     }
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes of which many are alike, or alike in the bits by which small tables tell them apart.
+    /// Hashes of which many are equal, or equal in the bits that small tables use.
     fn hash() -> impl Strategy<Value = u64> {
         prop_oneof![0..4_u64, (0..4_u64, 0..3_u64).prop_map(|(low, high)| high << 30 | low | 0xffff_fffc), any::<u64>()]
     }

@@ -1,4 +1,4 @@
-//! What knows nothing of expressions: bytes, tables, vectors, checkpoints, and the accounting of memory.
+//! Support that is independent of expressions: bytes, tables, vectors, checkpoints, and the accounting of memory.
 
 pub(crate) mod bits;
 pub(crate) mod bytes;

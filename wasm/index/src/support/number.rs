@@ -1,6 +1,6 @@
 //! The greater and the lesser of two numbers.
 
-/// The greater of two numbers. `f32::max` is a call in the sandbox, as it also has to do with what is no number.
+/// Returns the greater of two numbers. `f32::max` is a call in the sandbox, because it also handles NaN.
 pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
     if a > b {
         a
@@ -9,7 +9,7 @@ pub(crate) fn greater<T: PartialOrd>(a: T, b: T) -> T {
     }
 }
 
-/// The lesser of two numbers.
+/// Returns the lesser of two numbers.
 pub(crate) fn lesser<T: PartialOrd>(a: T, b: T) -> T {
     if a < b {
         a

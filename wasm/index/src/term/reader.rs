@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::error::{self, Error};
 use crate::term::tag;
 
-/// What kind of term comes next.
+/// The kind of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An integer of any size.
@@ -16,17 +16,17 @@ pub enum Kind {
     Atom,
     /// A binary.
     Binary,
-    /// A list, empty or not; also one that arrives as a string term.
+    /// A list, empty or not, string terms included.
     List,
     /// A tuple.
     Tuple,
     /// A map.
     Map,
-    /// What can only be passed over: a pid, a reference, a fun, a bit string and the like.
+    /// A term that can only be skipped: a pid, a reference, a fun, a bit string and the like.
     Other,
 }
 
-/// The elements of a list or a tuple that are still to be read, see [`Reader::next`].
+/// The elements of a list or a tuple that are not read yet, see [`Reader::next`].
 #[derive(Debug)]
 pub struct Elements {
     left: usize,
@@ -34,12 +34,12 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Those of a tuple whose head said `arity`.
+    /// Returns the elements of a tuple whose head returned `arity`.
     pub fn of_tuple(arity: usize) -> Self {
         Elements { left: arity, has_tail: false }
     }
 
-    /// How many elements are still to be read.
+    /// Returns the number of elements that are not read yet.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -47,20 +47,19 @@ impl Elements {
 
 /// A cursor over one encoded term.
 ///
-/// Each method reads the term, or the head of the term, that comes next. A term of another kind is a `type` error
-/// and is left unread; bytes that are no term are a `syntax` error; integers beyond 64 bits and floats that are not
-/// finite are `out_of_bounds`. A length in the input is believed only as far as there are bytes to back it, and no
-/// nesting is too deep: nothing here calls itself, and nothing but [`Reader::atom`] allocates.
+/// Each method reads the next term, or its head. A term of another kind is a `type` error and is left unread. Bytes that are
+/// no term are a `syntax` error. Integers beyond 64 bits and floats that are not finite are `out_of_bounds`. A length must
+/// not exceed the bytes that follow it. No method recurses, so any nesting is possible. Only [`Reader::atom`] allocates.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Up to here lie the elements of a string term: bytes, each an integer whose tag is left out.
+    /// The end of the elements of a string term. Each is a byte, an integer without a tag.
     string_end: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `bytes`, which must start with the version byte 131 and hold an uncompressed term.
+    /// Returns a reader of `bytes`, which must start with the version byte 131 and contain an uncompressed term.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         let reader = Reader { bytes, at: 1, string_end: 0 };
         match bytes {
@@ -75,7 +74,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What kind of term comes next.
+    /// Returns the kind of the next term.
     #[inline]
     pub fn peek(&self) -> Result<Kind, Error> {
         Ok(match self.peek_tag()? {
@@ -90,7 +89,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A signed integer.
+    /// Reads a signed integer.
     #[inline]
     pub fn integer(&mut self) -> Result<i64, Error> {
         let start = self.at;
@@ -105,7 +104,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An unsigned integer.
+    /// Reads an unsigned integer.
     #[inline]
     pub fn unsigned(&mut self) -> Result<u64, Error> {
         let start = self.at;
@@ -113,7 +112,7 @@ impl<'a> Reader<'a> {
         integer.and_then(|integer| u64::try_from(integer).ok()).ok_or_else(|| self.too_large(start, "unsigned"))
     }
 
-    /// A finite float, or an integer of at most 64 bits as the float nearest to it.
+    /// Reads a finite float, or an integer of at most 64 bits as the nearest float.
     #[inline]
     pub fn float(&mut self) -> Result<f64, Error> {
         match self.peek_tag()? {
@@ -134,7 +133,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An atom's name in UTF-8. Only a name that is written in Latin-1 and is not ASCII is copied.
+    /// Reads an atom. Returns its name in UTF-8, which is a copy only for a name in Latin-1 that is not ASCII.
     #[inline]
     pub fn atom(&mut self) -> Result<Cow<'a, [u8]>, Error> {
         let Some((tag, name, end)) = self.peek_atom() else {
@@ -149,12 +148,12 @@ impl<'a> Reader<'a> {
         Ok(Cow::Borrowed(name))
     }
 
-    /// One of the atoms `true` and `false`.
+    /// Reads one of the atoms `true` and `false`.
     pub fn boolean(&mut self) -> Result<bool, Error> {
         self.boolean_if().ok_or_else(|| self.mismatch("true or false"))
     }
 
-    /// One of the atoms `true` and `false`, if one of them comes next.
+    /// Reads one of the atoms `true` and `false`, if it comes next.
     #[inline]
     pub(crate) fn boolean_if(&mut self) -> Option<bool> {
         self.atom_if(|name| match name {
@@ -180,7 +179,7 @@ impl<'a> Reader<'a> {
         Some(integer == 1)
     }
 
-    /// Reads an atom if one comes next and `pick` makes something of its name, which is ASCII or as it is written.
+    /// Reads an atom, if one comes next and `pick` returns a value for its name. The name is in its encoded form.
     #[inline]
     pub(crate) fn atom_if<T>(&mut self, pick: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
         let (_, name, end) = self.peek_atom()?;
@@ -189,7 +188,7 @@ impl<'a> Reader<'a> {
         Some(picked)
     }
 
-    /// The tag of the atom that comes next, its name as it is written, and where it ends.
+    /// Returns the tag of the atom that comes next, its name in its encoded form, and its end.
     #[inline]
     fn peek_atom(&self) -> Option<(u8, &'a [u8], usize)> {
         let (tag, length, rest) = match self.bytes[self.at..] {
@@ -204,7 +203,7 @@ impl<'a> Reader<'a> {
         Some((tag, name, self.bytes.len() - rest.len() + length))
     }
 
-    /// A binary's bytes.
+    /// Reads the bytes of a binary.
     #[inline]
     pub fn binary(&mut self) -> Result<&'a [u8], Error> {
         let start = self.at;
@@ -217,7 +216,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The head of a list. Its elements are read one by one, each after [`Reader::next`] said that it is there.
+    /// Reads the head of a list. [`Reader::next`] must precede the reading of each element.
     #[inline]
     pub fn list(&mut self) -> Result<Elements, Error> {
         let start = self.at;
@@ -236,7 +235,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether `elements` has another one, which then comes next. After the last, the end of the list is read.
+    /// Returns whether `elements` has another one, which then comes next. After the last, it reads the end of the list.
     #[inline]
     pub fn next(&mut self, elements: &mut Elements) -> Result<bool, Error> {
         if elements.left > 0 {
@@ -253,7 +252,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// The head of a tuple: how many elements follow.
+    /// Reads the head of a tuple. Returns the number of elements that follow.
     #[inline]
     pub fn tuple(&mut self) -> Result<usize, Error> {
         let start = self.at;
@@ -270,7 +269,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The head of a map: how many pairs follow, each a key and then its value.
+    /// Reads the head of a map. Returns the number of pairs that follow, each a key and its value.
     #[inline]
     pub fn map(&mut self) -> Result<usize, Error> {
         let start = self.at;
@@ -280,9 +279,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a whole term, whatever it holds.
+    /// Skips a whole term of any content.
     pub fn skip(&mut self) -> Result<(), Error> {
-        // A count of the terms still to come is all that has to be known: what they are parts of does not matter.
+        // The number of terms that are still to come is enough: the terms that they belong to do not matter.
         let mut terms = 1;
         while terms > 0 {
             terms = terms - 1 + self.skip_head()?;
@@ -301,7 +300,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What comes next, as an error message shows it; an error where no term comes next.
+    /// Returns a description of the next term for messages. Errors: no term comes next.
     pub fn describe(&self) -> Result<String, Error> {
         const SHOWN: usize = 40;
         let mut ahead = self.clone();
@@ -327,7 +326,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes over the head of a term; answers how many terms belong to it.
+    /// Skips the head of a term. Returns the number of terms inside it.
     fn skip_head(&mut self) -> Result<usize, Error> {
         let start = self.at;
         let (bytes, terms) = match self.tag()? {
@@ -339,7 +338,7 @@ impl<'a> Reader<'a> {
             tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => (self.u8()? as usize, 0),
             tag::ATOM | tag::ATOM_UTF8 | tag::STRING => (self.u16()? as usize, 0),
             tag::BINARY => (self.u32()?, 0),
-            // A byte that counts bits, and a byte for the sign.
+            // One byte has the number of bits, or the sign.
             tag::BIT_BINARY | tag::LARGE_BIG => (self.u32()?.saturating_add(1), 0),
             tag::SMALL_BIG => (self.u8()? as usize + 1, 0),
             tag::LIST => (0, self.count(1)? + 1),
@@ -361,7 +360,7 @@ impl<'a> Reader<'a> {
             }
             // Module, function and arity.
             tag::EXPORT => (0, 3),
-            // Its size counts its own four bytes.
+            // The size includes its own four bytes.
             tag::NEW_FUN => (self.u32()?.checked_sub(4).ok_or_else(|| self.cut_short())?, 0),
             // The process, the module, the index and a number, and the free variables.
             tag::FUN => (0, self.count(1)? + 4),
@@ -373,13 +372,13 @@ impl<'a> Reader<'a> {
         Ok(terms)
     }
 
-    /// Passes over the name of the node that made a pid, a port or a reference; answers `bytes`, which follow it.
+    /// Skips the name of the node that made a pid, a port or a reference. Returns `bytes`, which follow it.
     fn after_node(&mut self, bytes: usize) -> Result<usize, Error> {
         self.atom()?;
         Ok(bytes)
     }
 
-    /// An integer, if it has at most 64 bits and a sign.
+    /// Reads an integer. Returns `None` if its magnitude has more than 64 bits.
     fn wide(&mut self) -> Result<Option<i128>, Error> {
         let start = self.at;
         let length = match self.tag()? {
@@ -399,7 +398,7 @@ impl<'a> Reader<'a> {
         Ok(Some(if negative { -magnitude } else { magnitude }))
     }
 
-    /// The length of a list, tuple or map whose elements take `parts` bytes each or more.
+    /// Reads the length of a list, tuple or map whose elements take at least `parts` bytes each.
     #[inline]
     fn count(&mut self, parts: usize) -> Result<usize, Error> {
         let count = self.u32()?;
@@ -466,18 +465,18 @@ impl<'a> Reader<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Where the next term starts.
+    /// Returns the start of the next term.
     pub(crate) fn place(&self) -> usize {
         self.at
     }
 
-    /// Goes back to where a term started.
+    /// Moves back to the start of a term.
     pub(crate) fn back_to(&mut self, start: usize) -> &mut Self {
         self.at = start;
         self
     }
 
-    /// The error for what comes next, where `expected` should come.
+    /// Returns the error for the next term, which is not `expected`.
     #[cold]
     pub(crate) fn mismatch(&self, expected: &str) -> Error {
         match self.describe() {
@@ -520,7 +519,7 @@ mod tests {
         out
     }
 
-    /// A read that must be refused.
+    /// Returns the error of a read that must fail.
     fn error<T: std::fmt::Debug>(result: Result<T, Error>) -> (error::Kind, String) {
         let error = result.unwrap_err();
         (error.kind, error.message)
@@ -659,8 +658,8 @@ mod tests {
         assert_eq!(error(reader.next(&mut list)), (error::Kind::Type, message));
     }
 
-    /// Terms as Erlang writes them that no attribute takes: a pid, a reference, a port, a fun, an export,
-    /// a bit string, a float of the old form, an improper list, and a map of lists of pairs.
+    /// Terms that no attribute accepts, as Erlang writes them: a pid, a reference, a port, a fun, an export, a bit string, a
+    /// float of the old form, an improper list, and a map of lists of pairs.
     const UNREADABLE: [&[u8]; 9] = [
         b"\x83\x58\x64\0\x0dnonode@nohost\0\0\0\x60\0\0\0\0\0\0\0\0",
         b"\x83\x5a\0\x03\x64\0\x0dnonode@nohost\0\0\0\0\0\x02\x16\x27\xdb\x18\0\x01\xef\x85\x1f\xd8",

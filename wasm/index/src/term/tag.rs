@@ -1,6 +1,6 @@
-//! The bytes that terms start with.
+//! The first bytes of terms.
 
-/// Starts every encoded term, before its tag.
+/// The first byte of every encoded term, before its tag.
 pub const VERSION: u8 = 131;
 
 pub const NEW_FLOAT: u8 = 70;

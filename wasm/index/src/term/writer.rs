@@ -4,26 +4,26 @@ use crate::term::tag;
 
 /// Appends one encoded term to a buffer.
 ///
-/// The head of a list, tuple or map is written first and then as many terms as it announced: the buffer holds a
-/// term when the last of them is written. Lengths are below 2^32, those of atoms below 2^16.
+/// The head of a list, tuple or map is written first, and then the number of terms that it announces. The buffer contains a
+/// whole term after the last of them. Lengths are below 2^32, and those of atoms below 2^16.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    /// A writer at the end of `out`, to which it appends the version byte.
+    /// Returns a writer at the end of `out`, and appends the version byte.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         out.push(tag::VERSION);
         Writer { out }
     }
 
-    /// How many bytes the buffer has.
+    /// Returns the number of bytes in the buffer.
     pub fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// A signed integer.
+    /// Writes a signed integer.
     pub fn integer(&mut self, integer: i64) {
         if let Ok(byte) = u8::try_from(integer) {
             self.out.extend([tag::SMALL_INTEGER, byte]);
@@ -35,7 +35,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An unsigned integer.
+    /// Writes an unsigned integer.
     pub fn unsigned(&mut self, integer: u64) {
         match i64::try_from(integer) {
             Ok(integer) => self.integer(integer),
@@ -43,13 +43,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A finite float.
+    /// Writes a finite float.
     pub fn float(&mut self, float: f64) {
         self.out.push(tag::NEW_FLOAT);
         self.out.extend(float.to_be_bytes());
     }
 
-    /// An atom.
+    /// Writes an atom.
     pub fn atom(&mut self, name: &str) {
         match u8::try_from(name.len()) {
             Ok(length) => self.out.extend([tag::SMALL_ATOM_UTF8, length]),
@@ -62,18 +62,18 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(name.as_bytes());
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub fn boolean(&mut self, boolean: bool) {
         self.atom(if boolean { "true" } else { "false" });
     }
 
-    /// A binary.
+    /// Writes a binary.
     pub fn binary(&mut self, bytes: &[u8]) {
         self.head(tag::BINARY, bytes.len());
         self.out.extend_from_slice(bytes);
     }
 
-    /// The head of a list of `length` elements: these follow, and then [`Writer::end_list`].
+    /// Writes the head of a list of `length` elements. The elements follow, and then [`Writer::end_list`].
     pub fn list(&mut self, length: usize) {
         // The empty list is its end alone.
         if length > 0 {
@@ -81,12 +81,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The end of a list.
+    /// Writes the end of a list.
     pub fn end_list(&mut self) {
         self.out.push(tag::NIL);
     }
 
-    /// The head of a tuple of `arity` elements, which follow.
+    /// Writes the head of a tuple of `arity` elements, which follow.
     pub fn tuple(&mut self, arity: usize) {
         match u8::try_from(arity) {
             Ok(arity) => self.out.extend([tag::SMALL_TUPLE, arity]),
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The head of a map of `pairs` distinct keys, each of which follows with its value.
+    /// Writes the head of a map of `pairs` distinct keys. Each follows with its value.
     pub fn map(&mut self, pairs: usize) {
         self.head(tag::MAP, pairs);
     }

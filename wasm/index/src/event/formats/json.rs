@@ -1,4 +1,4 @@
-//! Events as JSON, read strictly by RFC 8259.
+//! Reads events as JSON, strictly by RFC 8259.
 
 use std::str;
 
@@ -7,18 +7,18 @@ use crate::event::formats::source::{Read, Source, Str};
 use crate::support::bytes::{marked, zeros, HIGH_BITS, ONES};
 use crate::support::hash::{out_of_memory, Words};
 
-/// How much of a value an error message shows, in characters.
+/// The number of characters of a value that an error message shows.
 const SHOWN: usize = 40;
 
-/// A cursor over a JSON text. Nothing here calls itself, so no nesting is too deep.
+/// A cursor over a JSON text. No function recurses, so any nesting is possible.
 pub(in crate::event) struct Json<'a> {
     text: &'a [u8],
     at: usize,
-    /// Holds the last string that had escapes, or the brackets around a value that is passed over.
+    /// The last string that had escapes, or the open brackets around a value that is skipped.
     scratch: Vec<u8>,
 }
 
-/// The elements of an array, or the names of an object, that are still to be read.
+/// The elements of an array, or the names of an object, that are not read yet.
 pub(in crate::event) struct Items {
     any_read: bool,
 }
@@ -28,7 +28,7 @@ impl<'a> Json<'a> {
         Json { text, at: 0, scratch: Vec::new() }
     }
 
-    /// Goes to the next byte that is not white space, and answers it; 0 at the end.
+    /// Moves to the next byte that is not white space, and returns it, or 0 at the end.
     #[inline]
     fn peek(&mut self) -> u8 {
         let (at, byte) = token(self.text, self.at);
@@ -36,7 +36,7 @@ impl<'a> Json<'a> {
         byte
     }
 
-    /// Reads what stands between the items of an array or an object; answers whether another item comes.
+    /// Reads the separator between items of an array or an object. Returns whether another item follows.
     #[inline]
     fn another(&mut self, items: &mut Items, end: u8) -> Read<bool> {
         let (at, byte) = token(self.text, self.at);
@@ -66,7 +66,7 @@ impl<'a> Json<'a> {
         found
     }
 
-    /// Where the number ends that starts here, and whether digits and a sign are all it has.
+    /// Returns the end of the number that starts here, and whether it has only digits and a sign.
     fn number(&self) -> Read<(usize, bool)> {
         let mut at = self.at + usize::from(self.text[self.at] == b'-');
         let first = at;
@@ -86,7 +86,7 @@ impl<'a> Json<'a> {
         Ok((at, at == whole))
     }
 
-    /// Where the digits end that start at `at`; there must be one.
+    /// Returns the end of the digits that start at `at`. There must be at least one.
     #[inline]
     fn digits(&self, at: usize) -> Read<usize> {
         let count = self.text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -109,7 +109,8 @@ impl<'a> Json<'a> {
         Ok(take(Str { bytes: &self.text[start..run.end], hash, end: Some(run.end) }))
     }
 
-    /// [`Json::text`] for a string that has escapes, which goes into the scratch, or more than ASCII, or is none.
+    /// Reads a string for [`Json::text`] that has escapes or characters beyond ASCII, or is malformed. A string with escapes
+    /// goes into the scratch.
     #[inline(never)]
     fn unusual_text(&mut self, start: usize) -> Read<Str<'_>> {
         let end = self.run(start)?;
@@ -121,7 +122,7 @@ impl<'a> Json<'a> {
         Ok(Str::apart(&self.scratch))
     }
 
-    /// Reads the string that starts at `start`, whose first escape stands at `end`, into the scratch.
+    /// Reads the string from `start`, whose first escape is at `end`, into the scratch.
     fn escaped_text(&mut self, mut start: usize, mut end: usize) -> Read<()> {
         self.scratch.clear();
         while self.text[end] != b'"' {
@@ -140,7 +141,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Passes over the string that starts here.
+    /// Skips the string that starts here.
     fn skip_text(&mut self) -> Read<()> {
         let mut end = self.run(self.at + 1)?;
         while self.text[end] != b'"' {
@@ -151,7 +152,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Passes over a value, of an array or an object only up to its first item; answers whether there is one.
+    /// Skips a value, but only up to the first item of an array or an object. Returns whether there is an item.
     fn skip_head(&mut self) -> Read<bool> {
         let end = match self.peek() {
             b'{' => b'}',
@@ -174,7 +175,7 @@ impl<'a> Json<'a> {
         Ok(true)
     }
 
-    /// Passes over the name before an item of what `end` closes, if that is an object.
+    /// Skips the name before an item, if `end` closes an object.
     fn skip_name(&mut self, end: u8) -> Read<()> {
         if end == b'}' {
             self.quote()?;
@@ -184,7 +185,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Goes to the quote that must come next.
+    /// Moves to the quote that must come next.
     #[inline]
     fn quote(&mut self) -> Read<()> {
         match self.peek() {
@@ -213,7 +214,7 @@ impl<'a> Json<'a> {
         Ok(found.then_some(Items { any_read: false }))
     }
 
-    /// [`Source::integer`] for a number that starts here, however long.
+    /// Reads a number of any length for [`Source::integer`].
     #[inline(never)]
     fn long_integer(&mut self) -> Read<Option<i64>> {
         let (end, whole) = self.number()?;
@@ -232,7 +233,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// [`Source::float`] for a number that starts here, however it is written.
+    /// Reads a number of any form for [`Source::float`].
     #[inline(never)]
     fn long_float(&mut self) -> Read<Option<f64>> {
         let (end, _) = self.number()?;
@@ -248,13 +249,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The number that starts here and ends at `end`.
+    /// Returns the number from here to `end`.
     #[inline]
     fn number_up_to(&self, end: usize) -> &'a str {
         str::from_utf8(&self.text[self.at..end]).expect("a number is ASCII")
     }
 
-    /// Where the quote or the backslash stands that ends the plain characters of a string from `start` on.
+    /// Returns the position of the quote or the backslash that ends the plain characters of a string from `start` on.
     fn run(&self, start: usize) -> Read<usize> {
         let run = plain(self.text, start);
         match self.text.get(run.end) {
@@ -273,7 +274,7 @@ impl<'a> Json<'a> {
         Ok(run.end)
     }
 
-    /// The character that the escape at `at` stands for, and where the escape ends.
+    /// Returns the character that the escape at `at` stands for, and the end of the escape.
     fn escape(&self, at: usize) -> Read<(char, usize)> {
         let character = match self.text.get(at + 1) {
             Some(b'"') => '"',
@@ -293,7 +294,7 @@ impl<'a> Json<'a> {
         Ok((character, at + 2))
     }
 
-    /// [`Json::escape`] for `\uXXXX`, of which it takes two to make a character beyond the first 65,536.
+    /// Returns the same for `\uXXXX`. A character beyond the first 65,536 takes two of these.
     fn unicode_escape(&self, at: usize) -> Read<(char, usize)> {
         let first = self.code_unit(at);
         let is_half = first.is_some_and(|unit| (0xd800..0xdc00).contains(&unit));
@@ -315,7 +316,7 @@ impl<'a> Json<'a> {
         Error::new(Kind::Syntax, message).at(self.text, at).into()
     }
 
-    /// The error where something is missing at `at`, as `message` says, unless all that is missing is the rest of the text.
+    /// Returns the error `message` at `at`, or another one if the text ends there.
     #[cold]
     fn missing(&self, at: usize, message: &str) -> Box<Error> {
         let ends = at == self.text.len();
@@ -327,7 +328,7 @@ impl Source for Json<'_> {
     type Names = Items;
     type Elements = Items;
     const EVENT: &'static str = "an event that is a JSON object";
-    /// As in JavaScript and in most parsers.
+    /// JavaScript and most parsers do the same.
     const LAST_COUNTS: bool = true;
 
     fn names(&mut self) -> Read<Option<Items>> {
@@ -413,7 +414,7 @@ impl Source for Json<'_> {
             if self.skip_head()? {
                 continue;
             }
-            // A value has ended here, and with it perhaps the values around it.
+            // A value has ended here, and perhaps the values around it too.
             loop {
                 let Some(&end) = self.scratch.last() else { return Ok(()) };
                 if self.another(&mut Items { any_read: true }, end)? {
@@ -447,7 +448,7 @@ impl Source for Json<'_> {
         self.skip()?;
         let given = &self.text[start..self.at];
         self.at = start;
-        // Of the first characters none takes more than four bytes.
+        // A character takes at most four bytes.
         let given = String::from_utf8_lossy(&given[..given.len().min(4 * SHOWN + 4)]);
         Ok(match given.char_indices().nth(SHOWN) {
             Some((end, _)) => format!("`{}...`", &given[..end]),
@@ -460,10 +461,10 @@ impl Source for Json<'_> {
     }
 }
 
-/// Where the next byte of `text` from `at` on stands that is not white space, and the byte; 0 at the end.
+/// Returns the position of the next byte of `text` from `at` on that is not white space, and the byte, or 0 at the end.
 #[inline]
 fn token(text: &[u8], at: usize) -> (usize, u8) {
-    // One space after a comma or a colon is how most programs write JSON, where they write any: no branch asks for it.
+    // Most programs write one space after a comma or a colon, or none. Both cases pass without a branch.
     let at = at + usize::from(text.get(at) == Some(&b' '));
     match text.get(at) {
         Some(&byte) if byte > b' ' => (at, byte),
@@ -479,7 +480,7 @@ fn token_behind_space(text: &[u8], mut at: usize) -> (usize, u8) {
     (at, text.get(at).copied().unwrap_or(0))
 }
 
-/// Eight bytes of `text` from `at` on, the first in the lowest; zeros where it ends before.
+/// Returns eight bytes of `text` from `at` on, the first in the lowest byte, and zeros beyond the end.
 #[inline]
 fn word_at(text: &[u8], at: usize) -> u64 {
     match text.get(at..).and_then(<[u8]>::first_chunk) {
@@ -493,15 +494,15 @@ fn last_word_at(text: &[u8], at: usize) -> u64 {
     text.iter().skip(at).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Plain characters of a string.
+/// A run of plain characters in a string.
 struct Run {
-    /// Where they end: at a quote, a backslash or a control character, or with the text.
+    /// The position of a quote, a backslash or a control character, or the end of the text.
     end: usize,
     words: Words,
     is_ascii: bool,
 }
 
-/// The plain characters of a string from `start` on, hashed by the way.
+/// Returns the run of plain characters from `start` on, and hashes it.
 #[inline]
 fn plain(text: &[u8], start: usize) -> Run {
     let mut at = start;
@@ -509,7 +510,7 @@ fn plain(text: &[u8], start: usize) -> Run {
     let mut words = Words::default();
     loop {
         let word = word_at(text, at);
-        // What lies behind the text's end are zeros, which are control characters.
+        // Bytes beyond the end of the text are zeros, which are control characters.
         if let Some(before) = marked(stops(word)) {
             let kept = word & !(u64::MAX << (8 * before));
             words = if before == 0 { words } else { words.add(kept) };
@@ -521,11 +522,11 @@ fn plain(text: &[u8], start: usize) -> Run {
     }
 }
 
-/// The number that up to seven digits from `at` on say, and where they end; nothing where there are none, or more.
+/// Reads one to seven digits from `at` on. Returns their number and their end, or `None` for any other count.
 #[inline]
 fn few_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let digits = word_at(text, at) ^ (ONES * u64::from(b'0'));
-    // A byte above 9 has its high bit or gets it; one above such a byte may get it from a carry.
+    // A byte above 9 has its high bit set here. A carry from it may set the bit of a later byte, which does not matter.
     let others = (digits.wrapping_add(ONES * 0x76) | digits) & HIGH_BITS;
     let count = others.trailing_zeros() / 8;
     if !(1..8).contains(&count) {
@@ -534,14 +535,14 @@ fn few_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((number(digits << (64 - 8 * count)), at + count as usize))
 }
 
-/// The same of a number that has no leading zeros.
+/// Reads the same, but no number with leading zeros.
 #[inline]
 fn few_leading_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let (number, end) = few_digits(text, at)?;
     (text[at] != b'0' || end == at + 1).then_some((number, end))
 }
 
-/// The number of eight digits, a byte each, the first in the lowest.
+/// Returns the number of eight digits, a byte each, the first in the lowest byte.
 #[inline]
 fn number(digits: u64) -> i64 {
     let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
@@ -549,9 +550,8 @@ fn number(digits: u64) -> i64 {
     ((fours * 10_000 + (fours >> 32)) & 0xffff_ffff) as i64
 }
 
-/// The float that is written from `at` on with up to seven digits, a point and up to seven more, or with the first of them
-/// alone, and where it ends. All digits together are exact as a float, and so is the power of ten: so their quotient is the
-/// nearest float there is.
+/// Reads a float of up to seven digits, or of up to seven digits, a point and up to seven more. Returns it with its end. All
+/// digits together are exact as a float, and so is the power of ten, so their quotient is the nearest float.
 #[inline]
 fn few_decimals(text: &[u8], at: usize) -> Option<(f64, usize)> {
     const POWERS: [f64; 8] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7];
@@ -571,7 +571,7 @@ fn few_decimals(text: &[u8], at: usize) -> Option<(f64, usize)> {
 }
 
 /// Marks the bytes of `chunk` that end a run of plain characters: quotes, backslashes and control characters. As with
-/// [`zeros`] the first mark is right.
+/// [`zeros`], only the first mark is reliable.
 #[inline]
 fn stops(chunk: u64) -> u64 {
     let quote = chunk ^ (ONES * b'"' as u64);
@@ -585,7 +585,7 @@ mod tests {
     use super::*;
     use crate::support::hash::hash_bytes;
 
-    /// Passes over `text`, which must be one value; the column of the fault if it is not.
+    /// Skips `text`, which must be one value. Returns the column of an error.
     fn skip(text: &[u8]) -> Result<(), Option<usize>> {
         let mut json = Json::new(text);
         let whole = json.skip().and_then(|()| json.finish());
@@ -603,7 +603,7 @@ mod tests {
             string.bytes.to_vec()
         });
         let read = read.map(Option::unwrap);
-        // What can be read can be passed over, and the other way round.
+        // A text can be skipped if and only if it can be read.
         assert_eq!(skip(text.as_bytes()), read.as_ref().map(|_| ()).map_err(|error| error.column));
         read.map_err(|error| error.column)
     }

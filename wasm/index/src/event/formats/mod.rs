@@ -1,4 +1,4 @@
-//! The formats in which an event comes.
+//! The formats of events.
 
 pub(crate) mod json;
 pub(crate) mod prepared;

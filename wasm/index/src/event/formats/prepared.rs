@@ -1,8 +1,8 @@
-//! Events as they are decoded, kept to be decoded again quickly: no names, no text, values as they lie in memory.
+//! Prepared events: decoded events in a form that is quick to decode again, without names or text.
 //!
-//! First the schema's fingerprint, as a prepared event belongs to one schema; then the defined attributes in order. Each
-//! has a head of 32 bits, its number above the code of its value, and then its value. All numbers are little-endian;
-//! integers and floats have 64 bits, lengths 32. Strings are bytes, as other indexes know them by other ids.
+//! First comes the schema's fingerprint, because a prepared event belongs to one schema. The defined attributes follow in
+//! order. Each has a head of 32 bits, its number above the code of its value, and then its value. All numbers are
+//! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes.
 
 use crate::error::{Error, Kind};
 use crate::event::{Cap, Event, Segment, Span, Text, Value};
@@ -39,12 +39,12 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// Reads what [`write()`] wrote into `event`, which is empty. Strings get the ids by which `strings` knows them.
+/// Reads bytes of [`write()`] into `event`, which is empty. Known strings get their ids in `strings`.
 ///
 /// # Errors
 ///
-/// `type` where it was written under another schema, `syntax` where [`write()`] writes no such bytes, such as a value that
-/// does not fit its attribute, and `out_of_memory`.
+/// `type` if the event was written under another schema; `syntax` for bytes that [`write()`] does not write, such as a value
+/// that does not fit its attribute; and `out_of_memory`.
 pub(in crate::event) fn read(
     bytes: &[u8],
     schema: &Schema,
@@ -74,7 +74,7 @@ pub(in crate::event) fn read(
     Ok(())
 }
 
-/// Whether an attribute of type `ty` has values with this code.
+/// Returns whether an attribute of type `ty` has values with this code.
 #[inline]
 fn fits(code: u32, ty: Type) -> bool {
     match ty {
@@ -89,7 +89,7 @@ fn fits(code: u32, ty: Type) -> bool {
     }
 }
 
-/// The float with these bytes, as an event holds it: finite, and with one zero.
+/// Returns the float with these bytes if it is finite. It has one zero, as in an event.
 fn finite(bytes: [u8; 8]) -> Option<f64> {
     let float = f64::from_le_bytes(bytes);
     float.is_finite().then(|| Float::new(float).get())
@@ -182,7 +182,7 @@ impl Writer<'_> {
     }
 }
 
-/// A cursor. What it reads is `None` where the bytes end before.
+/// A cursor. Its methods return `None` if the bytes end too early.
 struct Reader<'a> {
     rest: &'a [u8],
     all: &'a [u8],
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         self.take().map(i64::from_le_bytes)
     }
 
-    /// How many elements of at least `bytes` bytes follow.
+    /// Reads the number of elements that follow, each of at least `bytes` bytes.
     fn count(&mut self, bytes: usize) -> Option<usize> {
         let count = self.number()? as usize;
         (count <= self.rest.len() / bytes).then_some(count)
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
             STRING => self.text(strings, event)?.map(Value::String),
             INTEGERS => self
                 .list(8, |event| &mut event.integers, event, |reader, _| Ok(reader.integer()))?
-                // Tests rely on the order.
+                // Predicates require this order.
                 .filter(|span| span.of(&event.integers).is_sorted_by(|a, b| a < b))
                 .map(Value::Integers),
             STRINGS => {
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
     fn text(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Text>, Error> {
         let Some(len) = self.count(1) else { return Ok(None) };
         if event.bytes.is_empty() {
-            // At once, as a copy of each string would cost more.
+            // All bytes at once, because copying string by string takes longer.
             event.take_in(self.all)?;
         }
         let start = self.all.len() - self.rest.len();
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         Some((self.take()?, self.integer()?, self.integer()?, self.integer()?))
     }
 
-    /// A list of elements of at least `bytes` bytes, which go to a table of the event.
+    /// Reads a list of elements of at least `bytes` bytes each into a table of the event.
     fn list<T>(
         &mut self,
         bytes: usize,

@@ -1,14 +1,14 @@
-//! Events as Erlang programs write them: a list of records, whose values follow in the order of the schema.
+//! Events as Erlang records: a list of records, whose values follow in the order of the schema.
 //!
-//! Nothing stands for anything else here: booleans are `true` and `false` alone, floats are floats, strings are binaries,
-//! and `undefined` is what is not defined.
+//! Nothing is converted: only `true` and `false` are booleans, only floats are floats, only binaries are strings, and only
+//! `undefined` stands for undefined.
 
 use crate::error::Error;
 use crate::event::formats::source::{Read, Source, Str};
 use crate::event::formats::term;
 use crate::term::{Elements, Kind, Reader};
 
-/// A reader that takes every value as what it is.
+/// A reader that accepts every value only as its own type.
 pub(in crate::event) struct Records<'a>(pub Reader<'a>);
 
 impl Source for Records<'_> {
@@ -18,7 +18,7 @@ impl Source for Records<'_> {
     const LAST_COUNTS: bool = false;
     const FLOAT: &'static str = "a float";
 
-    /// There are none.
+    /// Records have no names.
     fn names(&mut self) -> Read<Option<()>> {
         Ok(None)
     }

@@ -1,29 +1,29 @@
-//! What an event is read from: the part of the work that depends on the format.
+//! The source of an event: the part of decoding that depends on the format.
 
 use crate::error::Error;
 use crate::support::hash::hash_bytes;
 
-/// What was read, or why not. An error lies apart, as what is read mostly fits into registers then.
+/// The result of a read. The error is boxed, because most values then fit into registers.
 pub(in crate::event) type Read<T> = Result<T, Box<Error>>;
 
 /// A string of an event, or a name.
 #[derive(Clone, Copy)]
 pub(in crate::event) struct Str<'a> {
     pub bytes: &'a [u8],
-    /// As [`hash_bytes`] has it.
+    /// The hash that [`hash_bytes`] returns.
     pub hash: u64,
-    /// Where it ends in the encoded event, if it stands there as it is.
+    /// The end of the string in the encoded event, if the event contains it unchanged.
     pub end: Option<usize>,
 }
 
 impl<'a> Str<'a> {
-    /// A string that stands in the encoded event up to `end`.
+    /// Returns a string that the encoded event contains up to `end`.
     #[inline]
     pub fn within(bytes: &'a [u8], end: usize) -> Self {
         Str { bytes, hash: hash_bytes(bytes), end: Some(end) }
     }
 
-    /// A string that does not stand there.
+    /// Returns a string that the encoded event does not contain.
     pub fn apart(bytes: &'a [u8]) -> Self {
         Str { bytes, hash: hash_bytes(bytes), end: None }
     }
@@ -31,53 +31,54 @@ impl<'a> Str<'a> {
 
 /// A cursor over an encoded event.
 ///
-/// A method that reads one kind of value answers `None` where a value of another kind comes next, and leaves it
-/// unread. Errors say that the bytes are malformed, or that a number is too large.
+/// A method that reads one kind of value returns `None` if a value of another kind comes next, and leaves it unread.
+///
+/// Errors: the bytes are malformed, or a number is too large.
 pub(in crate::event) trait Source {
-    /// The names that are still to be read.
+    /// The names that are not read yet.
     type Names;
-    /// The elements of a list or a tuple that are still to be read.
+    /// The elements of a list or a tuple that are not read yet.
     type Elements;
-    /// What an event is in this format.
+    /// The description of an event in this format, for errors.
     const EVENT: &'static str;
-    /// Which of several values under the same name counts: the last, or the first.
+    /// Whether the last of several values of one name counts, or the first.
     const LAST_COUNTS: bool;
-    /// What a float is in this format.
+    /// The description of a float in this format, for errors.
     const FLOAT: &'static str = "a float or an integer";
 
-    /// The head of an event: of values under names.
+    /// Reads the head of an event of values under names.
     fn names(&mut self) -> Read<Option<Self::Names>>;
-    /// What `take` makes of the next name, whose value then comes next.
+    /// Returns the result of `take` for the next name. Its value comes next.
     fn name<T>(&mut self, names: &mut Self::Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>>;
 
-    /// Whether undefined comes next, which is then read.
+    /// Returns whether undefined comes next, and reads it then.
     fn undefined(&mut self) -> Read<bool>;
-    /// A boolean.
+    /// Reads a boolean.
     fn boolean(&mut self) -> Read<Option<bool>>;
-    /// An integer.
+    /// Reads an integer.
     fn integer(&mut self) -> Read<Option<i64>>;
-    /// A finite float, or what stands in its place.
+    /// Reads a finite float, or a value that the format converts to one.
     fn float(&mut self) -> Read<Option<f64>>;
-    /// What `take` makes of a string.
+    /// Returns the result of `take` for a string.
     fn string<T>(&mut self, take: impl FnOnce(Str) -> T) -> Read<Option<T>>;
-    /// The head of a list.
+    /// Reads the head of a list.
     fn list(&mut self) -> Read<Option<Self::Elements>>;
-    /// The head of a tuple.
+    /// Reads the head of a tuple.
     fn tuple(&mut self) -> Read<Option<Self::Elements>>;
-    /// Whether there is another element, which then comes next.
+    /// Returns whether another element comes next.
     fn next(&mut self, elements: &mut Self::Elements) -> Read<bool>;
 
-    /// Passes over a value.
+    /// Skips a value.
     fn skip(&mut self) -> Read<()>;
     /// Checks that nothing follows the event.
     fn finish(&mut self) -> Read<()>;
 
-    /// Where the cursor stands.
+    /// Returns the position of the cursor.
     fn place(&self) -> usize;
-    /// Goes back to where the cursor stood before.
+    /// Moves the cursor back to an earlier position.
     fn back_to(&mut self, place: usize);
-    /// The value that comes next, as an error message shows it; an error where it is malformed.
+    /// Returns the next value as an error message shows it. Errors: the value is malformed.
     fn given(&mut self) -> Read<String>;
-    /// The same error at this place, where places have a name.
+    /// Returns the error with this position, if the format has columns.
     fn locate(&self, error: Error) -> Error;
 }

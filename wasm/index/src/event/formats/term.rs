@@ -6,11 +6,11 @@ use crate::error::Error;
 use crate::event::formats::source::{Read, Source, Str};
 use crate::term::{Elements, Kind, Reader};
 
-/// The names of an event that are still to be read.
+/// The names of an event that are not read yet.
 pub(in crate::event) enum Names {
-    /// So many pairs of a map.
+    /// The number of pairs left in a map.
     Map(usize),
-    /// Those of a list of pairs.
+    /// The elements left of a list of pairs.
     List(Elements),
 }
 
@@ -18,7 +18,7 @@ impl Source for Reader<'_> {
     type Names = Names;
     type Elements = Elements;
     const EVENT: &'static str = "an event that is a map or a list of pairs";
-    /// As in an Elixir keyword list.
+    /// Elixir keyword lists do the same.
     const LAST_COUNTS: bool = false;
 
     fn names(&mut self) -> Read<Option<Names>> {
@@ -83,7 +83,7 @@ impl Source for Reader<'_> {
             Kind::Binary => binary(self, take).map(Some),
             Kind::Atom => {
                 let mut ahead = self.clone();
-                // Such a value stands for itself: to take it for a string would hide a mistake.
+                // Such an atom is a value of its own. Reading it as a string would hide a mistake.
                 if ahead.undefined()? || ahead.boolean_if().is_some() {
                     return Ok(None);
                 }
