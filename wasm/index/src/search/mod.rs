@@ -1,10 +1,10 @@
 //! A search finds the ids of the subscriptions that an event makes true.
 //!
-//! A search can be interrupted anywhere and resumed. It works in steps. A step reads the [`Progress`] that was last
-//! committed, works on a copy, and commits the copy by a single store ([`Checkpoint`]). Its other writes lie beyond the
+//! A search can be interrupted anywhere and resumed. It works in steps. A step reads the `Progress` that was last
+//! committed, works on a copy, and commits the copy by a single store (`Checkpoint`). Its other writes lie beyond the
 //! committed progress (lists), or are the same when they are repeated (bits of the matches, remembered predicates). So an
 //! interrupted step is simply repeated. An interrupted decoding of the event restarts. Neither enlarges a table that
-//! outlives the search ([`spill`]).
+//! outlives the search (`spill.rs`).
 //!
 //! 1. **Walk.** From the root on, each node adds the nodes to which the event's values lead.
 //! 2. **Scan.** The event passes the filters of a leaf list's entries, or does not. An entry that passes is a candidate, or
