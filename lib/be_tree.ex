@@ -1,6 +1,6 @@
 defmodule BeTree do
   @moduledoc """
-  Finds, among very many boolean expressions, those that an event makes true.
+  `BeTree` finds, among very many boolean expressions, those that an event makes true.
 
       iex> {:ok, tree} = BeTree.new(age: :integer, country: {:string, optional: true}, plan: {:integer, min: 0, max: 9})
       iex> :ok = BeTree.insert(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -28,7 +28,8 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with `\\` for escapes.
+  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with
+  `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
@@ -236,8 +237,8 @@ defmodule BeTree do
   The attributes that events define decide how quickly a subscription is found. A tree learns them from its searches, from
   the 256th on, and places later insertions by them.
 
-  Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription, from 0,
-  and its `text`.
+  Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription,
+  from 0, and its `text`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -438,7 +439,7 @@ defmodule BeTree do
 
     case Target.resolve(target) do
       {:error, error} -> {:error, error}
-      # Of a server the same version for all events.
+      # All events search the same version of a server.
       resolved -> Batch.search(resolved, events, options)
     end
   end
@@ -484,7 +485,7 @@ defmodule BeTree do
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
-    # A server is asked for its index again for each chunk.
+    # Each chunk resolves a server's index again.
     most = concurrency(Target.resolve(target))
     {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
     Batch.stream(target, events, Search.check(options), concurrency)
@@ -611,7 +612,7 @@ defmodule BeTree do
          do: Answer.nothing(answer)
   end
 
-  # The i64 that has the same bits: wasm knows no unsigned integers.
+  # Returns the i64 with the same bits: wasm has no unsigned integers.
   defp signed(id) do
     <<signed::signed-64>> = <<id::64>>
     signed

@@ -1,18 +1,18 @@
 defmodule BeTree.Cluster do
   @moduledoc """
-  One index over several nodes: subscriptions are divided among servers by their ids, and a search asks them all.
+  A cluster is one index over several nodes: each subscription is in one of its servers, and a search asks all of them.
 
       cluster = BeTree.Cluster.new([{Ads, :"a@10.0.0.1"}, {Ads, :"b@10.0.0.2"}])
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
       {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
 
-  Each shard is a `BeTree.Server` by its name and its node; all have the same schema. Which shard has an id is told by a
-  function of the id, which every node that changes the index has to agree upon. A cluster is a plain value: it holds no
-  process and no connection.
+  Each shard is a `BeTree.Server`, given by its name and its node. All shards have the same schema. A function of the id
+  chooses the shard of a subscription, and every node that changes the index must use the same function. A cluster is a
+  plain value: it holds no process and no connection.
 
-  The nodes are connected as Erlang connects nodes. A shard that does not answer makes a search an error, which names it:
-  a list of ids is never short of a shard. Where a shard is to outlive its node, let a server of another node follow it
-  (`BeTree.Server`), and make a cluster with that one in its place.
+  The nodes connect as Erlang nodes do. When a shard does not respond, a search returns an error with the name of that
+  shard: a list of ids is never incomplete. If a shard must survive its node, let a server on another node follow it
+  (`BeTree.Server`). When the node is lost, make a cluster with the follower in its place.
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
@@ -22,7 +22,7 @@ defmodule BeTree.Cluster do
 
   @timeout 5_000
 
-  # Milliseconds that a change of a shard on another node may take. A list of a million is inserted in half a minute.
+  # The milliseconds that a change of a shard on another node may take. A list of a million takes half a minute to insert.
   @change_timeout 300_000
 
   @search_options Keyword.update!(
@@ -34,18 +34,20 @@ defmodule BeTree.Cluster do
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
 
-  @typedoc "A server on some node."
+  @typedoc "A server on a node."
   @type shard :: {Server.name(), node}
 
-  @typedoc "Its fields are private."
+  @typedoc "A cluster. Its fields are private."
   @opaque t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
 
   @doc """
-  The index that `shards` make, at least one.
+  Returns the cluster of `shards`, a list of at least one `{name, node}`.
 
-    * `:shard` - a function that answers for an id the number of its shard, from 0; by default a hash of the id.
+  ## Options
 
-  An option that is unknown or wrong raises an `ArgumentError`.
+    * `:shard` - a function that returns the number of the shard for an id, from 0. Defaults to a hash of the id.
+
+  Raises an `ArgumentError` for an unknown or wrong option. The call contacts no node.
 
       iex> cluster = BeTree.Cluster.new([{Ads, :a@host}, {Ads, :b@host}], shard: &rem(&1, 2))
       iex> BeTree.Cluster.shard(cluster, 7)
@@ -68,7 +70,7 @@ defmodule BeTree.Cluster do
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
   defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
-  # The ids of all shards are merged into one list, so each shard answers a list.
+  # The ids of all shards are merged into one list, so each shard returns a list.
   defp check_form(form) when form in [nil, :list], do: :ok
 
   defp check_form(other) do
@@ -84,7 +86,7 @@ defmodule BeTree.Cluster do
     raise ArgumentError, "the option :shard takes a function of an id, got: #{Describe.value(other)}"
   end
 
-  @doc "The shard that has `id`."
+  @doc "Returns the shard of `id` as `{name, node}`."
   @spec shard(t, BeTree.id()) :: shard
   def shard(cluster, id) do
     %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
@@ -99,7 +101,13 @@ defmodule BeTree.Cluster do
     end
   end
 
-  @doc "Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard."
+  @doc """
+  Inserts one subscription into its shard, as `BeTree.Server.insert/4` does.
+
+  Returns `{:error, error}` with the kinds of `BeTree.Server.insert/4`. For a shard on another node the kind can also be
+  `:not_found` when its node or server cannot be reached, or `:timeout` after #{div(@change_timeout, 60_000)} minutes. The
+  message has the name of the shard.
+  """
   @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
   def insert(cluster, id, expression, options \\ []) do
     with :ok <- Subscription.check_id(id) do
@@ -112,10 +120,13 @@ defmodule BeTree.Cluster do
   def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
   @doc """
-  Inserts many subscriptions, each into its shard, and answers how many.
+  Inserts many subscriptions, each into its shard, and returns their number.
 
-  Each shard takes all of its own or none. Where one refuses, those that took theirs give them back, so that nothing is
-  changed; searches may have seen them meanwhile. Where one cannot be reached for that, its error says so.
+  Each shard inserts all of its subscriptions or none. When a shard returns an error, the subscriptions in the other shards
+  are deleted again; searches may have seen them meanwhile. When such a shard cannot be reached for that, the message of
+  the error says so.
+
+  Returns `{:error, error}` with the kinds of `insert/4` and the `position` of the wrong subscription, from 0.
   """
   @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions) do
@@ -173,7 +184,7 @@ defmodule BeTree.Cluster do
   @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
   def insert_all!(cluster, subscriptions), do: Bang.unwrap!(insert_all(cluster, subscriptions))
 
-  @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
+  @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does. Its errors are those of `insert/4`."
   @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
   def delete(cluster, id) do
     with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
@@ -184,16 +195,18 @@ defmodule BeTree.Cluster do
   def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
 
   @doc """
-  The ids of the subscriptions that `event` makes true, of all shards, ascending.
+  Returns the ids of the subscriptions in all shards that `event` makes true, in ascending order.
 
-  All shards are asked at once, by `:erpc`, and those of this node in the calling process. It takes as long as the slowest
-  of them. Each runs the search with the options of `BeTree.search/3`; the answers' `:stats` are added up.
+  The function asks all shards at once: shards on other nodes by `:erpc`, and shards on this node in the calling process.
+  The call takes as long as the slowest shard. Each shard runs the search with the options of `BeTree.search/3`; `:as` can
+  only be `:list`. With `:stats` the statistics of all shards are added up.
 
-  `:timeout` (in milliseconds, #{@timeout} by default) is that of each shard's search, and also how long its answer is waited
-  for beyond that: a node that has vanished is given up after twice as long.
+  `:timeout` (in milliseconds, #{@timeout} by default) is the timeout of the search in each shard. The function waits for
+  twice as long for a response, so a vanished node delays the call by that much.
 
-  Where any shard fails, the answer is an error that names it, of the kind that the shard answered; `:not_found` where
-  its node or its server cannot be reached, and `:timeout`.
+  Returns `{:error, error}` when any shard fails, with the kind of that shard's error. The kind is `:not_found` when a node
+  or a server cannot be reached, and `:timeout` when a shard does not respond in time. The message has the name of the
+  shard.
 
       iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
@@ -216,7 +229,7 @@ defmodule BeTree.Cluster do
 
     answers = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
     deadline = deadline(options[:timeout])
-    # All are waited for, so that none answers later, when nobody expects it.
+    # Wait for every shard, so that no late response arrives in the caller's mailbox.
     answers = answers ++ for {shard, request} <- asked, do: {shard, receive_answer(request, deadline)}
     Enum.reduce(answers, {:ok, []}, &gather/2)
   end

@@ -1,9 +1,9 @@
 defmodule BeTree.Domain do
   @moduledoc """
-  An attribute's declaration: its name, the type of its values, and what expressions may compare it with.
+  A domain describes one attribute of a schema: its name, the type of its values, and its bounds.
 
-  `BeTree.new/2` takes a list of `{name, spec}` pairs. A name is an atom or a string; a spec is a type, or a type with
-  options. The order counts only for events that are records (`{:record, values}`).
+  `BeTree.new/2` takes a schema as a list of `{name, spec}` pairs. A name is an atom or a string. A spec is a type, or a
+  type with options. The order matters only for events that are records (`{:record, values}`, `{:records, records}`).
 
       [
         age: :integer,
@@ -26,9 +26,11 @@ defmodule BeTree.Domain do
 
   ## Options
 
-    * `:optional` - whether an event may leave the attribute undefined; without it, an event that does is an error;
-    * `:min`, `:max` - an expression whose constants lie outside is refused; both are included, each may be left out;
-    * `:count` - how many distinct values expressions may name, from 1 to 4,294,967,295.
+    * `:optional` - with `true`, an event may leave the attribute undefined. Defaults to `false`: an event without the
+      attribute is an error of kind `:missing_attribute`;
+    * `:min`, `:max` - the inclusive bounds of constants in expressions. An expression with a constant outside them is
+      refused. Values in events may lie outside. Each of the two may be left out;
+    * `:count` - the greatest number of distinct values that expressions may name, from 1 to 4,294,967,295.
   """
 
   alias BeTree.Error
@@ -51,7 +53,7 @@ defmodule BeTree.Domain do
   @typedoc "A type, or a type with the options above."
   @type spec :: type | {type, keyword}
 
-  @typedoc "A declaration; `name` is a string."
+  @typedoc "A domain; `name` is a string."
   @type t :: %__MODULE__{
           name: String.t(),
           type: type,
@@ -77,10 +79,10 @@ defmodule BeTree.Domain do
   @counts Limits.counts()
 
   @doc """
-  The declarations that `schema` stands for: `{name, spec}` pairs and `BeTree.Domain` structs, in order.
+  Returns the domains of `schema`, a list of `{name, spec}` pairs and `BeTree.Domain` structs, in order.
 
-  A declaration that makes no sense is an error of kind `:type`, a bound that its type cannot hold one of kind
-  `:out_of_bounds`; both name the attribute.
+  Returns `{:error, error}` with the kind `:type` for an invalid spec, or `:out_of_bounds` for a bound that the type cannot
+  hold. The error has the name of the attribute.
 
       iex> {:ok, [age, country]} = BeTree.Domain.parse(age: :integer, country: {:string, optional: true})
       iex> {age.name, age.optional, country.type, country.optional}
@@ -209,7 +211,7 @@ defmodule BeTree.Domain do
   defp parse_option(%{type: :float}, _bound, value) when is_float(value), do: {:ok, value}
 
   defp parse_option(%{type: :float, name: name}, bound, value) when is_integer(value) do
-    # Such an integer is exact enough as a float; a longer one may not fit into a float at all.
+    # An integer of up to 64 bits converts to a float; a longer one may exceed the greatest float.
     if value in @integers, do: {:ok, value * 1.0}, else: refuse_range(name, bound, value, @integers)
   end
 
@@ -236,14 +238,14 @@ defmodule BeTree.Domain do
   defp check_range(domain), do: {:ok, domain}
 
   @doc false
-  # The schema as docs/abi.md has it.
+  # Encodes the schema as docs/abi.md specifies.
   @spec encode([t]) :: binary
   def encode(schema) do
     :erlang.term_to_binary(Enum.map(schema, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
   end
 
   @doc false
-  # The declarations in what `encode/1` made, or another program.
+  # Decodes the domains from bytes that `encode/1` or another program made.
   @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
   def decode(schema) do
     with {:ok, term} <- Answer.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)

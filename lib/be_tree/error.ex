@@ -1,9 +1,10 @@
 defmodule BeTree.Error do
   @moduledoc ~S"""
-  The one exception of this library, answered as `{:error, %BeTree.Error{}}` or raised by the variants with `!`.
+  An error is the one exception of this library. Functions return it as `{:error, %BeTree.Error{}}`, and their variants
+  with `!` raise it.
 
-  `Exception.message/1` says what is wrong and how to mend it; where the fault lies in a text, the text follows with a
-  caret under the place:
+  `Exception.message/1` returns the fault and how to mend it. When the fault lies in a text, the message shows that text
+  with a caret under the place:
 
       iex> error = %BeTree.Error{kind: :syntax, message: "expected a value", text: "age >= and plan = 3", column: 8}
       iex> Exception.message(error)
@@ -11,30 +12,31 @@ defmodule BeTree.Error do
 
   ## Fields
 
-    * `:kind` - see below;
-    * `:message` - one line that names the fault and the mend;
-    * `:attribute` - the name of the attribute that is concerned, or `nil`;
-    * `:column` - the character of the text, from 1, where the fault lies, or `nil`;
-    * `:position` - which of many is concerned, from 0: of the subscriptions of a `BeTree.insert_all/3`, or `nil`;
-    * `:text` - the expression or JSON that `:column` counts in, or `nil`.
+    * `:kind` - the kind of the error, one of those below;
+    * `:message` - one line with the fault and how to mend it;
+    * `:attribute` - the name of the attribute, or `nil`;
+    * `:column` - the character of the text where the fault lies, from 1, or `nil`;
+    * `:position` - the position of the faulty element in a list, from 0, such as a subscription of
+      `BeTree.insert_all/3` or an event of `BeTree.search_many/3`, or `nil`;
+    * `:text` - the expression or the JSON that `:column` counts in, or `nil`.
 
   ## Kinds
 
-  | kind | what happened |
+  | kind | meaning |
   | --- | --- |
-  | `:syntax` | an expression or JSON cannot be read |
-  | `:unknown_attribute` | an expression names an attribute that is not declared |
-  | `:type` | a value is not of the type that is asked for |
-  | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
-  | `:missing_attribute` | an event lacks an attribute that is not optional |
-  | `:duplicate_id` | a subscription of this id is there already |
-  | `:not_found` | there is none of this id or name, or no more |
-  | `:out_of_fuel` | a call used its whole budget of fuel |
-  | `:timeout` | a call took longer than it was given |
-  | `:out_of_memory` | the memory limit was reached |
-  | `:trap` | the module stopped itself: it is broken, and what it was changing may be |
-  | `:overloaded` | too many wait already, or waiting would never end |
-  | `:bad_module` | a WebAssembly module is not one, or not one that can be used so |
+  | `:syntax` | an expression or a JSON text has wrong syntax |
+  | `:unknown_attribute` | an expression names an attribute outside the schema |
+  | `:type` | a value has the wrong type |
+  | `:out_of_bounds` | a value lies outside the bounds of its attribute or its type |
+  | `:missing_attribute` | an event lacks a required attribute, or a subscription lacks a constant |
+  | `:duplicate_id` | another subscription has this id |
+  | `:not_found` | no subscription, server or search has this id or name, or it has ended |
+  | `:out_of_fuel` | a call used its whole fuel budget |
+  | `:timeout` | a call took longer than its timeout |
+  | `:out_of_memory` | the call would exceed the memory limit, or the system refused memory |
+  | `:trap` | the WebAssembly module stopped itself. It is faulty, and an interrupted change may have damaged its data |
+  | `:overloaded` | too many callers wait, a limit of the system is reached, or the wait would never end |
+  | `:bad_module` | the bytes are no WebAssembly module, or one that cannot be used here |
   | `:file` | a file cannot be read or written |
   """
 
@@ -67,7 +69,7 @@ defmodule BeTree.Error do
   defexception [:kind, :message, :attribute, :column, :position, :text]
 
   @indent "    "
-  # What fits on a terminal's line: so much of the text before the caret, and so much from it on.
+  # The excerpt fits on a line of a terminal: this many characters before the caret, and this many from it on.
   @before 40
   @from 32
   @ellipsis "..."
@@ -80,9 +82,9 @@ defmodule BeTree.Error do
 
   def message(%__MODULE__{message: message}), do: message
 
-  # The line around the column, cut to a window, and how many characters stand before the caret.
+  # Returns the line around the column, cut to a window, and the number of characters before the caret.
   defp excerpt(text, column) do
-    # What is far before the column is not kept: a text may be an event of megabytes.
+    # Characters far before the column are not kept: a text may be an event of megabytes.
     near = min(column - 1, @before + 1)
     {_near, ahead} = split(text, near, [])
     {before, rest} = text |> follow(ahead, column - 1 - near) |> split(near, [])
@@ -91,7 +93,7 @@ defmodule BeTree.Error do
     {IO.chardata_to_string([Enum.reverse(head) | tail]), before_length}
   end
 
-  # The text without as many characters as can be taken from `ahead`, and `count` at the most.
+  # Drops one character of the text for each character of `ahead`, at most `count`.
   defp follow(text, _ahead, 0), do: text
   defp follow(text, "", _count), do: text
 
@@ -101,7 +103,7 @@ defmodule BeTree.Error do
     follow(rest, ahead, count - 1)
   end
 
-  # The characters before the column, the last one first, and the bytes from it on.
+  # Returns the characters before the column, the last one first, and the bytes from the column on.
   defp split(rest, 0, before), do: {before, rest}
   defp split("", _count, before), do: {before, ""}
 
@@ -120,7 +122,7 @@ defmodule BeTree.Error do
     end
   end
 
-  # What has no place in a line of its own takes that of one character: control characters, and bytes that are no UTF-8.
+  # Control characters and bytes that are not UTF-8 are replaced by one printable character each.
   defp next(<<?\n, rest::binary>>), do: {?\n, rest}
   defp next(<<control, rest::binary>>) when control < 32 or control == 127, do: {?\s, rest}
   defp next(<<character::utf8, rest::binary>>), do: {character, rest}

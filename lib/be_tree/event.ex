@@ -1,23 +1,23 @@
 defmodule BeTree.Event do
   @moduledoc """
-  What an event may be, and its way into the sandbox.
+  An event is the assignment of values to attributes that a search is given, in one of these forms:
 
-    * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
+    * a map, a keyword list, a list of pairs or a struct, with atoms or strings as keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
-    * `{:json, binary}`, a JSON object as UTF-8 text: it is parsed inside the sandbox, on the search's fuel;
+    * `{:json, binary}`, a JSON object as UTF-8 text. The sandbox parses it, on the fuel of the search;
     * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
-      In it `1` and `0` also stand for `true` and `false`;
-    * `{:records, records}`, a list of Erlang records, tuples whose first element is passed over; the others are the values
-      in the order of the schema, record after record. Here nothing stands for anything else: no integer for a float, no
-      atom for a string, and only `:undefined` for undefined;
-    * `{:prepared, binary}`, what `prepare/3` made of one of the others.
+      Here `1` and `0` also stand for `true` and `false`;
+    * `{:records, records}`, a list of Erlang records. The first element of each tuple is skipped. The other elements are
+      the values in the order of the schema, record after record. No value is converted here: an integer is no float, an
+      atom is no string, and only `:undefined` stands for undefined;
+    * `{:prepared, binary}`, the result of `prepare/3` for one of the other forms.
 
-  Values are those of `BeTree.Domain`; `nil`, `:undefined` and JSON's `null` stand for undefined, and so does an
-  attribute that is not there. Attributes that the tree does not have are passed over, whatever their values.
+  `BeTree.Domain` lists the values of each type. `nil`, `:undefined` and JSON's `null` stand for undefined, and a missing
+  attribute is undefined too. Attributes outside the schema are skipped, whatever their values.
 
-  In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
+  In JSON a segment is `[id, micros]` and a frequency cap is `[["flight", 10, "ns"], value, micros or null]`.
 
-  The encoding costs the calling process one `:erlang.term_to_binary/2`; names and values are checked inside.
+  The calling process encodes an event with one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
   alias BeTree.Error
@@ -33,7 +33,7 @@ defmodule BeTree.Event do
           | {:records, [tuple]}
           | prepared
 
-  @typedoc "An event that is decoded already, for trees with the same attributes in the same order."
+  @typedoc "A decoded event, for trees with the same attributes in the same order."
   @type prepared :: {:prepared, binary}
 
   @typedoc false
@@ -45,18 +45,21 @@ defmodule BeTree.Event do
   @prepared 3
   @records 4
 
-  # So many bytes are decoded in less time than a slice of a search takes.
+  # An event of this many bytes is decoded in less time than a slice of a search takes.
   @small 16 * 1024
 
   @doc """
-  Decodes `event` once, for searches of several trees or many searches of one.
+  Decodes `event` once, for searches of several trees or many searches of one, and returns a prepared event.
 
-  What it answers is an event for every tree with the attributes of `tree` in the same order, whatever their bounds;
-  a tree with others refuses it as `:type`. Its names are resolved and its values checked, so that what is left to a
-  search is to copy them. It is a plain binary of a size like the event's as a term.
+  Any tree with the same attributes as `target` in the same order takes the prepared event; the bounds may differ. Another
+  tree returns an error of kind `:type`. Names are resolved and values are checked here, so a search only copies them. The
+  result is a plain binary, about as large as the encoded event.
 
-  Takes some microseconds on the calling process's own scheduler; an event of more than #{div(@small, 1024)} KB is decoded on a dirty one.
-  Errors by kind: those of `BeTree.search/3` for the event.
+  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@small, 1024)} KB is
+  decoded on a dirty scheduler. The option `:timeout` sets the milliseconds that the call may wait for the tree or for a
+  replica, `:infinity` by default.
+
+  Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event.
 
       iex> schema = [age: :integer, country: {:string, optional: true}]
       iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}
@@ -94,7 +97,7 @@ defmodule BeTree.Event do
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
-  # The format and the bytes that docs/abi.md asks for.
+  # Returns the format and the bytes that docs/abi.md specifies.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}
   def encode(event) when is_map(event), do: {:ok, @pairs, to_term(event)}
@@ -118,7 +121,7 @@ defmodule BeTree.Event do
   def text(_event), do: nil
 
   @doc false
-  # The same of an event that is encoded.
+  # The same text for an encoded event.
   @spec text(format, binary) :: binary | nil
   def text(@json, json), do: json
   def text(_format, _bytes), do: nil

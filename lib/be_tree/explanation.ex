@@ -1,19 +1,19 @@
 defmodule BeTree.Explanation do
   @moduledoc """
-  Why a subscription matches an event, or does not: its expression with what each part of it came to.
+  An explanation shows why a subscription matches an event or does not: its expression with the value of each part.
 
-  Printed, it is a tree:
+  Its printed form is a tree:
 
       no match
       └─ and: false
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)
 
-  Printed, it has 200 lines, 20 levels and 64 KB at the most, and says what it leaves out.
+  The printed form has at most 200 lines, 20 levels and 64 KB, and notes the parts that it omits.
 
-  For programs, `root` is a `BeTree.Explanation.Node`, whose children are nodes; all parts are evaluated, also those
-  that a search need not look at. `deciding/1` returns the predicates that settle it. An explanation has 10,000 nodes and
-  about a mebibyte at the most: a node of kind `:omitted` stands for operands beyond that.
+  For programs, `root` is a `BeTree.Explanation.Node`, whose children are nodes. All parts are evaluated, including those
+  that a search may skip. `deciding/1` returns the predicates that decide the verdict. An explanation has at most 10,000
+  nodes and about a mebibyte. A node of kind `:omitted` stands for the operands beyond that.
   """
 
   import BeTree.Engine.Answer, only: [is_count: 2]
@@ -27,25 +27,25 @@ defmodule BeTree.Explanation do
 
   @typedoc """
     * `id` - the subscription;
-    * `match` - whether it matches the event;
-    * `root` - its expression, evaluated.
+    * `match` - whether the subscription matches the event;
+    * `root` - the evaluated expression.
   """
   @type t :: %__MODULE__{id: BeTree.id(), match: boolean, root: Node.t()}
 
   defmodule Node do
     @moduledoc """
-    One part of an expression, and what it came to.
+    A node is one part of an expression with its value.
 
       * `kind` - `:and`, `:or`, `:not`, `:constant`, `:predicate` or `:omitted`;
-      * `verdict` - what it came to;
+      * `verdict` - the boolean value of this part;
       * `children` - the operands of `:and`, `:or` and `:not`, in the order of the text;
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
-      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; of a value above 4 KB
-        `{:omitted, count}`, the bytes of a string or the elements of a list;
-      * `omitted` - for `:omitted`, how many operands are left out; `verdict` is what they come to together.
+      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`. For a value above 4 KB it is
+        `{:omitted, count}`, with the bytes of a string or the elements of a list;
+      * `omitted` - for `:omitted`, the number of omitted operands. `verdict` is their value together.
 
-    A field is `nil` for nodes that do not have it.
+    A field that does not apply to a node is `nil`.
     """
 
     @enforce_keys [:kind, :verdict]
@@ -63,10 +63,11 @@ defmodule BeTree.Explanation do
   end
 
   @doc """
-  The predicates (and constants) that settle the verdict, in the order of the text.
+  Returns the predicates and constants that decide the verdict, in the order of the text.
 
-  Each of them, had it come out the other way, could have changed its part of the answer: of a false `and` the false
-  operands, of a true one all; of a true `or` the true operands, of a false one all; of a `not` those of its operand.
+  The opposite value of a deciding part could have changed the verdict. For a false `and` the function returns the false
+  operands, for a true `and` all operands, for a true `or` the true operands, for a false `or` all operands, and for a `not`
+  the deciding parts of its operand.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and not (country = 'CA' or age > 65)")
@@ -78,7 +79,7 @@ defmodule BeTree.Explanation do
   def deciding(%__MODULE__{root: root}), do: settle([root], [])
   def deciding(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # One list of nodes to look at and one of those found: no list is copied for each level.
+  # One list of open nodes and one of results: no list is copied for each level.
   defp settle([], found), do: Enum.reverse(found)
 
   defp settle([%Node{kind: kind} = node | rest], found) when kind in [:predicate, :constant, :omitted],
@@ -86,13 +87,13 @@ defmodule BeTree.Explanation do
 
   defp settle([%Node{kind: :not, children: children} | rest], found), do: settle(children ++ rest, found)
 
-  # The operands that came to what their `and` or `or` came to are those that brought it about.
+  # The operands with the value of their `and` or `or` decide it.
   defp settle([%Node{verdict: verdict, children: children} | rest], found) do
     settle(for(child <- children, child.verdict == verdict, do: child) ++ rest, found)
   end
 
   @doc false
-  # Reads what the guest's be_tree_explain answers (docs/abi.md).
+  # Decodes the result of the guest's be_tree_explain (docs/abi.md).
   @spec decode(binary, BeTree.id()) :: {:ok, t} | {:error, Error.t()}
   def decode(binary, id) do
     with {:ok, term} <- Answer.term(binary) do
@@ -134,7 +135,7 @@ defmodule BeTree.Explanation do
   defp to_nodes([operand | rest]), do: [to_node(operand) | to_nodes(rest)]
   defp to_nodes(other), do: throw({:not_a_node, other})
 
-  # Whether a value can be printed: integers of 64 bits, and no more levels than an event's values have.
+  # Returns whether a value can be printed: its integers have 64 bits, and its levels are no more than those of an event.
   defp value?(integer, _depth) when is_integer(integer), do: integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF
   defp value?(scalar, _depth) when is_binary(scalar) or is_atom(scalar) or is_float(scalar), do: true
   defp value?(tuple, depth) when is_tuple(tuple) and depth > 1, do: values?(Tuple.to_list(tuple), depth - 1)
@@ -144,15 +145,15 @@ defmodule BeTree.Explanation do
   defp values?([value | rest], depth), do: value?(value, depth) and values?(rest, depth)
   defp values?(rest, _depth), do: rest == []
 
-  # What is printed at the most: bytes, lines, levels, and characters of a predicate's text and of a value.
+  # The greatest size of the printed form: bytes, lines, levels, and characters of a predicate's text or of a value.
   @bytes 60_000
   @lines 200
   @levels 20
   @text 1_000
 
   @doc """
-  The readable tree, without a line break at its end: 200 lines, 20 levels and 64 KB at the most, with a note of what is
-  left out.
+  Returns the readable tree without a trailing line break. It has at most 200 lines, 20 levels and 64 KB, and notes the parts
+  that it omits.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -171,7 +172,7 @@ defmodule BeTree.Explanation do
 
   def to_string(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # Prints what is open: on each level the nodes that are left, the margin in front of them, and the level.
+  # Prints the open nodes. Each level has its remaining nodes, the margin in front of them, and its number.
   defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")
   defp print([{[], _margin, _level} | open], lines, left, bytes), do: print(open, lines, left, bytes)
 
@@ -206,7 +207,7 @@ defmodule BeTree.Explanation do
   defp label(%Node{kind: :omitted} = node), do: "... (#{node.omitted} operands are left out): #{node.verdict}"
   defp label(%Node{kind: kind, verdict: verdict}), do: "#{kind}: #{verdict}"
 
-  # The first bytes of a long text, of which none may be half a character.
+  # Returns the first bytes of a long text, without half a character at the end.
   defp cut(text) when byte_size(text) <= @text, do: text
 
   defp cut(<<start::binary-size(@text), rest::binary>>) do

@@ -1,6 +1,6 @@
 defmodule BeTree.Files do
   @moduledoc """
-  Reads expressions and events from files, in the two formats that are in public use.
+  This module reads expressions and events from files in the formats of erl-be-tree and be-tree.
 
       {:ok, schema, subscriptions} = BeTree.Files.load("betree_exprs", schema: "betree_defs")
       {:ok, tree} = BeTree.new(schema)
@@ -10,26 +10,26 @@ defmodule BeTree.Files do
         BeTree.search!(tree, event)
       end
 
-  Which format a file has is told by its first character, not by its name.
+  The first character of a file decides its format, not its name.
 
-  ## Erlang terms, as erl-be-tree has them
+  ## Erlang terms, the format of erl-be-tree
 
-  The expressions file begins with the list of attributes; one binary a term follows. Ids count from 1.
+  The expressions file begins with the list of attributes. One binary per expression follows. Ids count from 1.
 
       [{age,int,disallow_undefined,0,99}, {country,bin,allow_undefined}].
       <<"age >= 21">>.
       <<"country in (\\"CA\\", \\"US\\") and not (age < 30)">>.
 
   Types are `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` and
-  `frequency_caps`. Behind `allow_undefined` or `disallow_undefined` an ordered type may have a minimum and a maximum,
-  `bin`, `bin_list` and `int_enum` a count of distinct values.
+  `frequency_caps`. After `allow_undefined` or `disallow_undefined`, `int`, `int64`, `float` and `int_list` may have a
+  minimum and a maximum, and `bin`, `bin_list` and `int_enum` a count of distinct values.
 
   An event is a list of values in the order of the attributes. `1` and `0` also stand for `true` and `false`.
 
       [30,<<"CA">>].
       [35,undefined].
 
-  ## Lines, as be-tree's data folder has them
+  ## Lines, the format of be-tree
 
   The attributes (`betree_defs`) are `name|type|allow undefined`, then `|min|max` or `|count`. Types are `boolean`,
   `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
@@ -37,16 +37,16 @@ defmodule BeTree.Files do
       age|integer|false|0|99
       country|string|true
 
-  Expressions (`betree_exprs`) are one a line. Their ids count from 1, unless there is a file of constants
-  (`betree_constants`) with one line an expression: its id and the constants that frequency caps need.
+  The expressions file (`betree_exprs`) has one expression a line. Ids count from 1, unless a file of constants
+  (`betree_constants`) is given. That file has one line per expression, with its id and the constants of frequency caps.
 
       1,campaign_group_id,campaign_id,advertiser_id,flight_id
 
-  An event (`betree_events`) is a JSON object in one line. It is passed on as it is, and parsed in the sandbox.
+  An event (`betree_events`) is a JSON object in one line. The sandbox parses it.
 
       {"age": 30, "country": "CA"}
 
-  Empty lines are passed over. Files are UTF-8 and are read line by line; atoms in them become strings.
+  Empty lines are skipped. Files are UTF-8 and are read line by line. Atoms in them become strings.
   """
 
   alias BeTree.Files.{Constants, Schema, Error, Reader, Terms}
@@ -54,20 +54,22 @@ defmodule BeTree.Files do
 
   require Limits
 
-  @typedoc "What `BeTree.insert_all/3` takes."
+  @typedoc "A subscription as `BeTree.insert_all/3` takes it."
   @type subscription ::
           {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
 
   @doc """
-  The attributes and the subscriptions in the file of expressions at `path`.
+  Returns `{:ok, schema, subscriptions}` from the expressions file at `path`.
 
   ## Options
 
-    * `:schema` - the file of the attributes, in either format; needed where `path` does not begin with them;
+    * `:schema` - the file of the attributes, in either format. Required if `path` does not begin with them;
     * `:constants` - the file of ids and constants.
 
-  Everything is read into memory: about the size of the files. Expressions are not parsed here; where
-  `BeTree.insert_all/3` refuses one, `locate/3` tells its place.
+  The result takes about as much memory as the files. The function does not parse expressions. When `BeTree.insert_all/3`
+  refuses one, `locate/3` returns its place in the file.
+
+  Returns `{:error, %BeTree.Files.Error{}}` for a file that cannot be read or has wrong content.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_files_doctest")
       iex> File.write!(path, ~s([{age,int,disallow_undefined}].\\n<<"age > 20">>.\\n<<"age > 30">>.\\n))
@@ -87,11 +89,10 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The events in the file at `path`, each as `{event, line}`: what `BeTree.search/3` takes, and the number of the line
-  where it begins.
+  Returns a stream of `{event, line}`, an event for `BeTree.search/3` and the number of its first line.
 
-  The stream reads as it is asked, and raises a `BeTree.Files.Error` at the first event that cannot be read. An event
-  is not compared with the attributes, and JSON is not looked into: that happens in the search.
+  The stream reads the file as it is consumed, and raises a `BeTree.Files.Error` at the first event that cannot be read. It
+  neither compares events with a schema nor parses JSON. The search does both.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
       iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
@@ -111,10 +112,10 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The place of what `BeTree.new/2` or `BeTree.insert_all/3` refused, for files that `load/2` has read.
+  Returns the place in a file of an error of `BeTree.new/2` or `BeTree.insert_all/3`, for files that `load/2` has read.
 
-  `path` and `options` are those of `load/2`, `error` is a `BeTree.Error`. Its position leads to the line, which is
-  looked for in the file again; without one, the error is about the attributes.
+  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function finds the line of the error's
+  position by reading the file again. An error without a position concerns the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
@@ -136,13 +137,13 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  The place of what `BeTree.search/3` refused: the event that `events/1` gave with this line number.
+  Returns the place of an error of `BeTree.search/3`: the event that `events/1` returned with this line number.
   """
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do
     check_error(error)
     Check.path!(path)
-    # More digits would take seconds to print.
+    # A longer integer would take seconds to print.
     unless Limits.is_u64(line) and line > 0, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
@@ -158,7 +159,7 @@ defmodule BeTree.Files do
   defp check_error(%BeTree.Error{}), do: :ok
   defp check_error(other), do: Check.expected!("a BeTree.Error", other)
 
-  # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
+  # A list, a binary or a comment begins a file of terms, and begins no expression, attribute or JSON object.
   defp format!(path) do
     case path |> Reader.lines() |> Enum.take(1) do
       [{text, _number}] -> if String.trim_leading(text) =~ ~r/^(\[|<<|%)/, do: :terms, else: :lines
@@ -246,7 +247,7 @@ defmodule BeTree.Files do
     %Error{path: path, line: number, column: column, reason: error.message, text: expression, caret: error.column}
   end
 
-  # An expression's characters begin behind `<<"`, and some of them are escaped with a backslash.
+  # The characters of an expression begin after `<<"`, and some are escaped with a backslash.
   defp column_in_file(text, offset, column) do
     <<before::binary-size(offset), literal::binary>> = text
     length(String.codepoints(before)) + column_in_literal(literal, column)

@@ -1,45 +1,46 @@
 defmodule BeTree.Fuel do
   @moduledoc """
-  Fuel, what a search costs, and reductions, what the BEAM's schedulers count in.
+  Fuel measures the work of a search, and reductions measure the time slices of the BEAM. This module converts them.
 
-  Fuel is counted by the WebAssembly runtime: about one unit an instruction, the same for the same input on every
-  machine. How fast it burns is the machine's affair. The BEAM lets a process run for 4,000 reductions before another
-  gets its turn. The default is one reduction for 75 fuel, so that such a time slice is just one default slice of a
-  search, 300,000 fuel: whoever waits behind searches waits about as long as behind Erlang code.
+  The WebAssembly runtime counts fuel: about one unit an instruction, the same for the same input on every machine. The time
+  that fuel takes depends on the machine. The BEAM lets a process run for 4,000 reductions before another process gets its
+  turn. The default is 75 fuel a reduction. A time slice is then one default slice of a search, 300,000 fuel, so a process
+  that waits for searches waits about as long as it waits for Erlang code.
 
-  On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions)
-  fuel a microsecond, so a time slice of searching takes from 17 to 30 microseconds there, and one of a loop in plain
-  Elixir 11. A larger ratio favours the searches, which then change places less often, a smaller one the processes
-  beside them.
+  On a core of an AMD EPYC (Zen 4), wasm code of this index burns 10,000 (ad targeting) to 18,000 (dense boolean
+  expressions) fuel a microsecond. A time slice of searching therefore takes 17 to 30 microseconds there, and a time slice
+  of a loop in plain Elixir takes 11. Simple loops in another module burn more fuel in the same time, and code that misses
+  the caches burns less (`docs/scheduling.md`). A larger ratio favors the searches, which then yield less often. A smaller
+  ratio favors the other processes.
 
-  `mix be_tree.tune --calibrate` measures a machine and prints what to configure there, such as
-  `config :be_tree, fuel_per_reduction: 30`. The environment is read when a tree is made; the option
-  `:fuel_per_reduction` of `BeTree.new/2` comes before it. With 1, fuel and reductions are equal.
+  `mix be_tree.tune --calibrate` measures a machine and prints the configuration for it, such as
+  `config :be_tree, fuel_per_reduction: 30`. A tree reads the configuration when it is made. The option
+  `:fuel_per_reduction` of `BeTree.new/2` overrides it. With 1, fuel and reductions are equal.
   """
 
   @default_per_reduction 75
   @default_slice 300_000
 
-  # How much longer the fuel of a reduction may take than a reduction of plain Elixir. With five searches of an index on
-  # each scheduler a process that sleeps a millisecond is then late by no more than 1.2 times what it is beside plain Elixir
-  # (docs/scheduling.md). The fewer slices a search has, the less it pays for them.
+  # The fuel of a reduction may take this many times as long as a reduction of plain Elixir. With five searches of an index
+  # on each scheduler, a process that sleeps a millisecond is then late by at most 1.2 times its delay beside plain Elixir
+  # (docs/scheduling.md). A search with fewer slices pays less for them.
   @longer 2.2
 
-  # Far more than any machine has of either rate.
+  # Far above either rate of any machine.
   @fastest 1.0e15
 
   alias BeTree.Engine.{Check, Describe}
 
-  @typedoc "An amount of fuel: about as many wasm instructions."
+  @typedoc "An amount of fuel, about as many WebAssembly instructions."
   @type t :: non_neg_integer
 
-  @typedoc "How much fuel may burn: an amount of at least one, or no bound."
+  @typedoc "The fuel that a call may burn: an amount of at least one, or no bound."
   @type budget :: pos_integer | :infinity
 
   @doc """
-  The fuel of one reduction: what the application's environment says, or 75.
+  Returns the fuel of one reduction: the `:fuel_per_reduction` in the application's environment, or 75.
 
-  Raises an `ArgumentError` where the environment holds anything but a positive integer.
+  Raises an `ArgumentError` if the environment holds anything but a positive integer.
 
       iex> BeTree.Fuel.per_reduction()
       75
@@ -57,8 +58,8 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of a slice where a search names none: at the default ratio the BEAM's own time slice, which takes from 15 to 60
-  microseconds.
+  Returns the default fuel of a slice. At the default ratio it equals a time slice of the BEAM, and takes 17 to 30
+  microseconds of searching on our machine.
 
       iex> BeTree.Fuel.default_slice()
       300_000
@@ -69,7 +70,7 @@ defmodule BeTree.Fuel do
   def default_slice, do: @default_slice
 
   @doc """
-  What `fuel` is worth in reductions. One that has begun counts, so that no search is free, however short.
+  Returns the reductions of `fuel`, rounded up: a begun reduction counts, so no search is free, however short.
 
       iex> BeTree.Fuel.to_reductions(300_000, 75)
       4000
@@ -84,7 +85,7 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of `reductions`, such as a slice as long as the BEAM's own.
+  Returns the fuel of `reductions`, such as that of a time slice of the BEAM.
 
       iex> BeTree.Fuel.from_reductions(4_000, 75)
       300_000
@@ -103,8 +104,8 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  The fuel of one reduction where wasm runs at `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a
-  reduction: as much as burns in 2.2 times as long. `mix be_tree.tune --calibrate` measures both.
+  Returns the fuel of one reduction for a machine where wasm burns `fuel_per_microsecond` and a reduction of plain Elixir
+  takes `nanoseconds`. This fuel takes 2.2 times as long as the reduction. `mix be_tree.tune --calibrate` measures both.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
       74

@@ -1,15 +1,15 @@
 defmodule BeTree.Guest do
   @moduledoc """
-  The index module that runs in the sandbox: loaded, checked, and called.
+  A guest is a loaded and checked index module, which runs in the sandbox.
 
-  The built-in one lies in the application's `priv` directory. Any WebAssembly module with the same exports can take its
-  place (`docs/abi.md`): `BeTree.new/2` takes its bytes, or, where many trees share it, a guest that is compiled once:
+  The built-in module lies in the application's `priv` directory. Any WebAssembly module with the same exports can replace it
+  (`docs/abi.md`). `BeTree.new/2` takes its bytes, or a guest that is compiled once for many trees:
 
       {:ok, guest} = BeTree.Guest.load(File.read!("my_index.wasm"))
       {:ok, tree} = BeTree.new([age: :integer], guest: guest)
 
-  A module is refused as `:bad_module` if it imports anything, lacks an export, has one of another type, or speaks
-  another version of the interface. It can reach nothing outside its memory, and what it answers is checked.
+  A module is refused as `:bad_module` if it imports anything, if an export is missing or has another type, or if it has
+  another version of the interface. A guest reaches nothing outside its memory, and its replies are checked.
   """
 
   alias BeTree.Engine.{Check, Describe}
@@ -18,7 +18,7 @@ defmodule BeTree.Guest do
   @enforce_keys [:runtime, :compiled]
   defstruct @enforce_keys
 
-  @typedoc "A module that is loaded; its fields are private."
+  @typedoc "A loaded module. Its fields are private."
   @type t :: %__MODULE__{runtime: module, compiled: BeTree.Runtime.compiled()}
 
   @exports [
@@ -39,7 +39,7 @@ defmodule BeTree.Guest do
     {"be_tree_info", {:function, [], [:i32]}}
   ]
 
-  # What a guest may lack.
+  # Exports that a guest may lack.
   @optional [
     {"be_tree_forget", {:function, [], [:i32]}},
     {"be_tree_spent", {:function, [], [:i32]}},
@@ -50,9 +50,12 @@ defmodule BeTree.Guest do
   ]
 
   @doc """
-  Compiles and checks the module in `wasm`, in seconds rather than microseconds, but not on a scheduler.
+  Compiles and checks the module in `wasm`, and returns a guest. The second argument is a `BeTree.Runtime`.
 
-  Errors by kind: `:bad_module`, naming what is wrong, and `:out_of_memory`.
+  Compiling takes seconds, on a thread of the runtime. Each binary is compiled once.
+
+  Returns `{:error, error}` with the kind `:bad_module` and the reason in the message, `:out_of_memory`, or `:overloaded` or
+  `:timeout` when too many modules wait to be compiled.
 
       iex> {:error, error} = BeTree.Guest.load(<<0, "asm", 1, 0, 0, 0>>)
       iex> error.kind
@@ -98,13 +101,13 @@ defmodule BeTree.Guest do
     end
   end
 
-  # How many pages a memory has is the module's own affair.
+  # A memory may have any number of pages.
   defp same?(:memory, {:memory, 32, _minimum, _maximum}), do: true
   defp same?(type, type), do: true
   defp same?(_type, _other), do: false
 
   @doc false
-  # Whether the option `:guest` can have this value.
+  # Returns whether the option `:guest` can have this value.
   @spec option?(term) :: boolean
   def option?(guest), do: guest == nil or is_binary(guest) or is_struct(guest, __MODULE__)
 

@@ -1,6 +1,6 @@
 defmodule BeTree.Image do
   @moduledoc """
-  An index as one file: a WebAssembly module that any runtime can start, with all subscriptions in its memory.
+  An image is an index as one file: a WebAssembly module that any runtime can start, with all subscriptions in its memory.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_image_doctest.wasm")
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
@@ -13,26 +13,26 @@ defmodule BeTree.Image do
       iex> File.rm!(path)
       :ok
 
-  An image is made once and read by as many as like: after a restart, on other nodes, or elsewhere, by whatever runs
-  WebAssembly (`docs/image.md` has the format, and a search in JavaScript). What holds for it:
+  Write an image once and read it many times: after a restart, on other nodes, or in any program that runs WebAssembly.
+  `docs/image.md` has the format, and a search in JavaScript.
 
-    * it is the index module itself, with its memory as it stood, and needs nothing beside it. It keeps the version of the
-      module that wrote it, and does not change with a newer release of this library;
-    * reading copies bytes and compiles nothing where a tree or an image of the same module was there before: 60
-      milliseconds for 100 MB of memory;
-    * the same index gives the same bytes, whatever was searched for since it was changed last;
-    * no event is in it: what searches left in the memory is wiped, and so are the strings of deleted expressions. Numbers
-      of deleted expressions may stay where nothing has taken their place yet.
+    * An image is the index module with a copy of its memory, and needs no other file. It keeps the version of the module
+      that wrote it, and does not change with a newer release of this library.
+    * Reading copies bytes: 60 milliseconds for 100 MB of memory. It compiles nothing if the node has already loaded a tree
+      or an image with the same module.
+    * The same index gives the same bytes, whatever events it was searched for since its last change.
+    * An image holds no event: memory that searches used is wiped, and so are the strings of deleted expressions. Numbers
+      of deleted expressions may remain until other data replaces them.
 
-  Where a function takes an image, that is the path of a file, or `{:binary, bytes}` with what `to_binary/2` made.
+  Functions take an image as the path of a file, or as `{:binary, bytes}` with the result of `to_binary/2`.
 
-  ## Whom to trust
+  ## Trust
 
-  The SHA-256 in an image tells that it arrived as it was written, not who wrote it. What is read is checked before it is
-  used: lengths, versions, digest, every section, the index module's exports, its counts. An image that was forged with
-  care passes that, with a module and a memory of its author's choice. It then runs in the sandbox like any index module:
-  it can answer wrong ids, use up the fuel of a search and the memory it is given, and reach nothing else. What is trusted
-  is the runtime: its compiler, which reads the code of the image, and the sandbox.
+  The SHA-256 in an image detects damage. It does not prove the author. Before use, a read checks the lengths, versions,
+  digest, every section, the exports of the index module, and its counts. A carefully forged image passes these checks, with
+  a module and a memory of its author's choice. It then runs in the sandbox like any index module: it can return wrong ids
+  and use up the fuel of a search and the memory of its limit, and reaches nothing else. You trust the runtime: its
+  compiler, which reads the code of the image, and the sandbox.
   """
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
@@ -41,18 +41,19 @@ defmodule BeTree.Image do
   alias BeTree.Image.Layout
   alias BeTree.Server.Request
 
-  @typedoc "An image: a file, or its bytes."
+  @typedoc "An image: the path of a file, or the bytes."
   @type source :: Path.t() | {:binary, binary}
 
   @typedoc """
-  What an image tells of itself.
+  The description in the header of an image.
 
-    * `:version` - of the format;
+    * `:version` - the version of the format;
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
     * `:schema` - the attributes;
-    * `:counts` - what `BeTree.info/2` says of the index;
-    * `:length`, `:memory` - bytes of the image, and of the memory that it fills;
-    * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
+    * `:counts` - the map that `BeTree.info/2` returns for the index;
+    * `:length` - the bytes of the image;
+    * `:memory` - the bytes of the memory that it fills;
+    * `:sha256`, `:guest_sha256` - the digests of the image and of the index module, in hexadecimal.
   """
   @type info :: %{
           version: pos_integer,
@@ -70,20 +71,20 @@ defmodule BeTree.Image do
 
   @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
   @read_options @tree_options ++ Common.take([:replicas, :queue])
-  # More than any instance takes: what is written is there already.
+  # More than any instance takes: the tree to write has passed its own limit already.
   @any_memory 0x100_0000_0000
 
   @doc """
-  Writes an image of what a tree or an index holds now to the file at `path`, which is replaced as a whole or not at all.
+  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced as a whole or not at all.
 
-  Takes about 300 milliseconds for 100 MB, and three times the memory of the index meanwhile; the tree itself is held only
-  while its memory is copied once. Copying runs on dirty schedulers, the digest on the calling process's own, which is
-  charged for it.
+  The call takes about 300 milliseconds for 100 MB, and meanwhile three times the memory of the index. It holds a tree only
+  while it copies the memory once. Copying runs on dirty schedulers. The digest runs on the scheduler of the calling process,
+  which is charged for it.
 
-  The option `:timeout` is how many milliseconds the call may wait for a tree, `:infinity` by default.
+  The option `:timeout` sets the milliseconds that the call may wait for a tree, `:infinity` by default.
 
-  Errors by kind: `:file`; `:out_of_memory`; `:timeout`; `:trap` for a tree that is damaged; `:bad_module` for a guest that
-  keeps what it knows elsewhere than in its memory (`docs/abi.md`).
+  Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, `:not_found`
+  when no server of this name runs, or `:bad_module` for a guest that has state outside its memory (`docs/abi.md`).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
@@ -97,7 +98,7 @@ defmodule BeTree.Image do
   def write!(target, path, options \\ []), do: Bang.unwrap!(write(target, path, options))
 
   @doc """
-  `write/3` to a binary.
+  Returns an image as a binary, otherwise like `write/3`.
 
       iex> {:ok, bytes} = BeTree.Image.to_binary(BeTree.new!(age: :integer))
       iex> binary_part(bytes, 0, 4)
@@ -113,16 +114,24 @@ defmodule BeTree.Image do
   def to_binary!(target, options \\ []), do: Bang.unwrap!(to_binary(target, options))
 
   @doc """
-  The index in an image, as `BeTree.publish/2` would answer it.
+  Returns the index in an image, as `BeTree.publish/2` does.
 
   ## Options
 
   #{Options.docs(@read_options)}
 
-  An image of more memory is refused, before it is read, as `:out_of_memory`.
+  An image with more memory than `:memory` is refused before it is read, as `:out_of_memory`.
 
-  Errors by kind: `:file`; `:bad_module` where the image is damaged, cut off, of another version or no image at all, with
-  what was expected and what came; `:out_of_memory`; `:trap` and `:out_of_fuel` for what its module does when it is started.
+  The call copies bytes, about 60 milliseconds for 100 MB of memory. A module that the node has not loaded yet is compiled
+  first, in seconds, on a thread of the runtime.
+
+  Returns `{:error, error}` with the kind
+
+    * `:file` for a file that cannot be read;
+    * `:bad_module` for an image that is damaged, truncated or of another version. The message has the expected and the
+      actual value;
+    * `:out_of_memory`;
+    * `:trap` or `:out_of_fuel` when the module fails at its start.
 
       iex> image = {:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}
       iex> {:ok, index} = BeTree.Image.read(image, replicas: 4)
@@ -152,9 +161,10 @@ defmodule BeTree.Image do
   def read!(source, options \\ []), do: Bang.unwrap!(read(source, options))
 
   @doc """
-  A tree that begins as the index in an image, to be changed like any other.
+  Returns a tree that begins as the index in an image and can be changed.
 
-  Takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Errors are those of `read/2`.
+  The function takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Its cost and its errors
+  are those of `read/2`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -188,8 +198,9 @@ defmodule BeTree.Image do
   def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
-  Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`, and answers the
-  errors of `read/2`.
+  Checks an image as `read/2` does, and keeps nothing. Takes the options `:memory` and `:runtime`.
+
+  Returns `:ok`, or `{:error, error}` with the kinds of `read/2`.
 
       iex> bytes = BeTree.Image.to_binary!(BeTree.new!(age: :integer))
       iex> BeTree.Image.verify({:binary, bytes})
@@ -208,9 +219,10 @@ defmodule BeTree.Image do
   def verify!(source, options \\ []), do: Bang.unwrap!(verify(source, options))
 
   @doc """
-  What an image tells of itself in its first kilobytes, which is all that is read. Only `verify/2` tells whether it is true.
+  Returns the description of an image from its first kilobytes. The function reads nothing else, and only `verify/2` checks
+  that the description is true.
 
-  Errors by kind: `:file`, `:bad_module`.
+  Returns `{:error, error}` with the kind `:file` or `:bad_module`.
 
       iex> tree = BeTree.new!(age: {:integer, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -250,7 +262,7 @@ defmodule BeTree.Image do
 
   ## Writing
 
-  # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
+  # A copy of the memory is wiped for the image, so the tree or index itself stays unchanged.
   defp encode(target, options) do
     timeout = Check.timeout!(options)
 
@@ -274,14 +286,14 @@ defmodule BeTree.Image do
     end
   end
 
-  # A server publishes all that it has.
+  # A server publishes all acknowledged changes first.
   defp whole(name) when is_atom(name) and name not in [nil, true, false], do: Request.call(name, :index)
   defp whole(target), do: {:ok, Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
-  # Beside the file that it will be, under a name that no other writer has.
+  # The unfinished file stands beside the final one, under a name that no other writer has.
   defp write_file(path, bytes) do
     unfinished = "#{path}.#{System.pid()}-#{System.unique_integer([:positive])}"
 
@@ -304,8 +316,8 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # The guest, compiled and checked, the schema, and the memory as a snapshot, of which one instance has begun and has
-  # said of itself what the image says.
+  # Returns the compiled and checked guest, the schema, and the memory as a snapshot. One instance of the snapshot has
+  # started and reported the same counts as the image.
   defp load(source, options) do
     runtime = options[:runtime]
 
@@ -324,7 +336,7 @@ defmodule BeTree.Image do
 
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
 
-  # What the file says of itself is looked at first, so that no more is read than may be kept.
+  # The header is checked first, so that no more is read than the limit allows.
   defp bytes(path, memory) do
     with {:ok, header} <- header(path), :ok <- check_memory(header.memory, memory) do
       with {:error, reason} <- File.read(path), do: unreadable("read", path, reason)
@@ -375,7 +387,7 @@ defmodule BeTree.Image do
     {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
-  # The answer of a module that is what it says to be is the same to the byte.
+  # A genuine module returns the same counts to the byte.
   defp check_counts(counts, counts), do: :ok
 
   defp check_counts(counts, expected) do

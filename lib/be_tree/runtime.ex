@@ -1,24 +1,27 @@
 defmodule BeTree.Runtime do
   @moduledoc """
-  What runs a WebAssembly module in a sandbox with metered fuel.
+  A runtime runs WebAssembly modules in a sandbox with metered fuel. This module is its behaviour.
 
-  A *compiled* module makes *instances*, each with a memory of its own. An instance runs one call at a time; who calls
-  one that is busy waits for its turn, in order. A *call* runs until it ends or the fuel of a slice is exhausted; then it
-  is *suspended*, and `c:resume/1` goes on with it. A suspended call holds its instance until it ends, is cancelled, or
-  its last process forgets it or dies.
+  A *compiled* module makes *instances*, each with its own memory. An instance runs one call at a time, and other callers
+  wait for their turn, in order. A *call* runs until it ends or the fuel of a slice is exhausted. Then it is *suspended*, and
+  `c:resume/1` continues it. A suspended call holds its instance until it ends, is cancelled, or is referred to by no living
+  process.
 
   A runtime knows nothing of expressions. It passes bytes through two exports whose names are given at instantiation:
-  the *inbox*, `(length: i32) -> i32`, answers the address of a buffer of at least that length, and the *outbox*,
-  `() -> i32`, the address, fixed for the life of the instance, of two `u32`: where the last answer lies, and its length.
-  A runtime that cannot keep a call's stack between slices also needs *resume*, `() -> i32`, which goes on with a call
-  that a trap cut off, and a third `u32` behind those two, which tells how far it has come (`docs/abi.md`, Interruption).
 
-  A *snapshot* is the state of an instance as it stood at one moment: the bytes of its memory, and its exported mutable
-  globals. `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose
-  state begins as the snapshot's: it runs as many calls at a time as it has replicas, and is used like any instance.
-  What calls write to a replica's memory stays in it and is not to be relied upon: the next call may meet another replica.
+    * the *inbox*, `(length: i32) -> i32`, returns the address of a buffer of at least that length;
+    * the *outbox*, `() -> i32`, returns the address of two `u32`: the address of the last output, and its length. This
+      address is fixed for the life of the instance.
 
-  Instances, compiled modules, snapshots and suspended calls are opaque, and live as long as something refers to them.
+  A runtime that cannot keep the stack of a call between slices also needs *resume*, `() -> i32`, which continues a call that
+  a trap cut off. A third `u32` behind those two then holds the progress of the call (`docs/abi.md`, Interruption).
+
+  A *snapshot* is the state of an instance at one moment: the bytes of its memory, and its exported mutable globals.
+  `c:replicate/3` makes an instance that is a set of *replicas*. These are instances of the same compiled module whose state
+  begins as that of the snapshot. The set runs as many calls at a time as it has replicas, and is used like any instance.
+  Calls leave their writes in the memory of their replica. Do not rely on them: the next call may run in another replica.
+
+  Instances, compiled modules, snapshots and suspended calls are opaque terms. Each lives as long as something refers to it.
   """
 
   alias BeTree.Error
@@ -33,10 +36,10 @@ defmodule BeTree.Runtime do
   @type suspended :: term
   @type place :: term
 
-  @typedoc "The type of a value; `:reference` and `:v128` exist, but no such value can be passed."
+  @typedoc "The type of a value. Values of type `:reference` and `:v128` cannot be passed."
   @type value_type :: :i32 | :i64 | :f32 | :f64 | :v128 | :reference
 
-  @typedoc "The type of an import or export. Sizes of memories are in pages of 64 KiB, of tables in elements."
+  @typedoc "The type of an import or export. Memory sizes are in pages of 64 KiB, and table sizes in elements."
   @type external_type ::
           {:function, parameters :: [value_type], results :: [value_type]}
           | {:global, value_type, :constant | :mutable}
@@ -45,20 +48,21 @@ defmodule BeTree.Runtime do
           | {:tag}
 
   @typedoc """
-  How a call is made; all keys but `:timeout` are there.
+  A request holds the input, the output and the limits of a call. All keys but `:timeout` are required.
 
-    * `:input` - bytes for the inbox, or `nil`;
-    * `:output` - what of the outbox is answered: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
-      64-bit integers as a list, or of many such lists, each behind its length as one more integer, a list of lists,
-      `:u64_lists`, or of binaries, `:u64_binaries`; with a status other than 0 it is always a binary;
-    * `:fuel` - the whole budget;
+    * `:input` - the bytes for the inbox, or `nil`;
+    * `:output` - the form of the output that the outbox holds: `:none` (the output is `nil`), `:binary`, or `:u64s` for a
+      list of the unsigned 64-bit integers in it. For many such lists, each after its length as one more integer, the form
+      is `:u64_lists` for a list of lists, or `:u64_binaries` for a list of binaries. With a status other than 0 the output
+      is always a binary;
+    * `:fuel` - the budget of the call;
     * `:slice` - the fuel after which the call is suspended;
-    * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
-      on dirty schedulers, whatever the slice; where its process is killed meanwhile, the call is cut short only if it goes on
-      for much longer than a change takes;
-    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out. One that runs on
-      `:dirty` schedulers is cut off when it has passed, but not before it has used more fuel than any change needs: about 0.1
-      seconds, and 2 microseconds for each byte of input. What it was changing would be half changed.
+    * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process. `:dirty` runs the call to its end on
+      dirty schedulers, with any slice. If its process is killed, such a call continues to its end, and is cut off only if
+      it takes much longer than a change;
+    * `:timeout` - the milliseconds that the call may wait for its turn. Defaults to `:infinity`. A call on `:dirty`
+      schedulers is cut off after its timeout, but not before it has used more fuel than any change needs: about 0.1
+      seconds, and 2 microseconds for each byte of input. A change that is cut off is half made.
   """
   @type request :: %{
           required(:input) => binary | nil,
@@ -70,10 +74,10 @@ defmodule BeTree.Runtime do
         }
 
   @typedoc """
-  What a slice came to. `fuel` is what the call used, the same whatever the slice: from after the input is in place until
-  the export returns. `fuel_so_far` is the slices' fuel: the call used at least that, and more by what the last stretch
-  of each slice cost beyond it. Such a stretch is short, but for a bulk instruction (`memory.fill` and its kind), which
-  costs a unit a byte: the built-in runtime divides it in parts of 256 KiB, and wasmex does not.
+  The outcome of a slice. `fuel` is the fuel of the call, the same for every slice: from the end of the input's copy until
+  the export returns. `fuel_so_far` is the sum of the slices' fuel. The call used at least that, and in addition the fuel
+  by which the last instructions of each slice exceeded it. That excess is small, except for a bulk instruction (such as
+  `memory.fill`), which costs a unit a byte: the built-in runtime divides it into parts of 256 KiB, and wasmex does not.
   """
   @type outcome ::
           {:done, status :: integer, output :: binary | [non_neg_integer] | [[non_neg_integer]] | [binary] | nil,
@@ -81,28 +85,29 @@ defmodule BeTree.Runtime do
           | {:yield, suspended, fuel_so_far :: non_neg_integer}
           | {:error, Error.t()}
 
-  @doc "Whether this runtime can be used here."
+  @doc "Returns whether this node can use the runtime."
   @callback available?() :: boolean
 
   @doc """
-  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. Errors by kind:
-  `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` where too many
-  modules wait to be compiled; `:timeout`.
+  Compiles a module in seconds, outside the schedulers. Each binary is compiled once.
+
+  Returns `{:error, error}` with the kind `:bad_module`, also for a module that would take too long to compile;
+  `:out_of_memory`; `:overloaded` when too many modules wait to be compiled; `:timeout`.
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
 
-  @doc "The bytes that a module was compiled of. They live as long as it does."
+  @doc "Returns the bytes of a compiled module. They live as long as the module."
   @callback wasm(compiled) :: binary
 
   @callback exports(compiled) :: [{name :: String.t(), external_type}]
   @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]
 
   @doc """
-  Makes an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused.
-  With a `:snapshot` its state begins as that one's.
+  Makes an instance, whose memories and tables may take `:memory` bytes. With a `:snapshot` the state of the instance begins
+  as that of the snapshot. A module that imports anything is refused.
 
-  Errors by kind: `:bad_module`, also where the snapshot is not of this module, `:out_of_memory`, and for its start
-  function `:out_of_fuel` and `:trap`.
+  Returns `{:error, error}` with the kind `:bad_module`, also for a snapshot of another module; `:out_of_memory`; and
+  `:out_of_fuel` or `:trap` for the start function.
   """
   @callback instantiate(compiled, [
               {:memory, pos_integer}
@@ -113,37 +118,38 @@ defmodule BeTree.Runtime do
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
-  Takes a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
-  the memory is copied. The instance goes on as it was.
+  Takes a snapshot of an instance's state. It compiles nothing. The call waits while other calls hold the instance, and holds
+  the instance while it copies the memory. The instance stays as it was.
 
-  Errors by kind: `:bad_module` where the module has state that a snapshot does not carry (`docs/abi.md`, Replicas);
-  `:out_of_memory`; `:overloaded` where the calling process itself holds the instance by a suspended call.
+  Returns `{:error, error}` with the kind `:bad_module` if the module has state that a snapshot does not hold
+  (`docs/abi.md`, Replicas); `:out_of_memory`; `:overloaded` if the calling process itself holds the instance by a
+  suspended call; `:timeout`.
   """
   @callback snapshot(instance, timeout) :: {:ok, snapshot} | {:error, Error.t()}
 
   @doc """
-  A snapshot whose memory has `length` bytes, a whole number of the module's pages, which are zero but for `parts`: where
-  they begin, and their bytes; none lies over another. Its globals are those that the module begins with.
+  Returns a snapshot with a memory of `length` bytes, a whole number of the module's pages. The memory is zero except for
+  `parts`, which are pairs of an address and bytes and do not overlap. The globals have the module's initial values.
 
-  Errors by kind: `:bad_module` for parts that lie outside of the memory, `:out_of_memory`.
+  Returns `{:error, error}` with the kind `:bad_module` for parts outside the memory, or `:out_of_memory`.
   """
   @callback snapshot_of(length :: non_neg_integer, parts :: [{address :: non_neg_integer, bytes :: binary}]) ::
               {:ok, snapshot} | {:error, Error.t()}
 
-  @doc "How many bytes of memory a snapshot has."
+  @doc "Returns the number of bytes of a snapshot's memory."
   @callback snapshot_length(snapshot) :: non_neg_integer
 
-  @doc "Reads `length` bytes of a snapshot's memory. Errors by kind: `:bad_module` for what lies outside of it."
+  @doc "Reads `length` bytes of a snapshot's memory. Bytes outside it are an error of kind `:bad_module`."
   @callback snapshot_read(snapshot, address :: non_neg_integer, length :: non_neg_integer) ::
               {:ok, binary} | {:error, Error.t()}
 
   @doc """
-  Makes an instance of up to `:replicas` replicas. They are made when they are needed, and compile nothing. Callers past
-  that wait for their turn, in order; past `:queue` callers who wait, one is refused as `:overloaded`. A replica that is
-  lost is made again. `:memory` bounds each replica's memories and tables, the snapshot's memory included.
+  Makes an instance with up to `:replicas` replicas. A replica is made when it is needed, without compiling. When all are in
+  use, callers wait for their turn, in order. When `:queue` callers wait, the next one is refused as `:overloaded`. A lost
+  replica is made again. `:memory` limits the memories and tables of each replica, the memory of the snapshot included.
 
-  Errors by kind: `:bad_module` where the module cannot be replicated. What is wrong with the snapshot a first call tells:
-  `:bad_module` where it is not of this module, `:out_of_memory` where it exceeds the limit.
+  Returns `{:error, error}` with the kind `:bad_module` for a module that cannot be replicated. The first call returns the
+  errors of the snapshot: `:bad_module` if it is not of this module, `:out_of_memory` if it exceeds the limit.
   """
   @callback replicate(compiled, snapshot, [
               {:memory, pos_integer}
@@ -155,63 +161,71 @@ defmodule BeTree.Runtime do
             ]) :: {:ok, instance} | {:error, Error.t()}
 
   @doc """
-  Calls an export, and answers its single integer result as the status (0 if it has no result). Waits while other calls
-  hold the instance.
+  Calls an export, and returns its single integer result as the status (0 if it has no result). The call waits while other
+  calls hold the instance.
 
-  Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory`, where the module stopped after more memory was refused;
-  `:bad_module` for an export that is missing, has a type that cannot be passed, or points outside of its memory;
-  `:type` for arguments that do not fit; `:overloaded` where the calling process itself holds the instance by suspended
-  call, or where too many wait for a replica already; `:timeout`. After an error the instance can be called again, with
-  its memory as it was left, or with a new replica.
+  Returns `{:error, error}` with the kind
+
+    * `:out_of_fuel`, `:trap` or `:timeout`;
+    * `:out_of_memory` when the module stopped after it was refused memory;
+    * `:bad_module` for an export that is missing, has a type that cannot be passed, or returns an address outside its
+      memory;
+    * `:type` for arguments that do not fit;
+    * `:overloaded` when the calling process itself holds the instance by a suspended call, or when too many callers wait for
+      a replica.
+
+  After an error the instance can be called again, with the memory that the call left or with a new replica.
   """
   @callback call(instance, export :: String.t(), arguments :: [integer | float], request) :: outcome
 
   @doc """
-  Runs the next slice of a suspended call, in any process. Errors are those of `c:call/4`, and `:not_found` where the call
-  has ended or was cancelled.
+  Runs the next slice of a suspended call, in any process.
+
+  Returns `{:error, error}` with the kinds of `c:call/4`, and `:not_found` if the call has ended or was cancelled.
   """
   @callback resume(suspended) :: outcome
 
-  @doc "Gives a suspended call up: its instance is free soon after."
+  @doc "Cancels a suspended call. Its instance is free soon after."
   @callback cancel(suspended) :: :ok
 
   @doc """
-  At least `:memory`, how many bytes the memories and tables of an instance take now; of replicas, what they share once
-  and what each grew beyond it.
+  Returns a map of counts. It has at least `:memory`, the bytes that the memories and tables of an instance take now. For
+  replicas this is the shared memory once, and the growth of each replica.
   """
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
 
   @doc """
-  A place for an instance that stands in for another one until that one changes. It lives as long as something refers to
-  it, and so does the instance that is put there.
+  Returns a place for an instance that replaces another one until that one changes. The place, and the instance that is put
+  there, live as long as something refers to the place.
 
   A runtime may lack this callback and the next two.
   """
   @callback place() :: place
 
-  @doc "Puts an instance there, for a version that only grows. It replaces that of an earlier version."
+  @doc "Puts an instance into a place for a version, which only grows. It replaces the instance of an earlier version."
   @callback place_put(place, version :: non_neg_integer, instance) :: :ok
 
-  @doc "The instance that was put there for this version, or `nil`. That of an earlier version is let go."
+  @doc "Returns the instance for this version, or `nil`. The place drops an instance of an earlier version."
   @callback place_get(place, version :: non_neg_integer) :: instance | nil
 
   @doc """
-  Has an instance go on as `fresh`, if its export, `() -> i32`, then answers other than 0, and answers whether it does. It has
-  the memory of `fresh` from then on, and gives its own back. No call comes between the question and that. `fresh` is an
-  instance of the same module, made with the same options, which nobody else uses; it cannot be called afterwards.
+  Replaces the memory of an instance by that of `fresh` if an export of the instance, `() -> i32`, then returns a value
+  other than 0. Returns whether it did. The instance frees its own memory. No other call runs between the question and the
+  replacement. `fresh` is an instance of the same module, made with the same options, that no other process uses. It
+  cannot be called afterwards.
 
   A runtime may lack this callback.
 
-  Errors by kind: those of `c:call/4`. After an error everything is as it was.
+  Returns `{:error, error}` with the kinds of `c:call/4`. After an error everything is as it was.
   """
   @callback renew(instance, fresh :: instance, export :: String.t(), timeout) :: {:ok, boolean} | {:error, Error.t()}
 
   @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
 
   @doc """
-  The runtime that is used where none is named: what the application's environment says, `config :be_tree, runtime:
-  BeTree.Runtime.Wasmex`; or the built-in one, if it is compiled; or that of the hex package wasmex, if it is here.
-  Where there is neither, loading a module tells what to add.
+  Returns the runtime that is used by default: the module in the application's environment, `config :be_tree, runtime:
+  BeTree.Runtime.Wasmex`; otherwise the built-in runtime if it is compiled; otherwise that of the hex package wasmex if it is
+  present. If neither is present, loading a module returns an error that says which to add.
 
       iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       true
@@ -226,7 +240,7 @@ defmodule BeTree.Runtime do
   end
 
   @doc """
-  Those of this project's runtimes that can be used here.
+  Returns those of this project's runtimes that this node can use.
 
       iex> BeTree.Runtime.available() -- [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       []
@@ -234,6 +248,6 @@ defmodule BeTree.Runtime do
   @spec available() :: [module]
   def available, do: Enum.filter([@built_in, @wasmex], &available?/1)
 
-  # The one for wasmex is compiled only where that is.
+  # The runtime for wasmex is compiled only if wasmex is present.
   defp available?(runtime), do: Code.ensure_loaded?(runtime) and runtime.available?()
 end

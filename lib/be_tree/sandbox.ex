@@ -1,10 +1,10 @@
 defmodule BeTree.Sandbox do
   @moduledoc """
-  Any WebAssembly module under the rules of a search: metered fuel, slices, reductions, limits.
+  A sandbox runs any WebAssembly module under the rules of a search: metered fuel, slices, reductions and limits.
 
-  The module may loop, recurse, allocate or trap as it likes: it reaches nothing outside of its own memory, and its
-  scheduler is held up for no longer than a slice. It need not be written for that. Here is one of 104 bytes, with a
-  memory and two functions, `sum`, which adds the numbers up to its argument in a loop, and `divide`:
+  The module may loop, recurse, allocate or trap. It reaches nothing outside its own memory, and holds its scheduler for at
+  most one slice. It need not be written for that. This example has a module of 104 bytes with a memory and two functions:
+  `sum` adds the numbers up to its argument in a loop, and `divide` divides.
 
       iex> wasm =
       ...>   Base.decode64!(
@@ -36,25 +36,27 @@ defmodule BeTree.Sandbox do
 
   ## Imports
 
-  A module that imports anything is refused, always: there is no way to give it a function of the host. What it needs to
-  know comes in as arguments and through its memory.
+  A module that imports anything is refused: no function of the host can be given to it. It gets its input as arguments and
+  through its memory.
 
   ## Limits
 
-  The memories and tables of an instance take what `new/2` grants at most, in all. A call has 512 KiB of stack; who
-  recurses beyond traps. An instance has at most 16 memories and 64 tables, of 100,000 elements each.
+  The memories and tables of an instance take at most the `:memory` of `new/2` in total. A call has 512 KiB of stack, and
+  traps when it needs more. An instance has at most 16 memories and 64 tables, of 100,000 elements each.
 
   ## One call at a time
 
-  An instance runs one call at a time. Who calls one that is busy waits for its turn, in order, and its `:timeout` runs
-  meanwhile; the process that itself holds a suspended call is refused as `:overloaded`. Any process may resume a call,
-  from what its last step answered. A call that nobody refers to any more, as when its process was killed, is cancelled.
+  An instance runs one call at a time. Other callers wait for their turn, in order, at most for their `:timeout`. A process
+  that itself holds a suspended call of the instance gets an error of kind `:overloaded`. Any process may resume a call, with
+  the value that its last step returned. A call that no process refers to any more is cancelled, also when its process was
+  killed.
 
-  After a trap, a budget or timeout that ran out, or a cancelled call, the instance can be called again. Its memory
-  stands as the last instruction left it, and the global `__stack_pointer`, if it is exported, is put back. What the call
-  had allocated stays so, and what it was changing may be half changed: where that matters, make a new instance.
+  After a trap, an exhausted budget, a timeout or a cancelled call, the instance can be called again. Its memory stays as the
+  last instruction left it, and the global `__stack_pointer`, if it is exported, is restored. Memory that the call allocated
+  stays allocated, and a change may be half made. If that matters, make a new instance.
 
-  It needs the built-in runtime, `BeTree.Runtime.Wasmtime`: no other can stop a module that knows nothing of it.
+  A sandbox needs the built-in runtime, `BeTree.Runtime.Wasmtime`: no other runtime can suspend a module that was not
+  written for it.
   """
 
   alias BeTree.{Error, Fuel}
@@ -68,24 +70,24 @@ defmodule BeTree.Sandbox do
   @enforce_keys [:instance, :fuel_per_reduction]
   defstruct @enforce_keys
 
-  @typedoc "An instance of a module; its fields are private."
+  @typedoc "An instance of a module. Its fields are private."
   @type t :: %__MODULE__{instance: BeTree.Runtime.instance(), fuel_per_reduction: pos_integer}
 
-  @typedoc "See `new/2`."
+  @typedoc "An option of `new/2`."
   @type option :: {:memory, pos_integer} | {:fuel_per_reduction, pos_integer}
 
-  @typedoc "See `call/4`."
+  @typedoc "An option of `call/4`."
   @type call_option :: {:fuel, Fuel.budget()} | {:slice, Fuel.budget()} | {:timeout, timeout}
 
   @typedoc """
-  What an export answers. Integers are signed; a float that is not finite is `:nan`, `:infinity` or `:negative_infinity`.
+  The results of an export. Integers are signed. A float that is not finite is `:nan`, `:infinity` or `:negative_infinity`.
   """
   @type results :: [integer | float | :nan | :infinity | :negative_infinity]
 
-  @typedoc "The fuel that a call burnt, the same whatever the slice, and how often it ran: 1 where it never yielded."
+  @typedoc "The fuel of a call, which is the same for every slice, and the number of its slices (1 if it never yielded)."
   @type stats :: %{fuel: Fuel.t(), slices: pos_integer}
 
-  @typedoc "Where a call stands: at a slice's end, at its own, or gone for good."
+  @typedoc "The outcome of a slice: the call yielded, is done, or failed and is gone."
   @type answer :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
 
   @new_options [
@@ -100,9 +102,13 @@ defmodule BeTree.Sandbox do
   @defaults Slices.defaults()
 
   @doc """
-  Compiles the module in `wasm`, each binary once: in milliseconds to seconds, but not on a scheduler.
+  Compiles the module in `wasm` and returns it. Each binary is compiled once.
 
-  Errors by kind: `:bad_module` for what is no module, or one that imports anything, and `:out_of_memory`.
+  Compiling takes milliseconds to seconds, on a thread of the runtime.
+
+  Returns `{:error, error}` with the kind `:bad_module` for bytes that are no module, or for a module that imports anything
+  or exceeds a bound of the compiler (`docs/scheduling.md`); `:out_of_memory`; `:overloaded` or `:timeout` when too many
+  modules wait to be compiled.
 
       iex> {:ok, module} = BeTree.Sandbox.load(<<0, "asm", 1::little-32>>)
       iex> module
@@ -132,13 +138,17 @@ defmodule BeTree.Sandbox do
   end
 
   @doc """
-  Makes an instance of a module, with a memory of its own. Runs on a dirty scheduler, for some 10 microseconds where the
-  module has little data and no long start function.
+  Returns an instance of a module, with a memory of its own.
+
+  The call runs on a dirty scheduler for about 10 microseconds if the module has little data and no long start function.
+
+  ## Options
 
   #{Options.docs(@new_options)}
 
-  Errors by kind: `:out_of_memory` for a module that starts with more, and for its start function `:trap` and
-  `:out_of_fuel`, beyond about 0.2 seconds. An option that is unknown or wrong raises an `ArgumentError`.
+  Returns `{:error, error}` with the kind `:out_of_memory` for a module whose initial memory exceeds the limit. The start
+  function of the module can cause `:trap`, and `:out_of_fuel` after about 0.2 seconds. Raises an `ArgumentError` for an
+  unknown or wrong option.
   """
   @spec new(Module.t(), [option]) :: {:ok, t} | {:error, Error.t()}
   def new(module, options \\ [])
@@ -157,20 +167,30 @@ defmodule BeTree.Sandbox do
   def new!(module, options \\ []), do: Bang.unwrap!(new(module, options))
 
   @doc """
-  Calls an export with numbers and answers its results, of any number, when the call is done.
+  Calls an export with numbers, and returns `{:ok, results, stats}` when the call is done.
 
-  It runs slice by slice on the calling process's scheduler. After each slice the process is charged one reduction for
-  each `fuel_per_reduction` fuel, so that the scheduler preempts it as it would for Erlang code of the same length. A
-  call costs about a microsecond beside what it runs.
+  The call runs slice by slice on the scheduler of the calling process. After each slice the process is charged one reduction
+  for each `fuel_per_reduction` fuel, so the scheduler preempts it as it preempts Erlang code of the same length. A call
+  costs about a microsecond in addition to the module's work.
+
+  Integer arguments may be signed or unsigned. A float argument is a float or an integer. An export may have any number of
+  results.
+
+  ## Options
 
   #{Options.docs(@call_options)}
 
-  Integers are given signed or unsigned, floats as floats or integers.
+  Returns `{:error, error}` with the kind
 
-  Errors by kind: `:bad_module` for an export that is missing, is no function, or has a type that cannot be passed
-  (vectors and references); `:type` for arguments that do not fit; `:out_of_fuel`; `:timeout`; `:trap`, for a stack that
-  is used up too; `:out_of_memory`, where the module stopped after more memory was refused; `:overloaded`. An option that
-  is unknown or wrong raises an `ArgumentError`.
+    * `:bad_module` for an export that is missing, is no function, or has a type that cannot be passed (vectors and
+      references);
+    * `:type` for arguments that do not fit;
+    * `:out_of_fuel` or `:timeout`;
+    * `:trap`, also when the stack is used up;
+    * `:out_of_memory` when the module stopped after it was refused memory;
+    * `:overloaded` when the calling process itself holds a suspended call of the instance.
+
+  Raises an `ArgumentError` for an unknown or wrong option.
   """
   @spec call(t, String.t(), [integer | float], [call_option]) :: {:ok, results, stats} | {:error, Error.t()}
   def call(sandbox, export, arguments, options \\ []) do
@@ -187,7 +207,7 @@ defmodule BeTree.Sandbox do
   defp finish({:yield, call}), do: finish(resume(call))
   defp finish(ended), do: ended
 
-  @doc "Starts a call and runs its first slice. Takes what `call/4` does."
+  @doc "Starts a call and runs its first slice. Takes the arguments and options of `call/4`, and has its errors."
   @spec start(t, String.t(), [integer | float], [call_option]) :: answer
   def start(sandbox, export, arguments, options \\ []) do
     instance = check_sandbox(sandbox)
@@ -207,13 +227,13 @@ defmodule BeTree.Sandbox do
   @doc """
   Runs the next slice of a call that yielded.
 
-  Errors by kind: those of `call/4`, and `:not_found` where the call is done or was cancelled.
+  Returns `{:error, error}` with the kinds of `call/4`, and `:not_found` when the call is done or was cancelled.
   """
   @spec resume(Call.t()) :: answer
   def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
   def resume(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
-  @doc "Gives a call up; its instance is free for the next."
+  @doc "Cancels a call. Its instance is free for the next call."
   @spec cancel(Call.t()) :: :ok
   def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
   def cancel(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
@@ -226,12 +246,13 @@ defmodule BeTree.Sandbox do
   defp check(options), do: options |> Options.validate!(@call_options) |> Map.new()
 
   @doc """
-  Reads `length` bytes from `address` of the memory that is exported as `memory`. Runs on a dirty scheduler, some
-  microseconds.
+  Reads `length` bytes from `address` of the memory that is exported as `memory`, and returns them as a binary.
 
-    * `:timeout` - how many milliseconds it may wait for a call that holds the instance, or `:infinity` (the default).
+  The call runs on a dirty scheduler for some microseconds. The option `:timeout` sets the milliseconds that it may wait for
+  a call that holds the instance, `:infinity` by default.
 
-  Errors by kind: `:bad_module` for what lies outside of the memory, or where there is none; `:overloaded`; `:timeout`.
+  Returns `{:error, error}` with the kind `:bad_module` for bytes outside the memory or a module without one, `:overloaded`
+  or `:timeout`.
   """
   @spec read(t, non_neg_integer, non_neg_integer, timeout: timeout) :: {:ok, binary} | {:error, Error.t()}
   def read(sandbox, address, length, options \\ []) do
@@ -242,7 +263,7 @@ defmodule BeTree.Sandbox do
     Wasmtime.read(instance, address, length, timeout)
   end
 
-  @doc "Writes `bytes` to `address` of the memory; otherwise like `read/4`."
+  @doc "Writes `bytes` to `address` of the memory and returns `:ok`; otherwise like `read/4`."
   @spec write(t, non_neg_integer, binary, timeout: timeout) :: :ok | {:error, Error.t()}
   def write(sandbox, address, bytes, options \\ []) do
     instance = check_sandbox(sandbox)
@@ -255,7 +276,7 @@ defmodule BeTree.Sandbox do
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance
   defp check_sandbox(other), do: Check.expected!("a BeTree.Sandbox", other)
 
-  # All that the runtime can take; what lies outside of the memory it refuses itself.
+  # Any address that the runtime can take. The runtime itself refuses an address outside the memory.
   defp check_amount(_name, amount) when Limits.is_u64(amount), do: :ok
 
   defp check_amount(name, other) do

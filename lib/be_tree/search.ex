@@ -59,8 +59,8 @@ defmodule BeTree.Search do
   alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
-  # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
-  # first has found.
+  # A search of a server's view takes two calls, of its base and of its delta. `parts` holds the arguments of the second call
+  # and the results of the first.
   @enforce_keys [:slices, :text, :span, :as]
   defstruct @enforce_keys ++ [:parts]
 
@@ -195,8 +195,8 @@ defmodule BeTree.Search do
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run(target, event, options \\ []), do: finish(start(target, event, options))
 
-  # A search of so many slices mostly finds some thousand ids. What the heap has room for then holds a few such lists, so it
-  # is not collected for each second one; of a larger heap the VM would ask the system for each anew.
+  # A search of this many slices usually finds some thousand ids. The heap then gets room for a few such lists, so that it
+  # is not collected after every second one. With a larger heap the VM would ask the system for memory for each list.
   @many 4
   @words 46_000
 
@@ -254,25 +254,25 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # The fuel and the number of the slices so far: all that changes where a search yields.
+  # Returns the fuel and the number of the slices so far. Nothing else changes when a search yields.
   @spec used(t) :: {Fuel.t(), non_neg_integer}
   def used(%__MODULE__{slices: %{fuel: fuel, count: count}}), do: {fuel, count}
 
   @doc false
-  # The search as it stood when `used/1` answered this.
+  # Returns the search with the fuel and the number of slices that `used/1` returned.
   @spec with_used(t, {Fuel.t(), non_neg_integer}) :: t
   def with_used(%__MODULE__{slices: slices} = search, {fuel, count}) do
     %{search | slices: %{slices | fuel: fuel, count: count}}
   end
 
   @doc false
-  # The form's number in docs/abi.md.
+  # Returns the number of the form in docs/abi.md.
   @spec number(form) :: 0 | 1
   def number(:bitmap), do: 1
   def number(_ids), do: 0
 
   @doc false
-  # The event's bytes with those of the ids behind them, and the latter's length; -1 for all ids.
+  # Returns the bytes of the event followed by those of the ids, and the length of the ids' bytes, or -1 for all ids.
   @spec append_ids(binary, [BeTree.id()] | nil) :: {:ok, binary, integer} | {:error, Error.t()}
   def append_ids(bytes, nil), do: {:ok, bytes, -1}
 
@@ -288,7 +288,7 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # All options, with their defaults, or an ArgumentError.
+  # Returns all options with their defaults, or raises an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
   def check(options), do: Map.merge(@defaults, Map.new(Options.validate!(options, @options)))

@@ -153,7 +153,7 @@ defmodule BeTree.Server do
 
   defp start_supervisor({module, argument}), do: Supervisor.start_link(module, argument)
 
-  # The error of the process that could not start, without the supervisor's story of it.
+  # Returns the error of the process that could not start, without the supervisor's wrapping.
   defp reason({:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}}), do: {:error, error}
   defp reason(other), do: other
 
@@ -165,8 +165,8 @@ defmodule BeTree.Server do
     %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
   end
 
-  # This process owns the tables, so it ends only when it is told to. The keeper starts the server's process again; the
-  # keeper itself is started again however often it is killed, and does nothing then that could fail.
+  # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
+  # supervisor restarts the keeper however often it is killed, and the start of the keeper cannot fail.
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
@@ -242,7 +242,7 @@ defmodule BeTree.Server do
     end
   end
 
-  # The error of a list of one, as one that is about no list.
+  # Turns the error of a list of one subscription into an error of a single subscription.
   defp alone(%Error{position: nil} = error, _id, _expression), do: error
 
   defp alone(error, id, expression) do
@@ -292,8 +292,8 @@ defmodule BeTree.Server do
   @doc """
   Publishes all acknowledged changes. Searches that start after the function returned see them.
 
-  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches then go
-  on as before, and the server tries again after the interval.
+  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches
+  then go on as before, and the server tries again after the interval.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")

@@ -1,11 +1,11 @@
 defmodule BeTree.Stats do
   @moduledoc """
-  What one search did.
+  Statistics count the work of one search.
 
-    * `fuel` - the fuel it burnt (see `BeTree.Fuel`), the same whatever the slice;
-    * `slices` - how often it ran: 1 where it never yielded;
-    * `visited` - how many entries of the index it looked at;
-    * `evaluated` - how many expressions it evaluated.
+    * `fuel` - the fuel of the search (`BeTree.Fuel`), the same for every slice;
+    * `slices` - the number of slices, 1 if the search never yielded;
+    * `visited` - the number of index entries that the search visited;
+    * `evaluated` - the number of expressions that the search evaluated.
   """
 
   @enforce_keys [:fuel, :slices, :visited, :evaluated]

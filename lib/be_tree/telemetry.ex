@@ -1,9 +1,10 @@
 defmodule BeTree.Telemetry do
   @moduledoc """
-  The events that a search emits through the hex package `:telemetry`.
+  Searches emit these events through the hex package `:telemetry`.
 
-  They are compiled in where that package is there when this library is compiled; elsewhere no code for them exists.
-  To add the package later, compile this one again: `mix deps.compile be_tree --force`. `enabled?/0` tells which it is.
+  The events are compiled in if that package is present when this library is compiled. Without it, no code for them exists.
+  To add the package later, compile this library again: `mix deps.compile be_tree --force`. `enabled?/0` returns whether the
+  events are compiled in.
 
   ## Events
 
@@ -14,22 +15,22 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :search, :stop]` | a search has its ids | `fuel`, `slices`, `matches`, `duration`, `monotonic_time` | `tree` |
   | `[:be_tree, :search, :exception]` | a search fails | `fuel`, `slices`, `duration`, `monotonic_time` | `tree`, `kind`, `error` |
 
-  The metadata of all has `telemetry_span_context` too: a reference, the same in all events of one search.
+  The metadata of all events also has `telemetry_span_context`: a reference, the same in all events of one search.
 
   ## Measurements
 
-  | measurement | unit | what it is |
+  | measurement | unit | meaning |
   | --- | --- | --- |
-  | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; of a search that fails, until its last yield |
-  | `slices` | count | slices that ran until now, of a search that fails the yielded ones |
-  | `matches` | count | ids that were found |
-  | `duration` | native time units | since the search's start, other processes' turns between slices included |
+  | `fuel` | fuel (`BeTree.Fuel`) | the fuel since the start of the search; for a failed search, until its last yield |
+  | `slices` | count | the slices so far; for a failed search, those that yielded |
+  | `matches` | count | the ids that the search found |
+  | `duration` | native time units | the time since the start of the search, including the turns of other processes |
   | `system_time` | native time units | the wall clock at the start |
   | `monotonic_time` | native time units | the monotonic clock at the event |
 
   ## Metadata
 
-  | key | what it is |
+  | key | meaning |
   | --- | --- |
   | `tree` | the handle that was searched, a `t:BeTree.target/0` |
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
@@ -37,11 +38,11 @@ defmodule BeTree.Telemetry do
 
   `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
 
-  An event is emitted by the process that runs the slice, and its handlers run there. A search that is given up, by
-  `BeTree.Search.cancel/1` or because its process ended, emits nothing more: its last event is the start or a yield.
-  Handlers of yields run once a slice, every 30 to 100 microseconds of a long search.
+  The process that runs a slice emits the event and runs the handlers. A cancelled search emits no further event, and neither
+  does a search whose process ended: its last event is the start or a yield. Handlers of yields run once a slice, about every
+  20 to 30 microseconds of a long search at the default slice.
 
-  Where nobody listens, the start and the stop of a search take about a microsecond together.
+  Without handlers, the start and the stop of a search take about a microsecond together.
 
       :telemetry.attach("slow searches", [:be_tree, :search, :stop], &MyApp.Metrics.searched/4, nil)
 
@@ -54,7 +55,7 @@ defmodule BeTree.Telemetry do
   @enabled Code.ensure_loaded?(:telemetry)
 
   @doc """
-  Whether the events are compiled in.
+  Returns whether the events are compiled in.
 
       iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
       true
@@ -63,13 +64,13 @@ defmodule BeTree.Telemetry do
   def enabled?, do: @enabled
 
   @doc false
-  # What a search carries for its listeners: a BeTree.Telemetry.Span, or nil where the events are not compiled in.
+  # Returns the telemetry state of a search: a BeTree.Telemetry.Span, or nil if the events are not compiled in.
   defmacro start(tree) do
     if @enabled, do: quote(do: BeTree.Telemetry.Span.start(:telemetry, unquote(tree)))
   end
 
   @doc false
-  # `answer`, after the listeners were told what this step of `search`, as it stood before, came to.
+  # Emits the event for the outcome of this step of `search`, and returns the outcome. `search` is its state before the step.
   defmacro observe(answer, search) do
     if @enabled, do: quote(do: BeTree.Telemetry.Span.observe(unquote(answer), unquote(search))), else: answer
   end
