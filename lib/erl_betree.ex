@@ -1,6 +1,6 @@
 defmodule :erl_betree do
   @moduledoc """
-  The interface of erl-be-tree, for programs that were written for it: their dependency changes, their code does not.
+  `erl_betree` has the interface of erl-be-tree: programs written for that library change their dependency, not their code.
 
       {ok, Betree} = erl_betree:betree_make([[{age, int, disallow_undefined}, {country, bin, allow_undefined}]]),
       {ok, Sub} = erl_betree:betree_make_sub(Betree, 1, [], <<"age >= 21 and country = 'CA'">>),
@@ -15,52 +15,56 @@ defmodule :erl_betree do
       iex> :erl_betree.betree_search(tree, [{:user, 30, "CA"}])
       {:ok, [1]}
 
-  `include/erl_betree.hrl` has the clock types and thresholds. New programs are better off with `BeTree`, whose errors say
-  what is wrong; this module answers what erl-be-tree does.
+  `include/erl_betree.hrl` has the clock types and thresholds. New programs should use `BeTree`, whose errors have a kind
+  and a message. This module returns the values of erl-be-tree.
 
   ## Domains
 
-  A list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type` is `bool`,
-  `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. Behind it may stand
-  `Min, Max` for `int`, `int64`, `float` and `int_list`, which refuse no expression, and `Count`, how many distinct values
-  expressions may name, for `bin`, `bin_list` and `int_enum`.
+  Domains are a list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`.
+  `Type` is `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`.
+  For `int`, `int64`, `float` and `int_list` the tuple may end with `Min, Max`, which refuse no expression. For `bin`,
+  `bin_list` and `int_enum` it may end with `Count`, the greatest number of distinct values in expressions.
 
   ## Events
 
-  A list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after list.
-  `undefined` stands for none, and so does what is left out at the end. Wrong types, missing required values or too many
-  fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
+  An event is a list of records, which are tuples. The first element of a record is a tag. The values follow in the order
+  of the domains, list after list. `undefined` and a value that is left out at the end are undefined. Wrong types, missing
+  required values and too many fields raise `error:badarg`. `betree_make_event/2` reads an event once, for every tree with
+  the same domains.
 
   ## References
 
   Trees, subscriptions, events, iterators and states are references, and live as long as something refers to them. They are
-  good in any process of the node where they were made. What is none, or another kind of thing, is `error:badarg`.
+  valid in any process of their node. Any other term, or a reference of another kind, raises `error:badarg`.
 
   ## Times
 
-  Elapsed times are whole microseconds. A clock type is an integer: 0 for the wall clock; 1 for monotonic time, which any
-  other counts as; 2 for the processor time of the whole VM, in whole milliseconds, as the BEAM has no finer clock; 3 for
-  that of a thread, which is monotonic time here: a search may go on on another scheduler, so no thread's clock measures it.
+  Elapsed times are whole microseconds. A clock type is an integer:
+
+    * 0 is the wall clock;
+    * 1 is monotonic time, and so is any number not listed here;
+    * 2 is the processor time of the whole VM, in whole milliseconds, because the BEAM has no finer clock;
+    * 3 is the processor time of a thread in erl-be-tree, and monotonic time here: a search may move to another scheduler, so
+      the clock of one thread does not measure it.
 
   ## Schedulers
 
-  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`): no
-  call holds a scheduler up, whether its name has `yield` in it or not. What makes or changes a tree runs on a dirty
-  scheduler.
+  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`). So no
+  search holds a scheduler for longer than a slice, with or without `yield` in its name. Functions that make or change a tree
+  run on a dirty scheduler.
 
-  A tree runs one operation at a time. Where searches of several processes meet in it, replicas are made of it, which
-  takes a copy of its memory (`BeTree.publish/2`); from then on as many searches run at once as there are schedulers,
+  A tree runs one operation at a time. When several processes search it at once, the module makes replicas of it, which
+  takes a copy of its memory (`BeTree.publish/2`). From then on as many searches run at once as there are schedulers,
   until the next insertion. So insert first, then search.
 
   ## Differences
 
-    * An id is inserted once: a second subscription with it is refused, and `betree_insert_sub/2` answers `error`;
-    * ids are answered in ascending order;
-    * the reason of a miss is always that of `betree_parse_reasons/1`; erl-be-tree names, of what its tree holds back without
-      a look at the expression, the attribute by which it does;
-    * a search that an iterator or a threshold of 0 evaluates step by step has been run when the first step is taken; the
-      steps hand out what it came to;
-    * what goes wrong beside all that (memory, a broken module) raises a `BeTree.Error`.
+    * An id is inserted once: `betree_insert_sub/2` returns `error` for a second subscription with the same id.
+    * Ids are in ascending order.
+    * The reason of a miss is always that of `betree_parse_reasons/1`. When the tree of erl-be-tree skips an expression, that
+      library returns the attribute by which the tree skipped it.
+    * A search with an iterator or a threshold of 0 runs to its end before the first step. The steps return its results.
+    * Every other failure (memory, a broken module) raises a `BeTree.Error`.
   """
 
   alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
@@ -74,7 +78,7 @@ defmodule :erl_betree do
   @type iterator :: reference
   @type state :: reference
 
-  @typedoc "For `betree_parse_reasons/1`."
+  @typedoc "The misses of a search, for `betree_parse_reasons/1`."
   @type non_matches :: reference | []
 
   @type id :: BeTree.id()
@@ -96,7 +100,10 @@ defmodule :erl_betree do
   @type refusal :: Subscriptions.refusal()
 
   @doc """
-  Makes an empty tree. What are no domains is `error:badarg`.
+  Returns `{ok, Tree}` with an empty tree over the domains. Invalid domains raise `error:badarg`.
+
+  The first tree of a VM compiles the index module, in seconds, on a thread of the runtime. Later ones take well under a
+  millisecond.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> :erl_betree.betree_search(tree, [])
@@ -106,11 +113,14 @@ defmodule :erl_betree do
   def betree_make(domains), do: {:ok, Tree.make(domains, false)}
 
   @doc """
-  Checks a subscription for a tree, which does not hold it yet.
+  Checks a subscription for a tree and returns `{ok, Sub}`. `betree_insert_sub/2` inserts it.
 
-  `{error, bad_id}` for what is no unsigned 64-bit integer; `{error, bad_constant_list}` for what is no list;
-  `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer, its name
-  `unknown` where it has none; `{error, bad_binary}` for what is no iolist; `{error, failed}` for an expression that is wrong.
+    * Returns `{error, bad_id}` for an id that is no unsigned 64-bit integer.
+    * Returns `{error, bad_constant_list}` for constants that are no list.
+    * Returns `{error, bad_constant, Index, Name}` for the first constant, from 0, that is not an atom with a signed 64-bit
+      integer. Its name is `unknown` if it has none.
+    * Returns `{error, bad_binary}` for an expression that is no iolist.
+    * Returns `{error, failed}` for an invalid expression.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [flight_id: 10], ["not ", "a"])
@@ -127,7 +137,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  Inserts a subscription; `error` where the tree holds its id already, or has no room for it.
+  Inserts a subscription and returns `ok`. Returns `error` if the tree already holds its id or has no memory for it.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -144,9 +154,10 @@ defmodule :erl_betree do
   def betree_make_event(betree, event), do: betree_make_event(betree, event, @monotonic)
 
   @doc """
-  Reads an event once, for every tree with the same domains.
+  Reads an event once, for every tree with the same domains, and returns it with the elapsed time.
 
-  One that lacks a required value is `error:badarg`, but for a tree that tells reasons, where `betree_search_err/3` tells it.
+  An event without a required value raises `error:badarg`. For a tree that keeps reasons the function returns such an event,
+  and `betree_search_err/3` reports it.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
@@ -174,7 +185,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  The ids of the subscriptions that `Event` makes true.
+  Returns `{ok, Ids}` with the ids of the subscriptions that `Event` makes true, in ascending order.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
@@ -185,7 +196,7 @@ defmodule :erl_betree do
   @spec betree_search(betree, event) :: {:ok, [id]}
   def betree_search(betree, event), do: betree |> Tree.open() |> search(event, [])
 
-  @doc "`betree_search/2`, timed."
+  @doc "Like `betree_search/2`, but also returns the elapsed time."
   @spec betree_search(betree, event | event_ref, clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search(betree, event, clock) when is_integer(clock) do
     Clock.time(clock, fn -> betree |> Tree.open() |> search(event, []) end)
@@ -198,7 +209,7 @@ defmodule :erl_betree do
   def betree_search_ids(betree, event, ids), do: betree_search_ids(betree, event, ids, @monotonic)
 
   @doc """
-  `betree_search/3` among `Ids` only; none of these take no time.
+  Like `betree_search/3`, but searches only `Ids`. For an empty list the elapsed time is 0.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -219,7 +230,7 @@ defmodule :erl_betree do
   def betree_search_ids(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
 
   @doc """
-  Whether `Event` makes any subscription true.
+  Returns `{ok, true}` if `Event` makes any subscription true, otherwise `{ok, false}`.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> :erl_betree.betree_exists(tree, [{:user, true}])
@@ -232,7 +243,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  Writes a picture of the tree in Graphviz's language to a file; `{error, failed}` where that cannot be written.
+  Writes a drawing of the tree in the DOT language of Graphviz to a file. Returns `{error, failed}` if it cannot be written.
   """
   @spec betree_write_dot(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot(betree, file) when is_list(file) do
@@ -243,7 +254,7 @@ defmodule :erl_betree do
   def betree_write_dot(_betree, _file), do: :erlang.error(:badarg)
 
   @doc """
-  A search that is gone through step by step: the number of candidates, and of the entries of the tree that were visited.
+  Runs a search and returns its iterator, the number of candidates, and the number of visited entries of the tree.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> for {id, text} <- [{1, "a"}, {2, "not a"}] do
@@ -263,15 +274,15 @@ defmodule :erl_betree do
     {:ok, {Reference.new(:iterator, candidates), Candidates.count(candidates), visited}}
   end
 
-  @doc "Takes one candidate: `{continue, Ids}` with its id if it matches; with the last one `{ok, Ids}`, all that match."
+  @doc "Returns `{continue, Ids}` with the id of the next candidate if it matches, or `{ok, Ids}` with all ids at the last one."
   @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
   def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
 
-  @doc "Takes all candidates, whatever was taken before."
+  @doc "Returns `{ok, Ids}` with all ids that match, whatever candidates were taken before."
   @spec search_all(iterator) :: {:ok, [id]}
   def search_all(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.all()
 
-  @doc "Gives an iterator up, which is of no use any more."
+  @doc "Releases an iterator. It cannot be used afterwards."
   @spec search_iterator_release(iterator) :: :ok
   def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
 
@@ -280,12 +291,12 @@ defmodule :erl_betree do
   def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
 
   @doc """
-  Searches for so many microseconds: `{continue, State}` where the search is not at its end, to go on with in
-  `search_next_yield/3`. With 0 that is where there is a candidate at all.
+  Searches for `threshold` microseconds. Returns the ids, or `{continue, State}` for `search_next_yield/3` if the search has
+  not ended. With a threshold of 0 the function returns `{continue, State}` if there is any candidate.
 
-  What came to its threshold goes on on a replica of the tree, which it holds until it is at its end, or nobody refers to its
-  state any more. The first such search after an insertion makes the replicas and starts anew there, past its threshold.
-  Where there can be none, it runs to its end.
+  A search that reaches its threshold continues on a replica of the tree. It holds the replica until it ends or no process
+  refers to its state. The first such search after an insertion makes the replicas and starts again there, so it takes longer
+  than its threshold. If replicas cannot be made, the search runs to its end.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -306,8 +317,8 @@ defmodule :erl_betree do
   def search_yield(_betree, _event, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc """
-  Goes on with a search for so many microseconds; with 0 for one candidate. The same state is answered where it is not at its end. The
-  time that comes with the ids is that of all its calls.
+  Continues a search for `threshold` microseconds, or for one candidate with a threshold of 0. If the search has not
+  ended, the function returns the same state. The time that comes with the ids is the total of all calls.
   """
   @spec search_next_yield(state, clock_type, threshold :: integer) ::
           {{:ok, [id]} | {:continue, state}, elapsed}
@@ -322,7 +333,7 @@ defmodule :erl_betree do
   @spec betree_search_yield(betree, event_ref) :: {{:ok, [id]}, elapsed}
   def betree_search_yield(betree, event), do: betree_search_yield(betree, event, @monotonic)
 
-  @doc "`search_yield/3`, run to its end."
+  @doc "Like `search_yield/3`, but runs the search to its end."
   @spec betree_search_yield(betree, event_ref, clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_yield(betree, event, clock) do
     {found, elapsed, _calls} = search_yield_count(betree, event, clock, @threshold, 0)
@@ -333,7 +344,7 @@ defmodule :erl_betree do
   @spec search_yield_count(betree, event_ref) :: {{:ok, [id]}, elapsed, calls :: pos_integer}
   def search_yield_count(betree, event), do: search_yield_count(betree, event, @monotonic, @threshold, 0)
 
-  @doc "`search_yield/4`, run to its end: `Acc` and the number of calls that it took come with the ids."
+  @doc "Like `search_yield/4`, but runs to the end, and adds the number of calls to `Acc` and returns that too."
   @spec search_yield_count(betree, event_ref, clock_type, threshold :: integer, acc) :: {{:ok, [id]}, elapsed, acc}
         when acc: integer
   def search_yield_count(betree, event, clock, threshold, calls) do
@@ -354,7 +365,7 @@ defmodule :erl_betree do
   @spec betree_search_ids_yield(betree, event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids, clock), do: search_ids_yield(betree, event, ids, clock, @threshold)
 
-  @doc "`betree_search_ids/4`: it runs to its end, whatever the threshold, and yields to other processes all the same."
+  @doc "Like `betree_search_ids/4`: it runs to its end with any threshold, in slices that yield to other processes."
   @spec search_ids_yield(betree, event_ref, [id], clock_type, threshold :: integer) :: {{:ok, [id]}, elapsed}
   def search_ids_yield(_betree, _event, [], _clock, _threshold), do: {{:ok, []}, 0}
 
@@ -366,7 +377,8 @@ defmodule :erl_betree do
   def search_ids_yield(_betree, _event, _ids, _clock, _threshold), do: :erlang.error(:badarg)
 
   @doc """
-  Makes an empty tree that also tells why an expression does not match. It takes 4 to 8 bytes more for each predicate.
+  Returns `{ok, Tree}` with an empty tree that keeps reasons: it can report why an expression does not match. Each predicate
+  takes 4 to 8 bytes more.
 
       iex> {:ok, tree} = :erl_betree.betree_make_err([[{:a, :bool, :disallow_undefined}, {:b, :bool, :allow_undefined}]])
       iex> for {id, text} <- [{1, "a and b"}, {2, "a or b"}, {3, "not a"}] do
@@ -384,41 +396,42 @@ defmodule :erl_betree do
   @spec betree_make_err([[domain]]) :: {:ok, betree}
   def betree_make_err(domains), do: {:ok, Tree.make(domains, true)}
 
-  @doc "`betree_make_sub/4` for a tree that tells reasons."
+  @doc "`betree_make_sub/4` for a tree that keeps reasons."
   @spec betree_make_sub_err(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
   def betree_make_sub_err(betree, id, constants, expression), do: betree_make_sub(betree, id, constants, expression)
 
-  @doc "`betree_insert_sub/2` for a tree that tells reasons."
+  @doc "`betree_insert_sub/2` for a tree that keeps reasons."
   @spec betree_insert_sub_err(betree, sub) :: :ok | :error
   def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
 
-  @doc "In erl-be-tree to be called once after the insertions; here nothing is left to do then."
+  @doc "Returns `ok` and does nothing. Programs for erl-be-tree call it once after the insertions."
   @spec betree_make_sub_ids(betree) :: :ok
   def betree_make_sub_ids(betree) do
     %Tree{} = Tree.open(betree)
     :ok
   end
 
-  @doc "`betree_make_event/2` for a tree that tells reasons."
+  @doc "`betree_make_event/2` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event), do: betree_make_event(betree, event)
 
-  @doc "`betree_make_event/3` for a tree that tells reasons."
+  @doc "`betree_make_event/3` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event, clock), do: betree_make_event(betree, event, clock)
 
-  @doc "`betree_write_dot/2` for a tree that tells reasons."
+  @doc "`betree_write_dot/2` for a tree that keeps reasons."
   @spec betree_write_dot_err(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
 
   @doc """
-  The ids that match, and for `betree_parse_reasons/1` all others. An event that lacks a required value is
-  `{error, [], NonMatches}`; what else is wrong with one is `error:badarg`, and so is a tree that tells no reasons.
+  Returns `{ok, Ids, NonMatches}` with the ids that match, and all others for `betree_parse_reasons/1`. For an event
+  without a required value the function returns `{error, [], NonMatches}`. Any other invalid event, and a tree that keeps
+  no reasons, raises `error:badarg`.
   """
   @spec betree_search_err(betree, event) :: {:ok | :error, [id], non_matches}
   def betree_search_err(betree, event), do: betree |> Tree.open() |> Reasons.search(event(event), nil)
 
-  @doc "`betree_search_err/2`, timed."
+  @doc "Like `betree_search_err/2`, but also returns the elapsed time."
   @spec betree_search_err(betree, event | event_ref, clock_type) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_err(betree, event, clock) when is_integer(clock) do
     Clock.time(clock, fn -> betree_search_err(betree, event) end)
@@ -430,7 +443,7 @@ defmodule :erl_betree do
   @spec betree_search_ids_err(betree, event | event_ref, [id]) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(betree, event, ids), do: betree_search_ids_err(betree, event, ids, @monotonic)
 
-  @doc "`betree_search_err/3` among `Ids` only; none of these take no time."
+  @doc "Like `betree_search_err/3`, but searches only `Ids`. For an empty list the elapsed time is 0."
   @spec betree_search_ids_err(betree, event | event_ref, [id], clock_type) ::
           {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(_betree, _event, [], _clock), do: {{:ok, [], []}, 0}
@@ -442,11 +455,11 @@ defmodule :erl_betree do
   def betree_search_ids_err(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
 
   @doc """
-  The attributes that kept subscriptions from matching, each with their ids: of an expression, the one whose predicate was
-  evaluated last, from left to right and only as far as it decides.
+  Returns the attributes that kept subscriptions from matching, each with their ids. The attribute of an expression is
+  that of the predicate which was evaluated last, from left to right until the result is decided.
 
-  Other names are `geo` for a place on the map, `no_reason` for an expression that is false whatever the event, and
-  `invalid_event` for all where the event does not fit.
+  Other names are `geo` for a distance on the map, `no_reason` for an expression that is false for every event, and
+  `invalid_event` for all expressions if the event is invalid.
   """
   @spec betree_parse_reasons(non_matches) :: {:ok, [{atom, [id]}]}
   def betree_parse_reasons([]), do: {:ok, []}

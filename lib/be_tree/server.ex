@@ -91,7 +91,7 @@ defmodule BeTree.Server do
                default_doc: "#{@interval}, or #{@interval_of_follower} for a server that follows",
                doc:
                  "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
-                   "follows waits so long before it asks for the next version"
+                   "follows asks for the next version after this time"
              ],
              changes: [
                type: :positive,

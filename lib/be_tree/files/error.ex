@@ -1,13 +1,13 @@
 defmodule BeTree.Files.Error do
   @moduledoc """
-  What is wrong with a file, and where.
+  This exception describes a fault in a file, with its place.
 
-    * `path` - the file as it was named;
-    * `line`, `column` - the place, counted from 1, in lines and characters; `nil` where the whole file is meant;
-    * `reason` - the fault and the mend;
-    * `text` - the text that the caret stands under, and `caret`, the character in it, counted from 1; or `nil`.
+    * `path` - the path of the file, as it was given;
+    * `line`, `column` - the place, in lines and characters from 1, or `nil` for the whole file;
+    * `reason` - the fault and how to mend it;
+    * `text`, `caret` - the text above the caret, and the character under which the caret stands, from 1, or `nil`.
 
-  Its message is that of a `BeTree.Error`, behind the place:
+  The message has the place, followed by the message of a `BeTree.Error`:
 
       betree_exprs:2:7: expected a value
 
@@ -34,7 +34,7 @@ defmodule BeTree.Files.Error do
   end
 
   @doc false
-  # The error for what POSIX calls `reason`.
+  # Returns the error for the POSIX code `reason`.
   @spec posix(Path.t(), atom) :: t
   def posix(path, reason), do: %__MODULE__{path: path, reason: to_string(:file.format_error(reason))}
 end

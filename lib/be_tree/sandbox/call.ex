@@ -1,5 +1,5 @@
 defmodule BeTree.Sandbox.Call do
-  @moduledoc "A call between two slices (`BeTree.Sandbox.start/4`); its fields are private."
+  @moduledoc "A call is a suspended call of a sandbox (`BeTree.Sandbox.start/4`). Its fields are private."
 
   alias BeTree.Engine.Slices
 

@@ -1,5 +1,5 @@
 defmodule BeTree.Sandbox.Module do
-  @moduledoc "A WebAssembly module that `BeTree.Sandbox.load/1` compiled; its fields are private."
+  @moduledoc "A module is WebAssembly code that `BeTree.Sandbox.load/1` compiled. Its fields are private."
 
   @enforce_keys [:compiled]
   defstruct @enforce_keys

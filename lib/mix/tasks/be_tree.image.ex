@@ -1,17 +1,17 @@
 defmodule Mix.Tasks.BeTree.Image do
-  @shortdoc "Builds an image of an index, tells what is in one, verifies one"
+  @shortdoc "Builds, describes or verifies an image of an index"
   @moduledoc """
-  Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
+  This task builds an image (`BeTree.Image`), prints its description, or verifies it.
 
       mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE
       mix be_tree.image info FILE
       mix be_tree.image verify FILE
 
-  `build` takes what `mix be_tree.match` takes, files in either of the formats of `BeTree.Files`; that task also matches
-  events against an image (`--image`). `info` reads the beginning of an image and tells what it says of itself. `verify`
-  reads all of it, starts its module, and tells whether that is true.
+  `build` takes the files of `mix be_tree.match`, in either of the formats of `BeTree.Files`. That task also matches
+  events against an image (`--image`). `info` reads the header of an image and prints its description. `verify` reads the
+  whole image, starts its module, and checks the description.
 
-  Where anything is wrong, it says so and ends with status 1.
+  On an error the task prints it and ends with status 1.
   """
 
   use Mix.Task

@@ -1,32 +1,32 @@
 defmodule Mix.Tasks.BeTree.Match do
   @shortdoc "Matches a file of events against a file of expressions"
   @moduledoc """
-  Matches a file of events against a file of expressions.
+  This task matches a file of events against a file of expressions.
 
       mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
 
-  The files are in either of the formats of `BeTree.Files`, told apart by their content:
+  The files have either of the formats of `BeTree.Files`. Their content decides the format:
 
       mix be_tree.match --expressions P_128_Ex_5_000.txt --events P_128_Ev_3_000.txt
       mix be_tree.match --schema betree_defs --expressions betree_exprs --events betree_events --out results
 
-  At the end it prints how many expressions, events and matches there were, how fast the searches went, and what fuel
-  and how many slices they took. The clock runs during the searches only, the decoding of the event included.
+  At the end the task prints the numbers of expressions, events and matches, the speed of the searches, and their fuel and
+  slices. The clock runs only during the searches, which include the decoding of the event.
 
   ## Options
 
-    * `--expressions` - the expressions;
-    * `--image` - an image of them instead, as `mix be_tree.image` builds it;
-    * `--events` - the events;
-    * `--schema` - the attributes, where the file of expressions does not begin with them;
-    * `--constants` - the ids and constants of the expressions;
-    * `--out` - a file for the results, one JSON array of ascending ids a line and event. With `-` they go to the
-      standard output and all else to the standard error;
-    * `--stats` - also print what the index did and how large it is.
+    * `--expressions` - the file of expressions;
+    * `--image` - an image of the expressions instead, as `mix be_tree.image` builds it;
+    * `--events` - the file of events;
+    * `--schema` - the file of attributes, if the file of expressions does not begin with them;
+    * `--constants` - the file of ids and constants of the expressions;
+    * `--out` - a file for the results. It gets one line per event, a JSON array of ascending ids. With `-` the results go to
+      the standard output and everything else to the standard error;
+    * `--stats` - also print counts of the index's work, and its size.
 
-  Where anything is wrong with the files, it says so with the file, the line and the column, and ends with status 1.
-  Expressions are held in memory, events are read one by one.
+  On an error in a file the task prints the file, the line and the column, and ends with status 1. It holds the
+  expressions in memory and reads the events one by one.
   """
 
   use Mix.Task
@@ -50,7 +50,7 @@ defmodule Mix.Tasks.BeTree.Match do
            "[--schema FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
            "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
 
-  # How often a terminal is told how far it is.
+  # The milliseconds between two updates of the progress on a terminal.
   @progress_milliseconds 200
 
   @impl true
@@ -128,7 +128,7 @@ defmodule Mix.Tasks.BeTree.Match do
     if options[:out] == "-", do: IO.write(:stderr, text), else: Mix.shell().info(String.trim_trailing(to_string(text)))
   end
 
-  # A function that shows now and then how many events are done, on a terminal.
+  # Returns a function that shows the number of finished events on a terminal from time to time.
   defp progress(options) do
     shown = :atomics.new(1, [])
 
@@ -142,7 +142,7 @@ defmodule Mix.Tasks.BeTree.Match do
     end
   end
 
-  # A line that the next one overwrites; only where somebody looks, and no results go there.
+  # Prints a line that the next one overwrites, if the output is a terminal that gets no results.
   defp show(options, text) do
     if options[:out] != "-" and Command.terminal?(), do: IO.write(["\r", String.pad_trailing(text, 40), "\r"])
   end

@@ -1,18 +1,17 @@
 defmodule Mix.Tasks.BeTree.Tune do
-  @shortdoc "Measures what fuel is worth on this machine"
+  @shortdoc "Measures fuel, reductions and slices on this machine"
   @moduledoc """
-  Measures what fuel is worth on this machine, and tells what to configure.
+  This task measures fuel, reductions and slices on this machine, and prints the configuration for it.
 
       mix be_tree.tune --calibrate
 
-  It searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds, in which nothing else should be
-  running, and prints
+  It searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds. Run nothing else meanwhile. It prints
 
-    * how much fuel wasm burns in a microsecond;
-    * how long a reduction of plain Elixir takes, and how much fuel burns in that time;
-    * how many percent longer searches take in slices of 10,000 to 10,000,000 fuel than unsliced;
+    * the fuel that wasm code of the index burns in a microsecond;
+    * the time of a reduction of plain Elixir, and the fuel that burns in that time;
+    * by how many percent slices of 10,000 to 10,000,000 fuel lengthen searches;
     * the line for the application's configuration with the `:fuel_per_reduction` (`BeTree.Fuel`) at which a time slice of
-      searching takes 2.2 times as long here as one of plain Elixir.
+      searching takes 2.2 times as long here as a time slice of plain Elixir.
   """
 
   use Mix.Task
@@ -83,7 +82,7 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   defp decimal(number, digits), do: :erlang.float_to_binary(number / 1, decimals: digits)
 
-  # As Elixir's formatter writes numbers.
+  # Writes numbers as Elixir's formatter does.
   defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
   defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
 end
