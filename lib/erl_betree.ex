@@ -274,7 +274,7 @@ defmodule :erl_betree do
     {:ok, {Reference.new(:iterator, candidates), Candidates.count(candidates), visited}}
   end
 
-  @doc "Returns `{continue, Ids}` with the id of the next candidate if it matches, or `{ok, Ids}` with all ids at the last one."
+  @doc "Returns `{continue, Ids}` with the next candidate's id if it matches, or `{ok, Ids}` with all at the last one."
   @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
   def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
 

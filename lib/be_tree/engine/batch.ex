@@ -1,13 +1,13 @@
 defmodule BeTree.Engine.Batch do
   @moduledoc false
-  # Many events in few calls. A chunk of events is encoded as one binary and searched in one call, be_tree_search_many of
-  # docs/abi.md; where the answers are large, they come in parts.
+  # Searches many events in few calls. A chunk of events is encoded as one binary and searched in one call,
+  # be_tree_search_many of docs/abi.md. Large results come in parts.
 
   alias BeTree.{Error, Event, Search}
   alias BeTree.Engine.{Answer, Check, Deadline, Heap, Slices, Target}
   alias BeTree.Server.View
 
-  # A chunk has so many events, or so many bytes and the event that made them so many.
+  # A chunk ends at this number of events, or at the event with which it reaches this number of bytes.
   @events 256
   @bytes 256 * 1024
 
@@ -15,15 +15,15 @@ defmodule BeTree.Engine.Batch do
   defstruct @enforce_keys ++ [:refused]
 
   @typedoc """
-  Events on their way into the sandbox: how many, and their bytes, each behind its format and its length. `refused` is why
-  the event behind them is none.
+  Events on their way into the sandbox: their number, and their bytes, each event after its format and its length.
+  `refused` is the error of the term after them if that is no event.
   """
   @type t :: %__MODULE__{count: non_neg_integer, input: binary, refused: Error.t() | nil}
 
   @typedoc "What an error left answered: the answers before it, in order."
   @type refusal :: {:error, Error.t(), [Search.found()]}
 
-  @doc "The events in chunks, lazily."
+  @doc "Returns a lazy stream of the events in chunks."
   @spec chunks(Enumerable.t()) :: Enumerable.t()
   def chunks(events), do: Stream.chunk_while(events, {0, 0, []}, &add/2, &finish/1)
 
@@ -47,12 +47,12 @@ defmodule BeTree.Engine.Batch do
 
   defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
 
-  @doc "One answer for each of `events`, or the error of the first that has none, with its position where it is an event's."
+  @doc "Returns one result for each of `events`, or the first error. The error of a single event has its position."
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
     with :ok <- Check.enumerable(events, "events"),
-         # Of a stream it is not known how many there are.
+         # The length of a stream is unknown.
          ahead = if(is_list(events), do: length(events), else: 0),
          {:ok, run} <- run(tree, options, ahead) do
       events
@@ -78,7 +78,7 @@ defmodule BeTree.Engine.Batch do
     end
   end
 
-  @doc "A stream of answers to `events`, `{:ok, found}` or `{:error, error}`, by so many processes at the same time."
+  @doc "Returns a stream of results, `{:ok, found}` or `{:error, error}`, that `concurrency` processes compute at once."
   @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
   def stream(target, events, options, 1), do: events |> chunks() |> Stream.flat_map(&answers(&1, target, options))
 
@@ -89,7 +89,7 @@ defmodule BeTree.Engine.Batch do
     |> Stream.flat_map(fn {:ok, answers} -> answers end)
   end
 
-  # One answer for each event of a chunk.
+  # Returns one result for each event of a chunk.
   @spec answers(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   defp answers(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
@@ -102,8 +102,8 @@ defmodule BeTree.Engine.Batch do
     end
   end
 
-  # What is left to use. `ahead` is how many answers are still to come that are held at the same time, as far as that is known.
-  # Of more than a chunk, those before would be copied if room were made at once.
+  # Returns the state of a run, with its whole budget. `ahead` is the number of further results that are held at the same
+  # time, if it is known. With more than a chunk, making room at once would copy the earlier results.
   defp run(tree, options, ahead) do
     room = if ahead > @events, do: &Heap.with_room_in_time/2, else: &Heap.with_room/2
 
@@ -130,7 +130,7 @@ defmodule BeTree.Engine.Batch do
       {:ok, found, _run} ->
         prepend(found, rest)
 
-      # Not one event's: what is not answered shares it.
+      # The error concerns no single event: all events without a result share it.
       {:error, %{position: nil} = error, found} ->
         prepend(found, List.duplicate({:error, error}, count - length(found)) ++ rest)
 
@@ -144,10 +144,10 @@ defmodule BeTree.Engine.Batch do
 
   defp prepend(found, rest), do: List.foldr(found, rest, &[{:ok, &1} | &2])
 
-  # The answers to a chunk, and what is left of the budget.
+  # Returns the results of a chunk, and the rest of the budget.
   @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | refusal
   defp search_chunk(chunk, %{tree: %View{} = view, options: options} = run) do
-    # An error leaves all unanswered: of an answer both indexes have a part.
+    # After an error no event has a result: both indexes contribute to each.
     with {:ok, found, after_base} <- submit(chunk, [], %{run | tree: view.base, options: %{options | as: :list}}),
          {:ok, more, after_delta} <- search_delta(chunk, %{after_base | tree: view.delta}),
          {:ok, found} <- joined(found, more, view, options.as) do
@@ -162,7 +162,7 @@ defmodule BeTree.Engine.Batch do
   defp search_delta(chunk, %{tree: nil} = run), do: {:ok, List.duplicate([], chunk.count), run}
   defp search_delta(chunk, run), do: submit(chunk, [], run)
 
-  # For each event what the base has found and still has, with what the delta has found.
+  # Merges, for each event, the ids of the base that were not deleted with the ids of the delta.
   defp joined(found, more, view, form) do
     found
     |> Enum.zip(more)
@@ -179,11 +179,11 @@ defmodule BeTree.Engine.Batch do
     end
   end
 
-  # The parts of the answers so far are `found`, the last first.
+  # `found` are the parts of the results so far, the last first.
   defp submit(%{count: 0}, found, run), do: {:ok, joined(found), run}
 
   defp submit(%{count: count, input: input} = chunk, found, run) do
-    # By this the module knows which batch it is asked to go on with.
+    # The module recognizes by this number the batch that it shall continue.
     number = System.os_time() + System.unique_integer([:positive])
     arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as)]
     answer = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
@@ -221,18 +221,18 @@ defmodule BeTree.Engine.Batch do
 
   defp part({:error, error}, _batch, found, _run), do: {:error, error, joined(found)}
 
-  # About how many words so many answers will take as lists, by those of the first part, and a quarter more: what an estimate
-  # lacks costs a collection of all that came, what it has too much is never touched.
+  # Estimates the words that this many results take as lists, from those of the first part, and adds a quarter. Too low an
+  # estimate costs a collection of all results so far; excess room is never touched.
   defp estimate(answers, count) do
     words = Enum.reduce(answers, 0, &(words(&1) + &2))
     div(count * words * 5, length(answers) * 4)
   end
 
   defp words(ids) when is_list(ids), do: 2 * length(ids)
-  # Outside of the heap.
+  # Outside the heap.
   defp words(ids) when is_binary(ids), do: 0
 
-  # Another call may have come in between, and made the module forget the batch.
+  # Another call may have run in between, and the module then has forgotten the batch.
   defp more(batch, found, run) do
     case call(run, "be_tree_more", [batch.number], nil) do
       {:done, 1, refusal, slices} when is_binary(refusal) ->
@@ -311,7 +311,7 @@ defmodule BeTree.Engine.Batch do
     drop(%{chunk | count: count - 1, input: rest}, some - 1)
   end
 
-  # The first `some` events, and the others.
+  # Returns the first `some` events, and the others.
   defp split(%{count: count, input: input} = chunk, some) do
     rest = drop(chunk, some)
 

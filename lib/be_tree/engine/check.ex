@@ -1,16 +1,15 @@
 defmodule BeTree.Engine.Check do
   @moduledoc false
-  # Checks what a program passes to a public function. What is the program's fault raises an ArgumentError that says what
-  # was expected and what came.
+  # Checks the arguments of public functions. A wrong argument raises an ArgumentError with the expected and the given value.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits, Options}
 
   @timeout [timeout: [type: :timeout, default: :infinity]]
-  # What an instance of a runtime is made with.
+  # The callback of a runtime that makes instances.
   @instantiate {:instantiate, 2}
 
-  @doc "Raises an `ArgumentError`: what was expected, and the value that came."
+  @doc "Raises an `ArgumentError` with the expected and the given value."
   @spec expected!(String.t(), term) :: no_return
   def expected!(expected, value), do: raise(ArgumentError, "expected #{expected}, got: #{Describe.value(value)}")
 
@@ -40,7 +39,7 @@ defmodule BeTree.Engine.Check do
   @spec proper_list?(term) :: boolean
   def proper_list?(list), do: is_list(list) and not List.improper?(list)
 
-  @doc "Raises an `ArgumentError` unless `path` is one: a string, or a list of characters and strings."
+  @doc "Raises an `ArgumentError` unless `path` is a path: a string, or a list of characters and strings."
   @spec path!(term) :: :ok
   def path!(path) when is_binary(path), do: :ok
 
@@ -54,7 +53,7 @@ defmodule BeTree.Engine.Check do
     ArgumentError -> nil
   end
 
-  @doc "Returns an error of kind `:type` unless `many` is a proper list or something else that can be enumerated."
+  @doc "Returns an error of kind `:type` unless `many` is a proper list or another enumerable."
   @spec enumerable(term, String.t()) :: :ok | {:error, Error.t()}
   def enumerable(many, what) do
     if enumerable?(many),
@@ -62,7 +61,7 @@ defmodule BeTree.Engine.Check do
       else: {:error, %Error{kind: :type, message: "#{what} are a list or a stream, got: #{Describe.value(many)}"}}
   end
 
-  # The length of an improper list is none.
+  # An improper list has no length.
   defp enumerable?(list) when is_list(list) and length(list) >= 0, do: true
   defp enumerable?(list) when is_list(list), do: false
   defp enumerable?(function) when is_function(function), do: is_function(function, 2)

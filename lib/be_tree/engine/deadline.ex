@@ -1,15 +1,15 @@
 defmodule BeTree.Engine.Deadline do
   @moduledoc false
-  # The moment when a timeout has passed, for what takes more than one wait.
+  # The moment when a timeout has passed, for calls that wait more than once.
 
   @type t :: integer | :infinity
 
-  @doc "The moment `timeout` milliseconds from now."
+  @doc "Returns the moment `timeout` milliseconds from now."
   @spec new(timeout) :: t
   def new(:infinity), do: :infinity
   def new(timeout), do: System.monotonic_time(:millisecond) + timeout
 
-  @doc "The milliseconds until then; 0 afterwards."
+  @doc "Returns the milliseconds until the deadline, or 0 after it."
   @spec left(t) :: timeout
   def left(:infinity), do: :infinity
   def left(deadline), do: max(deadline - System.monotonic_time(:millisecond), 0)

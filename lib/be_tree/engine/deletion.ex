@@ -1,18 +1,18 @@
 defmodule BeTree.Engine.Deletion do
   @moduledoc false
-  # Deletes subscriptions of a tree. The memory of an instance never shrinks. So where the guest answers that a deletion left
-  # its index empty, and that a new instance would take much less memory, one is made, and the tree goes on with it.
+  # Deletes subscriptions of a tree. The memory of an instance never shrinks. When the guest reports that a deletion left its
+  # index empty, and that a new instance would take much less memory, the tree moves to a new instance.
 
   alias BeTree.Error
   alias BeTree.Engine.{Answer, Deadline, Instance}
 
-  # How many milliseconds a tree that was emptied is waited for where other processes use it.
+  # The milliseconds that the move waits for other processes that use the tree.
   @patience 1_000
 
-  @doc "Deletes `id`. Takes the options of `BeTree.Engine.Instance.call/6`; their timeout is that of the wait for the tree."
+  @doc "Deletes `id`. Takes the options of `BeTree.Engine.Instance.call/6`. Their timeout limits the wait for the tree."
   @spec delete(BeTree.t(), BeTree.id(), keyword) :: :ok | {:error, Error.t()}
   def delete(tree, id, options) do
-    # The i64 that has the same bits: wasm knows no unsigned integers.
+    # The i64 with the same bits: wasm has no unsigned integers.
     <<signed::signed-64>> = <<id::64>>
     deadline = Deadline.new(Keyword.get(options, :timeout, :infinity))
 
@@ -24,8 +24,8 @@ defmodule BeTree.Engine.Deletion do
     end
   end
 
-  # The deletion is done, so an error, such as that the node has no memory for a second instance, is none of its own: the
-  # tree stays as it is.
+  # The deletion is done, so an error of the move, such as too little memory for a second instance, is no error of the
+  # deletion: the tree stays as it is.
   defp begin_anew(%{runtime: runtime} = tree, timeout) do
     with true <- Instance.renews?(tree.guest),
          {:ok, fresh} <- Instance.begin(tree.guest, tree.schema, tree.memory) do

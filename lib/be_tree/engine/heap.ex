@@ -1,29 +1,29 @@
 defmodule BeTree.Engine.Heap do
   @moduledoc false
-  # Room for large answers in the heap of the process that asked for them.
+  # Makes room for large results in the heap of the calling process.
   #
-  # Such answers come in parts. Whenever the heap is full with those that came, the garbage collector copies them into one
-  # that is a little larger, and again, and again. So the heap is made as large as all will need at once. Nor is it collected
-  # for the binaries that come up meanwhile.
+  # Such results come in parts. Whenever the heap is full of the parts so far, the garbage collector copies them into a
+  # slightly larger heap, repeatedly. So the heap is made large enough for all parts at once. The binaries that arrive
+  # meanwhile cause no collection either.
 
-  # No more words than these are asked for: an estimate may be wrong. What of them is not used is never touched.
+  # No more words than these are requested, because an estimate may be wrong. Unused room is never touched.
   @most 16_000_000
 
   @doc """
-  What `fun` answers, called where there is room for `words` words: while hardly anything is there that would have to be
-  copied. A process that keeps much has all of that copied instead, so this is for answers of many events.
+  Returns the result of `fun`, called with room for `words` words in the heap. The room is made while the heap holds little
+  that would have to be copied. For a process with a large heap all of it is copied, so use this for results of many events.
   """
   @spec with_room(non_neg_integer, (() -> answer)) :: answer when answer: var
   def with_room(words, fun), do: widened(words, &make_room/1, fun)
 
-  @doc "What `fun` answers, called where the first collection, if there is any, makes room for `words` words."
+  @doc "Returns the result of `fun`. The first collection during the call, if there is any, makes room for `words` words."
   @spec with_room_in_time(non_neg_integer, (() -> answer)) :: answer when answer: var
   def with_room_in_time(words, fun), do: widened(words, fn _words -> :ok end, fun)
 
   defp widened(words, prepare, fun) do
     {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
     words = min(words, @most)
-    # Where the heap has a limit, that is its owner's choice.
+    # The owner of a process may limit its heap.
     if words > settings[:min_heap_size] and settings[:max_heap_size].size == 0,
       do: widen(words, settings, prepare, fun),
       else: fun.()

@@ -1,8 +1,7 @@
 defmodule BeTree.Engine.Slices do
   @moduledoc false
-  # A call that runs slice by slice: the process that runs a slice is charged for its fuel, and between slices the
-  # call's deadline is looked at. What is called, and what its results mean, its owner knows: BeTree.Search for an
-  # index, BeTree.Sandbox for any module.
+  # A call that runs slice by slice. The process that runs a slice is charged for its fuel, and the deadline is checked
+  # between slices. The owner of a call interprets its results: BeTree.Search for an index, BeTree.Sandbox for any module.
 
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Deadline, Native}
@@ -11,8 +10,8 @@ defmodule BeTree.Engine.Slices do
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
 
   @typedoc """
-  `resume` runs the next slice of what is `suspended`; `fuel` and `count` are of the slices so far, of which the fuel
-  `before` is of other calls.
+  `resume` runs the next slice of `suspended`. `fuel` and `count` are those of the slices so far. The fuel `before`
+  belongs to earlier calls.
   """
   @type t :: %__MODULE__{
           runtime: module,
@@ -45,11 +44,11 @@ defmodule BeTree.Engine.Slices do
 
   @step Native.step()
 
-  @doc "The options of a call that names none."
+  @doc "Returns the default options of a call."
   @spec defaults() :: options
   def defaults, do: %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity}
 
-  @doc "A call that is about to begin. Its first slice the owner runs, and passes what came of it to `settle/2`."
+  @doc "Returns a new call. Its owner runs the first slice, and passes the outcome to `settle/2`."
   @spec new(module, (Runtime.suspended() -> outcome), pos_integer, options) :: t
   def new(runtime, resume, per_reduction, options) do
     %__MODULE__{
@@ -72,13 +71,13 @@ defmodule BeTree.Engine.Slices do
     end
   end
 
-  @doc "Gives the call up."
+  @doc "Cancels the call."
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{runtime: runtime, suspended: suspended}), do: runtime.cancel(suspended)
 
   @doc """
-  The same for one more call, after one that is done: with what is left of the budget, and the same deadline. Answers the
-  `:fuel` and the `:timeout` of the next request too.
+  Prepares one more call after a finished one, with the rest of the budget and the same deadline. Returns also the `:fuel`
+  and the `:timeout` of the next request.
   """
   @spec again(t) :: {:ok, t, Fuel.budget(), timeout} | {:error, Error.t()}
   def again(%__MODULE__{fuel: fuel, budget: budget, deadline: deadline} = slices) do
@@ -104,7 +103,7 @@ defmodule BeTree.Engine.Slices do
     {:yield, %{slices | suspended: suspended, fuel: fuel, count: slices.count + 1}}
   end
 
-  # Without a budget it was another that ran out: of what the runtime itself asks of the module.
+  # Without a budget, an internal limit of the runtime was exceeded.
   def settle({:error, %Error{kind: :out_of_fuel} = error}, %{budget: budget} = slices) when is_integer(budget) do
     charge(slices, budget)
     {:error, error}
@@ -112,18 +111,18 @@ defmodule BeTree.Engine.Slices do
 
   def settle({:error, error}, _slices), do: {:error, error}
 
-  @doc "The slices so far, as `3 slices`."
+  @doc "Returns the number of slices so far as text, such as `3 slices`."
   @spec count(t) :: String.t()
   def count(%__MODULE__{count: 1}), do: "1 slice"
   def count(%__MODULE__{count: count}), do: "#{count} slices"
 
-  # Charges for what burnt since the last charge. Both amounts are counted from the call's start and rounded up alike, as
-  # BeTree.Fuel.to_reductions/2 does, so nothing is lost between slices, and nothing charged twice.
+  # Charges for the fuel since the last charge. Both amounts are counted from the start of the call and rounded up as in
+  # BeTree.Fuel.to_reductions/2, so nothing is lost between slices and nothing is charged twice.
   defp charge(%{fuel: before, per_reduction: ratio}, fuel) do
     bump(div(fuel + ratio - 1, ratio) - div(before + ratio - 1, ratio))
   end
 
-  # Where a time slice ends before all of them are charged, the rest is in the next one.
+  # If a time slice ends before all reductions are charged, the rest is charged in the next one.
   defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
   defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
   defp bump(_none), do: true

@@ -1,8 +1,7 @@
 defmodule BeTree.Engine.Target do
   @moduledoc false
-  # What can be searched: a tree, a published index, or a server by its name. Whatever searches asks here for what its
-  # target stands for: a handle, or a server's view, which is made of two. Handles have the fields runtime, instance and
-  # fuel_per_reduction.
+  # Resolves the target of a search: a tree, a published index, or the name of a server. The result is a handle, or a
+  # server's view, which has two handles. Handles have the fields runtime, instance and fuel_per_reduction.
 
   alias BeTree.{Error, Index, Tree}
   alias BeTree.Engine.Describe
@@ -10,7 +9,7 @@ defmodule BeTree.Engine.Target do
 
   @type t :: BeTree.target() | View.t()
 
-  @doc "The handle or the view to search; an error where there is no such server, an `ArgumentError` for anything else."
+  @doc "Returns the handle or the view to search, or an error if no such server runs. Others raise an `ArgumentError`."
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
   def resolve(%Tree{} = tree), do: tree
   def resolve(%Index{} = index), do: index
@@ -25,7 +24,7 @@ defmodule BeTree.Engine.Target do
           "what is searched is a tree, a published index or a server's name, got: #{Describe.value(other)}"
   end
 
-  @doc "One handle that has the target's attributes."
+  @doc "Returns `{:ok, handle}` with one handle that has the target's attributes."
   @spec handle(t) :: {:ok, BeTree.t() | Index.t()} | {:error, Error.t()}
   def handle(target) do
     case resolve(target) do
@@ -35,7 +34,7 @@ defmodule BeTree.Engine.Target do
     end
   end
 
-  # A view of a base alone is its base.
+  # A view without a delta and deletions is its base.
   defp plain(%View{base: base, delta: nil, deleted: nil}), do: base
   defp plain(view), do: view
 end

@@ -1,19 +1,20 @@
 defmodule BeTree.Runtime.Wasmtime do
   @moduledoc """
-  The built-in runtime: wasmtime inside of the VM.
+  This runtime is the built-in one: wasmtime, inside the VM.
 
-  A slice runs on the scheduler of the calling process, on a stack of its own; where its fuel is exhausted, the call is
-  left at that instruction and later goes on there, on any scheduler. A call that finds its instance free sends no
-  message and costs about a microsecond beside what it runs.
+  A slice runs on the scheduler of the calling process, on its own stack. When its fuel is exhausted, the call is
+  suspended at that instruction, and later resumes there, on any scheduler. A call to a free instance sends no message and
+  costs about a microsecond in addition to the module's work.
 
-  A call that is cancelled, or whose process dies, leaves its instance usable: memory stands as the last instruction left
-  it, and `__stack_pointer` is put back. A call on dirty schedulers runs in slices of about a millisecond there. Where its
-  process dies, a thread of the host's own goes on with it, for about 0.1 seconds and 2 microseconds for each byte of input
-  at the most: honest changes are made whole by then.
+  A call that is cancelled, or whose process dies, leaves its instance usable: the memory stays as the last instruction
+  left it, and `__stack_pointer` is restored. A call on dirty schedulers runs there in slices of about a millisecond. If
+  its process dies, a thread of the host continues the call, for at most about 0.1 seconds and 2 microseconds for each
+  byte of input. The changes of the built-in index are complete by then.
 
-  A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share
-  the pages that they do not write; elsewhere each has a copy of its own. A replica is made when it is first needed, on
-  a dirty scheduler; one that trapped, or stopped for want of memory, is thrown away, and made anew when it is needed.
+  A snapshot is a copy of an instance's memory and exported mutable globals. On Linux, replicas map that copy and share the
+  pages that they do not write; elsewhere each has a copy of its own. A replica is made when it is first needed, on a dirty
+  scheduler. A replica that trapped, or that stopped because it was refused memory, is discarded, and made again when it is
+  needed.
   """
 
   @behaviour BeTree.Runtime
@@ -21,13 +22,13 @@ defmodule BeTree.Runtime.Wasmtime do
   alias BeTree.{Error, Runtime}
   alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
 
-  # The fuel that a change never needs more of, as the host has it for one that lost its process.
+  # More fuel than any change needs. The host has the same limit for a change that lost its process.
   @longest_change 500_000_000
   @longest_change_per_byte 10_000
 
   @most Limits.max_u64()
 
-  # How many milliseconds a caller waits until its module is compiled: seconds, and as many for each one before it.
+  # The milliseconds that a caller waits for its module to be compiled: seconds, and as many for each module before it.
   @compile_timeout 60_000
 
   @impl Runtime
@@ -77,7 +78,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def instantiate(compiled, options) do
-    # A call keeps its stack between slices: nothing else has to resume it.
+    # A call keeps its stack between slices, so no export has to resume it.
     options = Keyword.validate!(options, [:memory, :resume, snapshot: nil, inbox: nil, outbox: nil])
     memory = bounded(Keyword.fetch!(options, :memory))
     answer(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
@@ -132,10 +133,11 @@ defmodule BeTree.Runtime.Wasmtime do
   defdelegate place_get(place, version), to: Native
 
   @doc """
-  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type: answers `{:done, results, output, fuel}`.
+  Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type. Returns `{:done, results, output,
+  fuel}`.
 
-  Integers are answered signed, and taken signed or unsigned. A float that is not finite is answered as `:nan`,
-  `:infinity` or `:negative_infinity`. To go on after a yield there is `continue/1`.
+  Results are signed integers and floats. A float that is not finite is `:nan`, `:infinity` or `:negative_infinity`. Integer
+  arguments may be signed or unsigned. `continue/1` resumes the call after a yield.
   """
   @spec invoke(Runtime.instance(), String.t(), [integer | float], Runtime.request()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
@@ -154,20 +156,20 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  @doc "Like `c:BeTree.Runtime.resume/1`, for a call that `invoke/4` began."
+  @doc "Like `c:BeTree.Runtime.resume/1`, for a call of `invoke/4`."
   @spec continue(Runtime.suspended()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
           | {:yield, Runtime.suspended(), non_neg_integer}
           | {:error, Error.t()}
   def continue(suspended), do: answer(Native.resume(suspended))
 
-  @doc "Reads `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
+  @doc "Reads `length` bytes of an instance's memory on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
   def read(instance, address, length, timeout \\ :infinity) do
     in_turn(instance, timeout, &Native.read(instance, &1, address, length))
   end
 
-  @doc "Writes to an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
+  @doc "Writes to an instance's memory on a dirty scheduler. Waits while a call holds the instance."
   @spec write(Runtime.instance(), non_neg_integer, binary, timeout) :: :ok | {:error, Error.t()}
   def write(instance, address, bytes, timeout \\ :infinity) do
     in_turn(instance, timeout, &Native.write(instance, &1, address, bytes))
@@ -185,8 +187,8 @@ defmodule BeTree.Runtime.Wasmtime do
     to_end(outcome, longest, deadline)
   end
 
-  # Between slices others have the dirty scheduler, and a process that was killed ends. A change that needs no more fuel than
-  # others do is not cut off: it would be half made.
+  # Between slices other processes get the dirty scheduler, and a killed process ends. A change that needs no more fuel
+  # than the limit is not cut off: it would be half made.
   defp to_end({:yield, suspended, fuel}, longest, deadline) do
     if fuel > longest and Deadline.passed?(deadline) do
       Native.cancel(suspended)
@@ -198,18 +200,18 @@ defmodule BeTree.Runtime.Wasmtime do
 
   defp to_end(outcome, _longest, _deadline), do: outcome
 
-  # An amount as the host takes it, a u64 or :infinity.
+  # Converts an amount for the host: a u64 or :infinity.
   defp bounded(amount) when is_integer(amount) and amount > @most, do: @most
   defp bounded(amount), do: amount
 
-  # Does the work, which takes a ticket, now or when its turn has come.
+  # Runs the function with a ticket, now or when its turn has come.
   defp in_turn(instance, timeout, work), do: enter(instance, nil, timeout, work)
 
   defp in_turn(:busy, _ticket, instance, timeout, work), do: wait(instance, timeout, work)
   defp in_turn(:vacant, ticket, instance, timeout, work), do: fill(instance, ticket, timeout, work)
   defp in_turn(answer, _ticket, _instance, _timeout, _work), do: answer(answer)
 
-  # The reference is made here, so that the receive need not look at the messages that were there before.
+  # The reference is made here, so that the receive skips the messages that arrived before.
   defp wait(instance, timeout, work) do
     reference = make_ref()
 
@@ -224,14 +226,14 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  # Whose turn has come waits no more, but may have to make a replica.
+  # A process whose turn has come waits no longer, but may have to make a replica.
   defp enter(instance, ticket, timeout, work), do: in_turn(work.(ticket), ticket, instance, timeout, work)
 
   defp fill(instance, ticket, timeout, work) do
     case Native.fill(instance, ticket) do
-      # A turn is for any replica: another may have taken this one, and left a place where one is to be made.
+      # A turn is for any replica. Another process may have taken this one and left a place where a replica is to be made.
       {:ok, ticket} -> enter(instance, ticket, timeout, work)
-      # Another process was quicker, or has let go of a replica.
+      # Another process was quicker, or has returned a replica.
       :busy -> enter(instance, ticket, timeout, work)
       error -> answer(error)
     end
@@ -253,7 +255,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp answer({:done, results, {:packed, output}, fuel}), do: {:done, results, unpack(output), fuel}
   defp answer(answer), do: answer
 
-  # A long list is made part by part: all at once it would hold its scheduler up.
+  # A long list is made in parts: at once it would hold its scheduler for too long.
   defp unpack(packed) when is_binary(packed) do
     count = div(byte_size(packed), 8)
     Heap.with_room_in_time(2 * count, fn -> unpack(packed, count, []) end)
