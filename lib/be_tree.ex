@@ -104,8 +104,8 @@ defmodule BeTree do
   @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
   @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed " <>
-                    "whatever its timeout; only a change that takes far longer than any should, as a broken guest's may, is " <>
-                    "cut off"
+                    "after the timeout too. It is cut off only if it takes far longer than any change should, as with a " <>
+                    "faulty guest"
   @insert_options [constants: [type: :any, doc: "the constants of the expression, such as `[flight_id: 10]`"]] ++
                     Common.timeout(@insert_timeout)
 

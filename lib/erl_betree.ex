@@ -278,7 +278,7 @@ defmodule :erl_betree do
   @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
   def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
 
-  @doc "Returns `{ok, Ids}` with all ids that match, whatever candidates were taken before."
+  @doc "Returns `{ok, Ids}` with all ids that match, at any position of the iterator."
   @spec search_all(iterator) :: {:ok, [id]}
   def search_all(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.all()
 

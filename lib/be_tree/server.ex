@@ -18,7 +18,7 @@ defmodule BeTree.Server do
 
   A search sends no message to the server's process. It looks up the published index under the name, and never waits for a
   change. It runs in a replica (`BeTree.Index`); when all replicas are in use, it waits for one or returns an error of kind
-  `:overloaded`. A search ends on the index on which it began, whatever is changed or swapped meanwhile. An index that
+  `:overloaded`. A search ends on the index on which it began, even if it is changed or swapped meanwhile. An index that
   nothing uses any more is freed.
 
   ## Changes

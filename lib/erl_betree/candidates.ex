@@ -15,7 +15,7 @@ defmodule ErlBetree.Candidates do
   # The cursor of released candidates: no number of calls moves it on to the first one.
   @released -0x4000_0000_0000_0000
 
-  @typedoc "The packed ids that match, how many candidates there are, and how many of these were handed out."
+  @typedoc "The packed matching ids, the number of candidates, and the number of those returned so far."
   @type t :: {found :: binary, count :: non_neg_integer, cursor :: :atomics.atomics_ref()}
 
   @doc "Returns the candidates for an event, and the number of visited entries of the tree, its root included."

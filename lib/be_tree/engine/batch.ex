@@ -20,7 +20,7 @@ defmodule BeTree.Engine.Batch do
   """
   @type t :: %__MODULE__{count: non_neg_integer, input: binary, refused: Error.t() | nil}
 
-  @typedoc "What an error left answered: the answers before it, in order."
+  @typedoc "An error, with the results before it, in order."
   @type refusal :: {:error, Error.t(), [Search.found()]}
 
   @doc "Returns a lazy stream of the events in chunks."

@@ -25,7 +25,7 @@ defmodule BeTree.Engine.Slices do
           count: non_neg_integer
         }
 
-  @typedoc "What a runtime answers for a slice; `results` are whatever the runtime's function answers in that place."
+  @typedoc "The outcome of a slice from a runtime. `results` is the value of the runtime's function in that place."
   @type outcome ::
           {:done, results :: term, output :: term, Fuel.t()}
           | {:yield, Runtime.suspended(), Fuel.t()}

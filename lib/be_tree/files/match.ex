@@ -21,7 +21,7 @@ defmodule BeTree.Files.Match do
                 latencies: %Latencies{}
               ]
 
-  @typedoc "Counts and sums over all events. `build` has the microseconds of the index's `origin`, `nanoseconds` those of the searches."
+  @typedoc "Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches."
   @type t :: %__MODULE__{}
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of

@@ -24,7 +24,7 @@ defmodule BeTree.Files.Terms do
   defguardp is_name(character)
             when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in ~c"_@"
 
-  @typedoc "A term, and where it begins: the line's text, the line's number, the byte in the line."
+  @typedoc "A term with its beginning: the text and the number of the line, and the byte in the line."
   @type located :: {term, binary, pos_integer, non_neg_integer}
 
   # Returns a stream of the terms of `path`. Raises a `BeTree.Files.Error` at the first fault.

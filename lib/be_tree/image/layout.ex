@@ -29,7 +29,7 @@ defmodule BeTree.Image.Layout do
           counts: binary
         }
 
-  @typedoc "What can be told without reading all of an image."
+  @typedoc "The description at the beginning of an image."
   @type header :: %{
           version: non_neg_integer,
           abi: non_neg_integer,

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Changes do
   @small 0x1_0000
   @part 100
 
-  @typedoc "What is there and was not, and what is no longer there, or was taken out before it was put in again."
+  @typedoc "The inserted subscriptions, and the deleted ids, including those deleted before a new insertion."
   @type t :: %{deleted: [{BeTree.id(), Table.version()}], inserted: [{Table.version(), Subscription.wire()}]}
 
   @spec count(t) :: non_neg_integer

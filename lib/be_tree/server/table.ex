@@ -25,7 +25,7 @@ defmodule BeTree.Server.Table do
 
   @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
 
-  @typedoc "What was changed since the base, up to `version`."
+  @typedoc "The changes since the base, up to `version`."
   @type recovered :: %{base: base, version: version, changes: Changes.t()}
 
   @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
