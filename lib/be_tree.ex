@@ -455,7 +455,8 @@ defmodule BeTree do
   def search_many!(target, events, options \\ []), do: Bang.unwrap!(search_many(target, events, options))
 
   @doc """
-  Returns a stream with an element for each of `events`, in order: `{:ok, ids}`, or `{:error, error}` for a failed event.
+  Returns a stream with an element for each of `events`, in order. It is `{:ok, ids}`, or `{:error, error}` for a failed
+  event.
 
   The stream searches when it is consumed, up to 256 events at a time, as `search_many/3` does. Its memory is bounded for
   any number of events. When the consumer halts, nothing is left running.
@@ -621,6 +622,6 @@ defmodule BeTree do
   defp check_tree(%Tree{}), do: :ok
 
   defp check_tree(other) do
-    raise ArgumentError, "what is changed or published is a BeTree, got: #{Describe.value(other)}"
+    raise ArgumentError, "only a BeTree can be changed or published, got: #{Describe.value(other)}"
   end
 end

@@ -113,8 +113,9 @@ defmodule :erl_betree_bench do
   end
 
   @doc """
-  Prints two tables of the statistics in a folder: by how many percent the ways differ from `betree_search/2`, and the
-  time of an event in each.
+  Prints two tables of the statistics in a folder.
+
+  One has the differences of the ways from `betree_search/2` in percent, and the other the time of an event in each.
 
   The files are `stats_P_64_std.txt`, and `all`, `next` and `event` for the other ways, the same for 96 and 128. Missing
   files are skipped.

@@ -1,6 +1,6 @@
 defmodule BeTree.Cluster do
   @moduledoc """
-  A cluster is one index over several nodes: each subscription is in one of its servers, and a search asks all of them.
+  A cluster is one index over several nodes. Each subscription is in one of its servers, and a search asks all of them.
 
       cluster = BeTree.Cluster.new([{Ads, :"a@10.0.0.1"}, {Ads, :"b@10.0.0.2"}])
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
@@ -97,7 +97,8 @@ defmodule BeTree.Cluster do
 
       other ->
         raise ArgumentError,
-              "the option :shard answers numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
+              "the function of the option :shard returns a number from 0 to #{tuple_size(shards) - 1}, but for " <>
+                "#{Describe.value(id)} it returned #{Describe.value(other)}"
     end
   end
 
@@ -266,14 +267,14 @@ defmodule BeTree.Cluster do
     kind, reason -> {:error, unreachable(kind, reason)}
   end
 
-  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not answer in time"}
+  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not respond in time"}
 
   defp unreachable(_kind, {:erpc, :noconnection}) do
-    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it answered"}
+    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it responded"}
   end
 
   defp unreachable(kind, reason) do
-    %Error{kind: :not_found, message: "it could not answer: #{Exception.format_banner(kind, reason)}"}
+    %Error{kind: :not_found, message: "the call failed: #{Exception.format_banner(kind, reason)}"}
   end
 
   defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}

@@ -104,8 +104,10 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  Returns the fuel of one reduction for a machine where wasm burns `fuel_per_microsecond` and a reduction of plain Elixir
-  takes `nanoseconds`. This fuel takes 2.2 times as long as the reduction. `mix be_tree.tune --calibrate` measures both.
+  Returns the fuel that takes 2.2 times as long as a reduction of plain Elixir.
+
+  Wasm burns `fuel_per_microsecond` on the machine, and a reduction takes `nanoseconds`. `mix be_tree.tune --calibrate`
+  measures both.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
       74

@@ -1,6 +1,7 @@
 defmodule BeTree.Image do
   @moduledoc """
-  An image is an index as one file: a WebAssembly module that any runtime can start, with all subscriptions in its memory.
+  An image is an index as one file. It is a WebAssembly module that any runtime can start, with all subscriptions in its
+  memory.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_image_doctest.wasm")
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})

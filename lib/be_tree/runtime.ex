@@ -209,10 +209,11 @@ defmodule BeTree.Runtime do
   @callback place_get(place, version :: non_neg_integer) :: instance | nil
 
   @doc """
-  Replaces the memory of an instance by that of `fresh` if an export of the instance, `() -> i32`, then returns a value
-  other than 0. Returns whether it did. The instance frees its own memory. No other call runs between the question and the
-  replacement. `fresh` is an instance of the same module, made with the same options, that no other process uses. It
-  cannot be called afterwards.
+  Replaces the memory of an instance by that of `fresh`, if an export of the instance allows it.
+
+  The export, `() -> i32`, allows it by a result other than 0. The callback returns whether it replaced the memory. The
+  instance then frees its own memory. No other call runs between the question and the replacement. `fresh` is an instance
+  of the same module, made with the same options, that no other process uses. It cannot be called afterwards.
 
   A runtime may lack this callback.
 
@@ -223,9 +224,11 @@ defmodule BeTree.Runtime do
   @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
 
   @doc """
-  Returns the runtime that is used by default: the module in the application's environment, `config :be_tree, runtime:
-  BeTree.Runtime.Wasmex`; otherwise the built-in runtime if it is compiled; otherwise that of the hex package wasmex if it is
-  present. If neither is present, loading a module returns an error that says which to add.
+  Returns the default runtime.
+
+  This is the module in the application's environment, such as `config :be_tree, runtime: BeTree.Runtime.Wasmex`. Without
+  one it is the built-in runtime if that is compiled, or else the runtime of the hex package wasmex if that is present. If
+  neither is present, loading a module returns an error that says which to add.
 
       iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       true

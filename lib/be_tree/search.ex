@@ -184,7 +184,8 @@ defmodule BeTree.Search do
   def cancel(other), do: Check.expected!("a BeTree.Search", other)
 
   @doc """
-  Runs a search to its end, slice by slice. Takes the arguments of `start/3`, and returns its outcomes except the yield.
+  Runs a search to its end, slice by slice. Takes the arguments of `start/3`, and returns its outcomes except the yield,
+  with the same kinds of errors.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")

@@ -259,6 +259,9 @@ defmodule BeTree.Server do
 
   Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
 
+  Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription,
+  from 0.
+
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
       {:ok, 2}
@@ -293,7 +296,8 @@ defmodule BeTree.Server do
   Publishes all acknowledged changes. Searches that start after the function returned see them.
 
   Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches
-  then go on as before, and the server tries again after the interval.
+  then go on as before, and the server tries again after the interval. The kind is `:not_found` when no server of this
+  name runs.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
@@ -312,7 +316,10 @@ defmodule BeTree.Server do
   @doc """
   Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
 
-  Changes wait while the index is published: about half a microsecond per kilobyte.
+  Changes wait while the index is published: about half a microsecond per kilobyte. A server that follows raises an
+  `ArgumentError`.
+
+  Returns `{:error, error}` with the kind `:out_of_memory`, or `:not_found` when no server of this name runs.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
@@ -369,7 +376,7 @@ defmodule BeTree.Server do
 
   def swap(_name, other) do
     expected = "a BeTree.Index, {:image, image}, a BeTree.Guest or the bytes of one"
-    raise ArgumentError, "what is swapped in is #{expected}, got: #{Describe.value(other)}"
+    raise ArgumentError, "swap/2 takes #{expected}, got: #{Describe.value(other)}"
   end
 
   @doc "Like `swap/2`, but raises on error."

@@ -274,7 +274,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp status({:done, [], output, fuel}), do: {:done, 0, output, fuel}
 
   defp status({:done, results, _output, _fuel}) do
-    error(:bad_module, "a status is one integer, but the export answered #{Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export returned #{Describe.value(results)}")
   end
 
   defp status(answer), do: answer

@@ -25,7 +25,7 @@ defmodule BeTree.Server.Request do
        }}
 
     :exit, {_reason, _call} ->
-      message = "the server #{Describe.value(name)} ended before it answered: whether the change was made is not known"
+      message = "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
 
       {:error, %Error{kind: :not_found, message: message}}
   end

@@ -4,7 +4,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   # order.
   #
   # A row of the table is a machine in use, {{group, number}, holder, call, contended}. The process that inserts the row
-  # holds the machine, and deleting the row returns it. `call` is 0 while the holder runs, and the number of the call
+  # holds the machine, and deleting the row releases it. `call` is 0 while the holder runs, and the number of the call
   # while it is suspended. While no process waits, no message is sent. This process alone sets `contended`, for the
   # machines of a group that another process waits for. A contended machine is returned to this process, which passes it
   # on. It monitors the holders of contended machines and the waiting processes.
@@ -84,7 +84,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     :timeout
   end
 
-  @doc "Returns a machine that the calling process holds."
+  @doc "Releases a machine that the calling process holds."
   @spec leave(group, non_neg_integer) :: :ok
   def leave(group, number) do
     case :ets.select_delete(@table, [{{{group, number}, self(), :_, false}, [], [true]}]) do
@@ -224,7 +224,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     cond do
       :ets.insert_new(@table, {key, pid, 0, true}) -> true
       :ets.update_element(@table, key, {4, true}) -> false
-      # The machine was returned just now.
+      # The machine was released just now.
       true -> contend_for(key, pid)
     end
   end
@@ -326,7 +326,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
             {monitor, state} = monitor(state, holder, {:holder, group, number})
             put_in(state.groups[group].holders[number], monitor)
 
-          # Only this process returns a contended machine.
+          # Only this process releases a contended machine.
           [] ->
             state
         end
