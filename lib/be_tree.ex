@@ -103,9 +103,9 @@ defmodule BeTree do
 
   @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
-  @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed " <>
-                    "after the timeout too. It is cut off only if it takes far longer than any change should, as with a " <>
-                    "faulty guest"
+  @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is " <>
+                    "completed after the timeout too. It is cut off only if it takes far longer than any change should, " <>
+                    "as with a faulty guest"
   @insert_options [constants: [type: :any, doc: "the constants of the expression, such as `[flight_id: 10]`"]] ++
                     Common.timeout(@insert_timeout)
 
@@ -119,8 +119,8 @@ defmodule BeTree do
                       type: :positive,
                       default_doc: "the number of online schedulers, or 1 for a tree",
                       doc:
-                        "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
-                          "runs one search at a time"
+                        "the number of processes that search at the same time. With 1 the consumer searches itself. A " <>
+                          "tree runs one search at a time"
                     ]
                   ] ++ Common.take([:slice, :timeout, :ids, :as])
 

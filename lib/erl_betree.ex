@@ -149,7 +149,7 @@ defmodule :erl_betree do
   @spec betree_insert_sub(betree, sub) :: :ok | :error
   def betree_insert_sub(betree, sub), do: betree |> Tree.open() |> Subscriptions.insert(sub)
 
-  @doc "`betree_make_event/3` with the monotonic clock."
+  @doc "Calls `betree_make_event/3` with the monotonic clock."
   @spec betree_make_event(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event(betree, event), do: betree_make_event(betree, event, @monotonic)
 
@@ -204,7 +204,7 @@ defmodule :erl_betree do
 
   def betree_search(_betree, _event, _clock), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_ids/4` with the monotonic clock."
+  @doc "Calls `betree_search_ids/4` with the monotonic clock."
   @spec betree_search_ids(betree, event | event_ref, [id]) :: {{:ok, [id]}, elapsed}
   def betree_search_ids(betree, event, ids), do: betree_search_ids(betree, event, ids, @monotonic)
 
@@ -286,7 +286,7 @@ defmodule :erl_betree do
   @spec search_iterator_release(iterator) :: :ok
   def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
 
-  @doc "`search_yield/4` with a threshold of 1,000 microseconds."
+  @doc "Calls `search_yield/4` with a threshold of 1,000 microseconds."
   @spec search_yield(betree, event_ref, clock_type) :: {{:ok, [id]} | {:continue, state}, elapsed}
   def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
 
@@ -329,7 +329,7 @@ defmodule :erl_betree do
 
   def search_next_yield(_state, _clock, _threshold), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_yield/3` with the monotonic clock."
+  @doc "Calls `betree_search_yield/3` with the monotonic clock."
   @spec betree_search_yield(betree, event_ref) :: {{:ok, [id]}, elapsed}
   def betree_search_yield(betree, event), do: betree_search_yield(betree, event, @monotonic)
 
@@ -340,7 +340,7 @@ defmodule :erl_betree do
     {found, elapsed}
   end
 
-  @doc "`search_yield_count/5` with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
+  @doc "Calls `search_yield_count/5` with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
   @spec search_yield_count(betree, event_ref) :: {{:ok, [id]}, elapsed, calls :: pos_integer}
   def search_yield_count(betree, event), do: search_yield_count(betree, event, @monotonic, @threshold, 0)
 
@@ -357,11 +357,11 @@ defmodule :erl_betree do
     state |> search_next_yield(clock, threshold) |> count_calls(clock, threshold, calls + 1)
   end
 
-  @doc "`search_ids_yield/5` with the monotonic clock and a threshold of 1,000 microseconds."
+  @doc "Calls `search_ids_yield/5` with the monotonic clock and a threshold of 1,000 microseconds."
   @spec betree_search_ids_yield(betree, event_ref, [id]) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids), do: search_ids_yield(betree, event, ids, @monotonic, @threshold)
 
-  @doc "`search_ids_yield/5` with a threshold of 1,000 microseconds."
+  @doc "Calls `search_ids_yield/5` with a threshold of 1,000 microseconds."
   @spec betree_search_ids_yield(betree, event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids, clock), do: search_ids_yield(betree, event, ids, clock, @threshold)
 
@@ -396,11 +396,11 @@ defmodule :erl_betree do
   @spec betree_make_err([[domain]]) :: {:ok, betree}
   def betree_make_err(domains), do: {:ok, Tree.make(domains, true)}
 
-  @doc "`betree_make_sub/4` for a tree that keeps reasons."
+  @doc "Like `betree_make_sub/4` for a tree that keeps reasons."
   @spec betree_make_sub_err(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
   def betree_make_sub_err(betree, id, constants, expression), do: betree_make_sub(betree, id, constants, expression)
 
-  @doc "`betree_insert_sub/2` for a tree that keeps reasons."
+  @doc "Like `betree_insert_sub/2` for a tree that keeps reasons."
   @spec betree_insert_sub_err(betree, sub) :: :ok | :error
   def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
 
@@ -411,15 +411,15 @@ defmodule :erl_betree do
     :ok
   end
 
-  @doc "`betree_make_event/2` for a tree that keeps reasons."
+  @doc "Like `betree_make_event/2` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event), do: betree_make_event(betree, event)
 
-  @doc "`betree_make_event/3` for a tree that keeps reasons."
+  @doc "Like `betree_make_event/3` for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event, clock), do: betree_make_event(betree, event, clock)
 
-  @doc "`betree_write_dot/2` for a tree that keeps reasons."
+  @doc "Like `betree_write_dot/2` for a tree that keeps reasons."
   @spec betree_write_dot_err(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
 
@@ -439,7 +439,7 @@ defmodule :erl_betree do
 
   def betree_search_err(_betree, _event, _clock), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_ids_err/4` with the monotonic clock."
+  @doc "Calls `betree_search_ids_err/4` with the monotonic clock."
   @spec betree_search_ids_err(betree, event | event_ref, [id]) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(betree, event, ids), do: betree_search_ids_err(betree, event, ids, @monotonic)
 

@@ -1,8 +1,8 @@
 defmodule BeTree.Engine.Native do
   @moduledoc false
-  # The stubs of the NIF, wasm/host. Except for charge/1 only BeTree.Runtime.Wasmtime calls them. A failure returns {:error,
-  # kind, message}, an instance that another call holds returns :busy, and a replica that fill/2 must make first returns
-  # :vacant. A ticket is nil, the result of queue/2 after its message has arrived, or the result of fill/2.
+  # The stubs of the NIF, wasm/host. Except for charge/1 only BeTree.Runtime.Wasmtime calls them. They return
+  # {:error, kind, message} for a failure, :busy if another call holds the instance, and :vacant if fill/2 must make a
+  # replica first. A ticket is nil, the result of queue/2 after its message has arrived, or the result of fill/2.
 
   # This module does not load the library: it may be built later, in the same VM. Before load/0 only load/0, loaded?/0 and
   # charge/1 can be called; the other functions take values that come from compile/3.
@@ -127,8 +127,8 @@ defmodule BeTree.Engine.Native do
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Puts the last of the first `count` packed integers in front of the list, as many as one call may. Returns `{list,
-  left}`, where `left` is the number of remaining integers. Charges the calling process.
+  Puts the last of the first `count` packed integers in front of the list, as many as one call may.
+  Returns `{list, left}`, where `left` is the number of remaining integers. Charges the calling process.
   """
   def unpack(_packed, _count, _list), do: :erlang.nif_error(:not_loaded)
 

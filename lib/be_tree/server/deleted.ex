@@ -9,8 +9,7 @@ defmodule BeTree.Server.Deleted do
   # range would be compared with all of them.
   #
   # A search looks up each id that it found, and nearly none was deleted. For those a filter decides in a third of the
-  # time: a bitmap by another hash, in a tuple. Each search copies it, so it has only some kilobytes. hash in a tuple, in
-  # a third of the time. It is no more than some kilobytes, as each search copies it.
+  # time: a bitmap by another hash, in a tuple. Each search copies it, so it has only some kilobytes.
 
   import Bitwise
 

@@ -8,7 +8,7 @@ defmodule BeTree.ErlBench.Tree do
   @enforce_keys [:betree, :types, :expressions, :build]
   defstruct @enforce_keys
 
-  @typedoc "The tree, the types of its attributes in order, the number of its expressions, and the microseconds of their insertion."
+  @typedoc "The tree, the types of its attributes in order, the number of its expressions, and their insertion in us."
   @type t :: %__MODULE__{
           betree: term,
           types: [BeTree.Domain.type()],
