@@ -26,7 +26,7 @@ if Code.ensure_loaded?(Wasmex) do
     #
     #   inbox, capacity        the address and the size of the inbox; 0 if it must be requested
     #   input                  the bytes of the last input
-    #   answer, length         the address and the bytes of the last list of numbers, where the next one most likely lies
+    #   answer, length         the address and the bytes of the last list of numbers, which predict those of the next one
     #   torn                   1 from the beginning of a call until it ends by itself
     #   filled                 1 if a replica equals its snapshot, except for the remains of searches
     #   bytes                  the last known size of the memory
