@@ -97,8 +97,8 @@ defmodule BeTree.Cluster do
 
       other ->
         raise ArgumentError,
-              "the function of the option :shard returns a number from 0 to #{tuple_size(shards) - 1}, but for " <>
-                "#{Describe.value(id)} it returned #{Describe.value(other)}"
+              "the option :shard returns numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for " <>
+                "#{Describe.value(id)}"
     end
   end
 

@@ -21,7 +21,7 @@ defmodule BeTree.Engine.Target do
 
   def resolve(other) do
     raise ArgumentError,
-          "only a tree, a published index or a server's name can be searched, got: #{Describe.value(other)}"
+          "a search takes a tree, a published index or a server's name, got: #{Describe.value(other)}"
   end
 
   @doc "Returns `{:ok, handle}` with one handle that has the target's attributes."
