@@ -1,6 +1,7 @@
 defmodule :erl_betree_bench do
   @moduledoc """
-  The benchmark of erl-be-tree's document, for callers from Erlang. `mix be_tree.erl_bench` is the same as a command.
+  This module is the benchmark of erl-be-tree's document, for callers from Erlang. `mix be_tree.erl_bench` is the same as a
+  command.
 
       1> {ok, Ex, Ev} = erl_betree_bench:generate(128, "bench_data").
       {ok,"bench_data/P_128_Ex_5_000.txt","bench_data/P_128_Ev_100_000.txt"}
@@ -10,8 +11,8 @@ defmodule :erl_betree_bench do
       ok
       4> erl_betree_bench:tables("bench_data").
 
-  The functions have the names and the arguments of that library's runner, and read and write the same files. Each way of
-  evaluating an event has three functions, which differ in what they write:
+  The functions have the names and the arguments of that library's runner, and read and write the same files. Each way to
+  evaluate an event has three functions with different output:
 
   | calls of erl_betree | prints times | a file of statistics | a file of ids |
   | --- | --- | --- | --- |
@@ -20,15 +21,14 @@ defmodule :erl_betree_bench do
   | `search_iterator/2`, `search_next/1` to the last | `iterated_next/2` | `iterated_next_stats/3` | `iterated_next_output/3` |
   | `betree_make_event/2`, `betree_search/3` | `with_event/2` | `with_event_stats/3` | `with_event_output/3` |
 
-  The first argument is a file of expressions, the second a file of events, both as `BeTree.Files` describes
-  erl-be-tree's, with attributes of any type. Every function prints, thousand by thousand, how many events are done and
-  what one of them took.
+  The first argument is a file of expressions and the second a file of events, both in erl-be-tree's format (`BeTree.Files`),
+  with attributes of any type. After every thousand events each function prints their number and the time of one event.
 
-  Statistics are Erlang terms. `nano_diffs` are sums of nanoseconds of `snapshot_freq`, 1,000, events each; events behind
-  the last full thousand are not in them.
+  Statistics are Erlang terms. `nano_diffs` are sums of nanoseconds of `snapshot_freq`, 1,000, events each. Events after the
+  last full thousand are not in them.
 
-  Files are named by strings or binaries. What is wrong is answered: `{error, {file_does_not_exist, File}}` or
-  `{error, {bad_file, Message}}`, the message with file and line.
+  File names are strings or binaries. On an error a function returns `{error, {file_does_not_exist, File}}` or
+  `{error, {bad_file, Message}}`; the message has the file and the line.
   """
 
   alias BeTree.ErlBench.{Comparison, Data, Output, Report, Run, Stats, Tree}
@@ -39,14 +39,14 @@ defmodule :erl_betree_bench do
   @type failure :: {:error, {:file_does_not_exist, charlist} | {:bad_file, binary}}
 
   @doc """
-  Generates 5,000 expressions over so many parameters, 64, 96 or 128, and 100,000 events, into files of this folder.
+  Generates 5,000 expressions over `parameters` parameters (64, 96 or 128) and 100,000 events, into files of this folder.
 
-  The folder is made where it is missing, files are overwritten, and the same numbers give the same files.
+  The function makes a missing folder and overwrites files. The same numbers give the same files.
   """
   @spec generate(pos_integer, file) :: {:ok, charlist, charlist} | failure
   def generate(parameters, folder), do: generate(parameters, 5_000, 100_000, folder)
 
-  @doc "The same with so many expressions and so many events. Fewer of either are the beginning of more."
+  @doc "Like `generate/2`, with these numbers of expressions and events. A smaller number gives a prefix of a larger one."
   @spec generate(pos_integer, non_neg_integer, non_neg_integer, file) :: {:ok, charlist, charlist} | failure
   def generate(parameters, expressions, events, folder) when parameters in [64, 96, 128] do
     answer([], fn ->
@@ -72,8 +72,8 @@ defmodule :erl_betree_bench do
   @doc """
   Evaluates the events in all four ways and compares the ids, event by event, without a file.
 
-  Answers how many events there were, and for each difference the event's number, the way, the ids of `betree_search/2`
-  and those of that way. `{100000, []}`: all ways agree on 100,000 events.
+  Returns the number of events, and for each difference the number of the event, the way, the ids of `betree_search/2` and
+  the ids of that way. With `{100000, []}` all ways agree on 100,000 events.
   """
   @spec check(file, file) :: {non_neg_integer, [{pos_integer, atom, [BeTree.id()], [BeTree.id()]}]} | failure
   def check(expressions, events) do
@@ -83,8 +83,8 @@ defmodule :erl_betree_bench do
   @doc """
   Compares two files of ids, event by event, in any order of the ids.
 
-  Answers how many events were compared, and for each difference the event's number and the ids of either file, `eof`
-  where a file has no more.
+  Returns the number of compared events, and for each difference the number of the event and the ids of both files, or `eof`
+  at the end of a file.
   """
   @spec diff(file, file) :: {non_neg_integer, [{pos_integer, Output.ids() | :eof, Output.ids() | :eof}]} | failure
   def diff(first, second) do
@@ -92,10 +92,10 @@ defmodule :erl_betree_bench do
   end
 
   @doc """
-  Compares two files of statistics, sum by sum: by how much the second one differs from the first, its base.
+  Compares two files of statistics, sum by sum. The first file is the base of the differences.
 
-  Answers the least, the largest, the average and the median difference, and the 99th percentile, each in percent of the
-  base and in microseconds an event, both rounded up; then how many percent of the sums are less than the base's.
+  Returns the least, the greatest, the average and the median difference, and the 99th percentile. Each is in percent of the
+  base and in microseconds an event, rounded up. The last value is the percentage of sums that are less than the base's.
   """
   @spec compare_stats(file, file) :: [{atom, tuple} | {atom, tuple, tuple}] | failure
   def compare_stats(base, target) do
@@ -113,11 +113,12 @@ defmodule :erl_betree_bench do
   end
 
   @doc """
-  Prints two tables of the statistics in a folder: by how many percent the ways differ from `betree_search/2`, and what an
-  event takes in each.
+  Prints two tables of the statistics in a folder.
 
-  The files are `stats_P_64_std.txt`, and `all`, `next` and `event` for the other ways, the same for 96 and 128; what is not
-  there is left out.
+  One has the differences of the ways from `betree_search/2` in percent, and the other the time of an event in each.
+
+  The files are `stats_P_64_std.txt`, and `all`, `next` and `event` for the other ways, the same for 96 and 128. Missing
+  files are skipped.
   """
   @spec tables(file) :: :ok | failure
   def tables(folder) do
@@ -137,7 +138,7 @@ defmodule :erl_betree_bench do
     end)
   end
 
-  # What `fun` answers, if these files exist.
+  # Returns the result of `fun` if these files exist.
   defp answer(files, fun) do
     case Enum.find(files, &(not File.exists?(text(&1)))) do
       nil -> fun.()

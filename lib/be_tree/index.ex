@@ -56,8 +56,8 @@ defmodule BeTree.Index do
   @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
 
   @doc false
-  # The index whose memory `snapshot` holds: of a guest, and a schema. `limits` are the checked options `:replicas` and `:queue`, and the
-  # `:memory` that each replica may take. One replica is made here, and tells the counts.
+  # Returns the index of `guest` and `schema` whose memory `snapshot` holds. `limits` are the checked options `:replicas` and
+  # `:queue`, and the `:memory` that each replica may take. The function makes one replica, to read the counts.
   @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
   def new(%Guest{runtime: runtime} = guest, schema, snapshot, fuel_per_reduction, limits) do
     with {:ok, instance} <- Instance.replicate(guest, snapshot, limits),

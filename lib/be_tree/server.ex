@@ -18,7 +18,7 @@ defmodule BeTree.Server do
 
   A search sends no message to the server's process. It looks up the published index under the name, and never waits for a
   change. It runs in a replica (`BeTree.Index`); when all replicas are in use, it waits for one or returns an error of kind
-  `:overloaded`. A search ends on the index on which it began, whatever is changed or swapped meanwhile. An index that
+  `:overloaded`. A search ends on the index on which it began, even if it is changed or swapped meanwhile. An index that
   nothing uses any more is freed.
 
   ## Changes
@@ -91,7 +91,7 @@ defmodule BeTree.Server do
                default_doc: "#{@interval}, and to #{@interval_of_follower} for a server that follows",
                doc:
                  "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
-                   "follows waits so long before it asks for the next version"
+                   "follows asks for the next version after this time"
              ],
              changes: [
                type: :positive,
@@ -153,7 +153,7 @@ defmodule BeTree.Server do
 
   defp start_supervisor({module, argument}), do: Supervisor.start_link(module, argument)
 
-  # The error of the process that could not start, without the supervisor's story of it.
+  # Returns the error of the process that could not start, without the supervisor's wrapping.
   defp reason({:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}}), do: {:error, error}
   defp reason(other), do: other
 
@@ -165,8 +165,8 @@ defmodule BeTree.Server do
     %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
   end
 
-  # This process owns the tables, so it ends only when it is told to. The keeper starts the server's process again; the
-  # keeper itself is started again however often it is killed, and does nothing then that could fail.
+  # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
+  # supervisor restarts the keeper however often it is killed, and the start of the keeper cannot fail.
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
@@ -242,7 +242,7 @@ defmodule BeTree.Server do
     end
   end
 
-  # The error of a list of one, as one that is about no list.
+  # Turns the error of a list of one subscription into an error of a single subscription.
   defp alone(%Error{position: nil} = error, _id, _expression), do: error
 
   defp alone(error, id, expression) do
@@ -258,6 +258,9 @@ defmodule BeTree.Server do
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
   Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
+
+  Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription,
+  from 0.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
@@ -292,8 +295,9 @@ defmodule BeTree.Server do
   @doc """
   Publishes all acknowledged changes. Searches that start after the function returned see them.
 
-  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches then go
-  on as before, and the server tries again after the interval.
+  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches
+  then go on as before, and the server tries again after the interval. The kind is `:not_found` when no server of this
+  name runs.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
@@ -312,7 +316,10 @@ defmodule BeTree.Server do
   @doc """
   Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
 
-  Changes wait while the index is published: about half a microsecond per kilobyte.
+  Changes wait while the index is published: about half a microsecond per kilobyte. A server that follows raises an
+  `ArgumentError`.
+
+  Returns `{:error, error}` with the kind `:out_of_memory`, or `:not_found` when no server of this name runs.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
@@ -369,7 +376,7 @@ defmodule BeTree.Server do
 
   def swap(_name, other) do
     expected = "a BeTree.Index, {:image, image}, a BeTree.Guest or the bytes of one"
-    raise ArgumentError, "what is swapped in is #{expected}, got: #{Describe.value(other)}"
+    raise ArgumentError, "swap/2 takes #{expected}, got: #{Describe.value(other)}"
   end
 
   @doc "Like `swap/2`, but raises on error."

@@ -1,24 +1,24 @@
 defmodule ErlBetree.Candidates do
   @moduledoc false
-  # What a search has evaluated, handed out one candidate a call. The search itself runs to its end at once, in BeTree's
-  # own slices, so that nothing holds the tree between the calls; each of them takes 0.3 microseconds.
+  # The results of a search, returned one candidate a call. The search runs to its end at once, in BeTree's own slices, so
+  # nothing holds the tree between the calls. Each of these takes 0.3 microseconds.
   #
-  # Candidates are the expressions that were evaluated, and in a tree that fits into one leaf list all of them, as in
-  # erl-be-tree. Those that match come first.
+  # Candidates are the expressions that the search evaluated. In a tree that fits into one leaf all expressions are
+  # candidates, as in erl-be-tree. Those that match come first.
 
   alias BeTree.{Event, Search, Stats}
   alias ErlBetree.{Ids, Tree}
 
-  # What a leaf list holds before it is split.
+  # The capacity of a leaf before it is split.
   @leaf 64
 
-  # The cursor of candidates that are given up: no number of calls moves it on to the first one.
+  # The cursor of released candidates: no number of calls moves it on to the first one.
   @released -0x4000_0000_0000_0000
 
-  @typedoc "The packed ids that match, how many candidates there are, and how many of these were handed out."
+  @typedoc "The packed matching ids, the number of candidates, and the number of those returned so far."
   @type t :: {found :: binary, count :: non_neg_integer, cursor :: :atomics.atomics_ref()}
 
-  @doc "The candidates for an event, and how many entries of the tree were visited, its root included."
+  @doc "Returns the candidates for an event, and the number of visited entries of the tree, its root included."
   @spec select(Tree.t(), Event.t()) :: {t, pos_integer}
   def select(%Tree{} = tree, event) do
     case Search.run(Tree.target(tree), event, as: :binary) do
@@ -31,14 +31,14 @@ defmodule ErlBetree.Candidates do
   end
 
   defp count(_found, _evaluated, inserted) when inserted <= @leaf, do: inserted
-  # Some match without having been evaluated.
+  # Some expressions match without evaluation.
   defp count(found, evaluated, _inserted), do: max(evaluated, div(byte_size(found), 8))
 
-  @doc "How many candidates there are."
+  @doc "Returns the number of candidates."
   @spec count(t) :: non_neg_integer
   def count({_found, count, _cursor}), do: count
 
-  @doc "The next candidate: its id if it matches; with the last one all ids that match. A badarg after `release/1`."
+  @doc "Returns the id of the next candidate if it matches, and all ids at the last one. A badarg after `release/1`."
   @spec next(t) :: {:continue, [BeTree.id()]} | {:ok, [BeTree.id()]}
   def next({found, count, cursor}) do
     case :atomics.add_get(cursor, 1, 1) do
@@ -57,13 +57,13 @@ defmodule ErlBetree.Candidates do
     end
   end
 
-  @doc "All ids that match. A badarg after `release/1`."
+  @doc "Returns all matching ids. A badarg after `release/1`."
   @spec all(t) :: {:ok, [BeTree.id()]}
   def all({found, _count, cursor}) do
     if :atomics.get(cursor, 1) < 0, do: :erlang.error(:badarg), else: {:ok, Ids.unpack(found)}
   end
 
-  @doc "Gives the candidates up."
+  @doc "Releases the candidates."
   @spec release(t) :: :ok
   def release({_found, _count, cursor}), do: :atomics.put(cursor, 1, @released)
 end

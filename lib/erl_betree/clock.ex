@@ -1,19 +1,19 @@
 defmodule ErlBetree.Clock do
   @moduledoc false
-  # The clocks that elapsed times are read from, by their number in erl-be-tree.
+  # The clocks for elapsed times, by their number in erl-be-tree.
   #
-  # Process time is that of the whole VM, in whole milliseconds, as the BEAM knows no other. It has none of a thread
-  # either: a call may go on on another scheduler. So that clock counts as monotonic.
+  # Process time is that of the whole VM, in whole milliseconds, because the BEAM has no other. The BEAM has no clock of a
+  # thread either: a call may move to another scheduler. That clock type is monotonic time.
 
   @realtime 0
   @process 2
 
-  @doc "What `work` answers, and how many microseconds it took."
+  @doc "Returns the result of `work`, and the microseconds that it took."
   @spec time(integer, (() -> answer)) :: {answer, non_neg_integer} when answer: term
   def time(clock, work) do
     started = now(clock)
     answer = work.()
-    # The wall clock may have been put back.
+    # The wall clock may have been set back.
     {answer, max(now(clock) - started, 0)}
   end
 

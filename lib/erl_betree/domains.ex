@@ -1,8 +1,8 @@
 defmodule ErlBetree.Domains do
   @moduledoc false
-  # Domains as Erlang programs declare them: lists of `{Name, Type, allow_undefined | disallow_undefined}`, with bounds
-  # behind it. erl-be-tree refuses an expression for too many distinct values, but not for a number outside of the
-  # attribute's minimum and maximum. So of the bounds only counts are passed on; of the others only the types are checked.
+  # Domains in the form of Erlang programs: lists of `{Name, Type, allow_undefined | disallow_undefined}`, with optional
+  # bounds at the end. erl-be-tree refuses an expression for too many distinct values, but not for a number outside the
+  # attribute's minimum and maximum. So only counts are passed on, and of the other bounds only the types are checked.
 
   alias BeTree.Domain
   alias BeTree.Engine.Limits
@@ -21,10 +21,10 @@ defmodule ErlBetree.Domains do
   }
 
   @integers Limits.integers()
-  # More distinct values than that no tree holds.
+  # No tree holds more distinct values.
   @most 0xFFFF_FFFF
 
-  @doc "The declarations, in order; a badarg for what is none."
+  @doc "Returns the domains, in order. Raises a badarg for an invalid one."
   @spec parse(term) :: [Domain.t()]
   def parse(lists) do
     for list <- proper(lists), domain <- proper(list), do: declare(domain)
@@ -52,7 +52,7 @@ defmodule ErlBetree.Domains do
 
   defp declare(_other), do: :erlang.error(:badarg)
 
-  # What a type does not take is passed over.
+  # Bounds that a type does not take are ignored.
   defp count(type, [min, max])
        when type in [:integer, :integer_list] and (min not in @integers or max not in @integers) do
     :erlang.error(:badarg)

@@ -1,15 +1,15 @@
 defmodule ErlBetree.Reasons do
   @moduledoc false
-  # Searches that also tell why what does not match does not: be_tree_reasons of docs/abi.md.
+  # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
   alias BeTree.{Error, Event, Fuel, Search}
   alias BeTree.Engine.{Answer, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
-  # Behind the counts stand whether the ids of each group ascend, and whether the event does not fit.
+  # After the counts come two fields: whether the ids of each group ascend, and whether the event is invalid.
   @trailer 2
 
-  @doc "The ids that match and a reference to the others; `:error` where the event lacks a required attribute."
+  @doc "Returns the matching ids and a reference to the others, with `:error` if the event lacks a required attribute."
   @spec search(Tree.t(), Event.t(), [BeTree.id()] | nil) :: {:ok | :error, [BeTree.id()], reference}
   def search(%Tree{reasons: nil}, _event, _ids), do: :erlang.error(:badarg)
 
@@ -36,7 +36,7 @@ defmodule ErlBetree.Reasons do
   defp finish({:done, status, _output, _slices}), do: {:error, Answer.bad("a search for reasons with status #{status}")}
   defp finish({:error, %Error{} = error}), do: {:error, error}
 
-  # The ids that match, and behind the numbers visited and evaluated all else as it is: few look at it.
+  # Returns the matching ids, and the bytes after the numbers visited and evaluated undecoded: few programs decode them.
   defp split(<<_visited::64, _evaluated::64, found::binary>>, names) do
     counts_size = 8 * tuple_size(names)
     ids_size = byte_size(found) - counts_size - 8 * @trailer
@@ -55,7 +55,7 @@ defmodule ErlBetree.Reasons do
 
   defp split(_other, _names), do: {:error, Answer.bad("reasons of the wrong shape")}
 
-  @doc "For each reason that there is, its name and the ids, ascending."
+  @doc "Returns the name of each reason with its ids in ascending order."
   @spec parse(reference) :: [{atom, [BeTree.id()]}]
   def parse(reference) do
     {names, missed, counts, ascend} = Reference.open(:reasons, reference)

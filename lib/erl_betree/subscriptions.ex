@@ -1,6 +1,6 @@
 defmodule ErlBetree.Subscriptions do
   @moduledoc false
-  # Subscriptions as Erlang programs make them: checked first, inserted later.
+  # Subscriptions in the form of Erlang programs: checked first, inserted later.
 
   import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
 
@@ -11,7 +11,7 @@ defmodule ErlBetree.Subscriptions do
           {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
           | {:error, :bad_constant, non_neg_integer, atom}
 
-  @doc "A reference to a subscription that the tree has checked and does not hold."
+  @doc "Returns a reference to a subscription that the tree has checked and does not hold."
   @spec make(Tree.t(), term, term, term) :: {:ok, reference} | refusal
   def make(%Tree{tree: tree}, id, constants, expression) do
     with :ok <- check_id(id),
@@ -50,7 +50,7 @@ defmodule ErlBetree.Subscriptions do
     ArgumentError -> {:error, :bad_binary}
   end
 
-  @doc "Inserts what `make/4` made; `:error` where the tree does not take it."
+  @doc "Inserts a subscription of `make/4`. Returns `:error` if the tree refuses it."
   @spec insert(Tree.t(), reference) :: :ok | :error
   def insert(%Tree{tree: tree} = held, subscription) do
     input = Reference.open(:subscription, subscription)

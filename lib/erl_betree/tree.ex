@@ -1,6 +1,6 @@
 defmodule ErlBetree.Tree do
   @moduledoc false
-  # What a reference to a tree holds, the errors of searching it, and what is asked of it beside searches.
+  # The term behind a reference to a tree, the errors of its searches, and its other operations.
 
   alias BeTree.{Domain, Error}
   alias BeTree.Engine.{Answer, Instance, Limits}
@@ -10,8 +10,9 @@ defmodule ErlBetree.Tree do
   defstruct @enforce_keys
 
   @typedoc """
-  The handle without its schema, which each look at the reference would copy; the counters below; where the replicas are
-  that stand in for the tree, if its runtime has such a place; and, where reasons are kept, the name of each.
+  The handle without its schema, which every use of the reference would copy; the counters below; the place of the
+  replicas that replace the tree in searches, if its runtime has places; and the name of each reason, if the tree keeps
+  reasons.
   """
   @type t :: %__MODULE__{
           tree: BeTree.t(),
@@ -20,13 +21,13 @@ defmodule ErlBetree.Tree do
           reasons: tuple | nil
         }
 
-  # How many subscriptions were inserted: the tree's version. The last version of which replicas were made, and one more.
-  # How many searches found the tree busy at that version.
+  # The number of insertions, which is the tree's version. The last version with replicas, plus one. The number of
+  # searches that found the tree busy at that version.
   @inserted 1
   @published 2
   @contended 3
 
-  @doc "A reference to a new tree over what erl-be-tree calls domains, which tells reasons or does not."
+  @doc "Returns a reference to a new tree over domains of erl-be-tree, with or without reasons."
   @spec make(term, boolean) :: reference
   def make(domains, with_reasons) do
     domains = Domains.parse(domains)
@@ -49,25 +50,25 @@ defmodule ErlBetree.Tree do
          do: Answer.nothing(answer)
   end
 
-  # In the order of docs/abi.md. An expression that is false whatever the event has no attribute to name.
+  # In the order of docs/abi.md. An expression that is false for every event has no attribute as its reason.
   defp reasons(domains) do
     names = for %Domain{name: name} <- domains, do: String.to_existing_atom(name)
     List.to_tuple(names ++ [:geo, :no_reason, :invalid_event])
   end
 
-  @doc "What the reference holds, or a badarg."
+  @doc "Returns the term behind the reference, or raises a badarg."
   @spec open(reference) :: t
   def open(reference), do: Reference.open(:tree, reference)
 
-  @doc "How many subscriptions were inserted."
+  @doc "Returns the number of insertions."
   @spec inserted(t) :: non_neg_integer
   def inserted(%__MODULE__{counters: counters}), do: :atomics.get(counters, @inserted)
 
-  @doc "Counts an insertion that was made."
+  @doc "Counts an insertion."
   @spec count_insertion(t) :: :ok
   def count_insertion(%__MODULE__{counters: counters}), do: :atomics.add(counters, @inserted, 1)
 
-  @doc "Raises an error: a badarg where it is the caller's input that is wrong."
+  @doc "Raises an error: a badarg if the caller's input is wrong."
   @spec fail(Error.t()) :: no_return
   def fail(%Error{kind: kind}) when kind in [:type, :out_of_bounds, :missing_attribute, :syntax, :not_found] do
     :erlang.error(:badarg)
@@ -75,15 +76,15 @@ defmodule ErlBetree.Tree do
 
   def fail(%Error{} = error), do: raise(error)
 
-  # A tree runs one search at a time. Where searches meet, they run on replicas of it from then on, until it changes; to make
-  # these copies the tree's memory once, so it takes some searches that met at the same version.
+  # A tree runs one search at a time. When searches meet, later ones run on replicas until the tree changes. Making these
+  # copies the tree's memory once, so it takes several meetings at the same version.
   @meetings 8
 
-  # A search that stands at its threshold holds one. They are made when they are needed.
+  # A search that is suspended at its threshold holds a replica. Replicas are made when they are needed.
   @replicas 1_000
   @queue Limits.default_queue()
 
-  @doc "What to search in."
+  @doc "Returns the handle to search."
   @spec target(t) :: BeTree.t()
   def target(%__MODULE__{place: nil, tree: tree}), do: tree
 
@@ -94,7 +95,7 @@ defmodule ErlBetree.Tree do
     end
   end
 
-  @doc "Replicas of the tree as it stands, made where there are none; `nil` where there can be none."
+  @doc "Returns replicas of the tree at its present version, and makes them if necessary, or `nil` if that is impossible."
   @spec replicas(t) :: BeTree.t() | nil
   def replicas(%__MODULE__{place: nil}), do: nil
   def replicas(%__MODULE__{} = held), do: standing_in(held) || publish(held)
@@ -106,8 +107,8 @@ defmodule ErlBetree.Tree do
     end
   end
 
-  # Nothing where another process makes them already, or where there is no room for them. An insertion that comes in between
-  # has another version, at which nobody looks for what is put there for this one.
+  # Returns nil if another process is making the replicas, or if there is no memory for them. An insertion in between
+  # changes the version, and then no search uses the replicas of this one.
   defp publish(%__MODULE__{tree: %{runtime: runtime} = tree, place: place, counters: counters} = held) do
     version = inserted(held)
     limits = [memory: tree.memory, replicas: @replicas, queue: @queue]
@@ -123,7 +124,7 @@ defmodule ErlBetree.Tree do
     end
   end
 
-  @doc "A picture of the tree in Graphviz's language."
+  @doc "Returns a drawing of the tree in the DOT language of Graphviz."
   @spec draw(t) :: binary
   def draw(%__MODULE__{tree: tree}) do
     case Instance.call(tree.runtime, tree.instance, "be_tree_draw", [], nil) do

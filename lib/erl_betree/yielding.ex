@@ -1,28 +1,28 @@
 defmodule ErlBetree.Yielding do
   @moduledoc false
-  # Searches that stop where a threshold of time has passed, and go on from the same reference.
+  # Searches that stop at a threshold of time, and continue from the same reference.
   #
-  # Within a call BeTree's own slices yield to other processes. Between two slices the clock is looked at, and past the
-  # threshold the search is left suspended. It then holds what it runs on, so it goes on on a replica of the tree, and what
-  # it did before that is lost. With a threshold of 0 there are candidates instead, which hold nothing.
+  # Within a call BeTree's own slices yield to other processes. Between two slices the clock is read, and past the
+  # threshold the search stays suspended. It then holds its instance, so it continues on a replica of the tree, and its
+  # work before that is lost. With a threshold of 0 there are candidates instead, which hold nothing.
 
   alias BeTree.{Event, Fuel, Search}
   alias ErlBetree.{Candidates, Clock, Reference, Tree}
 
-  # A slice takes no longer than a quarter of the threshold, at the fuel that burns in a microsecond at the least; but no
-  # shorter than it takes to begin one.
+  # A slice takes at most a quarter of the threshold, at a cautious 5,000 fuel a microsecond (wasm code of this index burns
+  # 10,000 to 18,000 on our machine), but not less than starting it costs.
   @share 4
   @fuel_per_microsecond 5_000
   @least_slice 20_000
 
-  # The places of the counters of a state: microseconds, and of a suspended search its fuel and its slices so far.
+  # The counters of a state: microseconds, and for a suspended search its fuel and its slices so far.
   @elapsed 1
   @fuel 2
   @slices 3
 
   @type answer :: {{:ok, [BeTree.id()]} | {:continue, reference}, non_neg_integer}
 
-  @doc "Starts a search, and runs it for `threshold` microseconds, as the clock of the type `clock` reads them."
+  @doc "Starts a search and runs it for `threshold` microseconds, by the clock of the type `clock`."
   @spec start(Tree.t(), Event.t(), integer, integer) :: answer
   def start(tree, event, clock, threshold) do
     {outcome, elapsed} = Clock.time(clock, fn -> begin(tree, event, threshold) end)
@@ -73,8 +73,8 @@ defmodule ErlBetree.Yielding do
   defp note(_candidates, _counters), do: :ok
 
   @doc """
-  Goes on with a search for `threshold` microseconds. The time with the ids is that of all its calls; a badarg where it has
-  come to its end.
+  Continues a search for `threshold` microseconds. The time with the ids is the total of all its calls. Raises a badarg if
+  the search has ended.
   """
   @spec continue(reference, integer, integer) :: answer
   def continue(state, clock, threshold) do
@@ -113,6 +113,6 @@ defmodule ErlBetree.Yielding do
   defp run({:done, ids, _stats}, _deadline), do: {:ok, ids}
   defp run({:error, error}, _deadline), do: Tree.fail(error)
 
-  # In time that passes, whatever the elapsed time is measured in: the scheduler's turns are as well.
+  # In real time, whatever clock measures the elapsed time: the scheduler's turns are in real time too.
   defp deadline(threshold), do: :erlang.monotonic_time(:microsecond) + threshold
 end

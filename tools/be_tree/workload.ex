@@ -1,26 +1,26 @@
 defmodule BeTree.Workload do
   @moduledoc """
-  Generated expressions and events, to try an index with and to measure it by.
+  A workload is a module that generates expressions and events, for trials and measurements of an index.
 
-  A workload is a module that streams the expressions and the events, and knows in which of the two public formats
-  (`BeTree.Files`) they are written:
+  The module streams the expressions and the events, and writes them in one of the two public formats (`BeTree.Files`):
 
-  | name | module | what it is like |
+  | name | module | content |
   | --- | --- | --- |
-  | `W1` | `BeTree.Workload.W1` | dense trees over all boolean attributes, half of which match |
+  | `W1` | `BeTree.Workload.W1` | dense trees over all boolean attributes; half of them match |
   | `W2` | `BeTree.Workload.W2` | arbitrary trees with shared parts over many, mostly undefined attributes |
   | `W3` | `BeTree.Workload.W3` | ad targeting: few of many attributes of all types, few matches |
-  | `W4` | `BeTree.Workload.W4` | alert routing: very many rules of one shape, of which ten match, or nearly |
+  | `W4` | `BeTree.Workload.W4` | alert routing: very many rules of one shape; ten match, or nearly |
   | `W5` | `BeTree.Workload.W5` | publish/subscribe: long conjunctions over many dimensions |
 
-  The same parameters and seed give the same bytes. Each expression and each event is drawn from
-  its own number and the seed: of two sizes the smaller one is the beginning of the larger one.
+  The same parameters and seed give the same bytes. Each expression and each event depends only on its own number and the
+  seed, so a smaller workload is a prefix of a larger one.
 
       files = BeTree.Workload.write(BeTree.Workload.W1, %{BeTree.Workload.W1.defaults() | events: 10}, "tmp/w1")
   """
 
   @typedoc """
-  What is generated: a `:seed`, how many `:expressions` and `:events`, and what else the workload's `defaults/0` has.
+  The parameters of a workload: a `:seed`, the numbers of `:expressions` and `:events`, and the other keys of its
+  `defaults/0`.
   """
   @type parameters :: %{
           required(:seed) => non_neg_integer,
@@ -29,7 +29,7 @@ defmodule BeTree.Workload do
           optional(atom) => term
         }
 
-  @typedoc "The files of a workload; `:schema` and `:constants` where its format has them apart."
+  @typedoc "The files of a workload, with `:schema` and `:constants` if its format has separate files for them."
   @type files :: %{
           required(:expressions) => Path.t(),
           required(:events) => Path.t(),
@@ -37,19 +37,19 @@ defmodule BeTree.Workload do
           optional(:constants) => Path.t()
         }
 
-  @doc "The parameters where none are named."
+  @doc "Returns the default parameters."
   @callback defaults() :: parameters
 
-  @doc "The attributes, as `BeTree.new/2` takes them."
+  @doc "Returns the schema, as `BeTree.new/2` takes it."
   @callback schema(parameters) :: [BeTree.Domain.t()]
 
-  @doc "The texts of the expressions, generated as they are asked for. Their ids count from 1."
+  @doc "Returns a lazy stream of the texts of the expressions. Their ids count from 1."
   @callback expressions(parameters) :: Enumerable.t()
 
-  @doc "The events, as `BeTree.search/3` takes them, generated as they are asked for."
+  @doc "Returns a lazy stream of the events, as `BeTree.search/3` takes them."
   @callback events(parameters) :: Enumerable.t()
 
-  @doc "The names of the files, and the lines of each as iodata, generated as they are asked for."
+  @doc "Returns the names of the files, each with a lazy stream of its lines as iodata."
   @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
 
   @workloads for module <- [__MODULE__.W1, __MODULE__.W2, __MODULE__.W3, __MODULE__.W4, __MODULE__.W5],
@@ -57,7 +57,7 @@ defmodule BeTree.Workload do
                  do: {module |> Module.split() |> List.last(), module}
 
   @doc """
-  The workloads by name.
+  Returns the workloads by name.
 
       iex> Map.keys(BeTree.Workload.all())
       ["W1", "W2", "W3", "W4", "W5"]
@@ -66,9 +66,9 @@ defmodule BeTree.Workload do
   def all, do: @workloads
 
   @doc """
-  Writes the files of `workload` into the folder `folder`, which is made where it is missing, and answers their paths.
+  Writes the files of `workload` into the folder `folder`, and returns their paths.
 
-  Files of these names are overwritten. Raises a `File.Error` where that cannot be done.
+  The function makes a missing folder and overwrites existing files. Raises a `File.Error` if a file cannot be written.
 
       iex> folder = Path.join(System.tmp_dir!(), "be_tree_workload_doctest")
       iex> parameters = %{BeTree.Workload.W1.defaults() | expressions: 2, events: 1}

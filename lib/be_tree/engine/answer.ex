@@ -1,7 +1,7 @@
 defmodule BeTree.Engine.Answer do
   @moduledoc false
-  # What a guest puts into its outbox (docs/abi.md). A guest is an artifact that anybody may swap, so nothing
-  # it answers is trusted: what does not have the documented shape is an error of kind :bad_module.
+  # Decodes the outbox of a guest (docs/abi.md). Anybody may replace a guest, so its replies are not trusted: a reply of
+  # another shape is an error of kind :bad_module.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits}
@@ -30,7 +30,7 @@ defmodule BeTree.Engine.Answer do
     :memory_bytes
   ]
 
-  @doc "The term in `binary`, if it is one that makes no new atoms and does not inflate."
+  @doc "Returns the term in `binary`, if it makes no new atoms and is not compressed."
   @spec term(binary) :: {:ok, term} | {:error, Error.t()}
   # A compressed term may claim a size far beyond the guest's own memory.
   def term(<<131, 80, _rest::binary>>), do: {:error, bad("a compressed term")}
@@ -41,15 +41,15 @@ defmodule BeTree.Engine.Answer do
     ArgumentError -> {:error, bad("bytes that are no term")}
   end
 
-  # No guest counts further than 64 bits. A larger integer would take seconds to print.
+  # No guest counts beyond 64 bits. A larger integer would take seconds to print.
   @most Limits.max_u64()
 
-  @doc "Whether `value` is an integer from `least` on that a guest may have counted to."
+  @doc "Returns whether `value` is an integer of at least `least` that a guest can have counted."
   defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most
 
   defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
 
-  @doc "The refusal in `binary`."
+  @doc "Returns the refusal in `binary`."
   @spec refusal(binary) :: Error.t()
   def refusal(binary) do
     case term(binary) do
@@ -66,12 +66,12 @@ defmodule BeTree.Engine.Answer do
     end
   end
 
-  @doc "Whether `binary` is the answer of an operation that has nothing to say."
+  @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
   @spec nothing(binary) :: :ok | {:error, Error.t()}
   def nothing(""), do: :ok
   def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
 
-  @doc "The counts and sizes in `binary`, all of them."
+  @doc "Returns the counts and sizes in `binary`, if all of them are present."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(binary) do
     with {:ok, pairs} <- term(binary) do
@@ -87,7 +87,7 @@ defmodule BeTree.Engine.Answer do
   defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
   defp count?(_other), do: false
 
-  @doc "The error for a guest that answers `what`."
+  @doc "Returns the error for a guest with the reply `what`."
   @spec bad(String.t()) :: Error.t()
   def bad(what), do: %Error{kind: :bad_module, message: "the index module returned #{what}"}
 end

@@ -1,28 +1,28 @@
 defmodule BeTree.Engine.Describe do
   @moduledoc false
-  # Describes any value for a message, in bounded time and length. A small value is printed; a large one is named by its
-  # kind and size. Printing an integer of a million bits takes seconds on its scheduler, and a message that holds a
-  # whole event shows it to everyone who reads the log.
+  # Describes any value for a message, in bounded time and length. Small values are printed; large values are described by
+  # kind and size. Printing an integer of a million bits takes seconds on its scheduler, and a message with a whole event
+  # would disclose it to every reader of the log.
 
-  # Values, and bytes of a string, that are printed at most.
+  # The greatest number of values, and of bytes of a string, that are printed.
   @values 24
   @bytes 64
-  # Elements of a list that are counted at most.
+  # The greatest number of list elements that are counted.
   @counted 10_000
 
-  @doc "Returns `term` as text where it is small, or else its kind and size."
+  @doc "Returns a small `term` as text, or the kind and size of a large one."
   @spec value(term) :: String.t()
   def value(term) do
     if is_integer(small(term, @values)), do: inspect(term, structs: false), else: kind(term)
   end
 
-  @doc "Returns the name of an attribute or a constant, shortened where it is long or no text."
+  @doc "Returns the name of an attribute or a constant, shortened if it is long, and described if it is no text."
   @spec name(binary) :: String.t()
   def name(name) do
     if byte_size(name) <= 4 * @bytes and String.valid?(name), do: name, else: kind(name)
   end
 
-  @doc "Returns the reason with which a process ended: the name of an exception, without what it was called with."
+  @doc "Returns the exit reason of a process: the name of an exception, without the arguments of the function."
   @spec reason(term) :: String.t()
   def reason({reason, [{module, function, arity_or_arguments, location} | _rest]})
       when is_atom(module) and is_atom(function) and is_list(location) do
@@ -43,7 +43,7 @@ defmodule BeTree.Engine.Describe do
   @spec megabytes(non_neg_integer) :: String.t()
   def megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1) <> " MB"
 
-  # What is left of the budget, or :large.
+  # Returns the rest of the budget, or :large.
   defp small(_term, 0), do: :large
 
   defp small(integer, budget) when is_integer(integer) do

@@ -1,6 +1,6 @@
 defmodule BeTree.Engine.Instance do
   @moduledoc false
-  # Instances of an index module, and every call into one but a search.
+  # Makes instances of an index module, and runs every call into one except searches.
 
   alias BeTree.{Domain, Error, Fuel, Guest}
   alias BeTree.Engine.Answer
@@ -9,16 +9,16 @@ defmodule BeTree.Engine.Instance do
 
   @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
 
-  # Far more than any call but a search takes, and an end to a module that has none: about 2 seconds of wasm, and
-  # 20 microseconds for each byte of input.
+  # Far more fuel than any call but a search takes. It ends a module that loops for ever: about 2 seconds of wasm, and 20
+  # microseconds for each byte of input.
   @patience 10_000_000_000
   @patience_per_byte 100_000
 
-  # The bytes of a guest's module.
+  # Returns the bytes of a guest's module.
   @spec wasm(Guest.t()) :: binary
   def wasm(%Guest{runtime: runtime, compiled: compiled}), do: runtime.wasm(compiled)
 
-  # The built-in guest, read and checked once for each runtime and kept for the life of the VM.
+  # Returns the built-in guest. It is read and checked once for each runtime and kept for the life of the VM.
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime) do
     with nil <- :persistent_term.get({__MODULE__, runtime}, nil),
@@ -41,8 +41,8 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  # A fresh instance with `memory` bytes at most, or one that begins as a snapshot, which speaks our version of the
-  # interface.
+  # Returns a new instance with at most `memory` bytes, or one that begins as a snapshot. It checks that the instance has our
+  # version of the interface.
   @spec instantiate(Guest.t(), pos_integer, BeTree.Runtime.snapshot() | nil) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def instantiate(%Guest{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
@@ -57,7 +57,7 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  # A fresh instance that holds an empty index over `schema`.
+  # Returns a new instance with an empty index over `schema`.
   @spec begin(Guest.t(), [Domain.t()], pos_integer) :: {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def begin(%Guest{runtime: runtime} = guest, schema, memory) do
     schema = Domain.encode(schema)
@@ -68,18 +68,18 @@ defmodule BeTree.Engine.Instance do
          do: {:ok, instance}
   end
 
-  # The counts and sizes of the index in an instance, as `BeTree.info/2` returns them.
+  # Returns the counts and sizes of the index in an instance, as `BeTree.info/2` does.
   @spec info(module, BeTree.Runtime.instance(), timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(runtime, instance, timeout \\ :infinity) do
     with {:ok, answer} <- call(runtime, instance, "be_tree_info", [], nil, timeout: timeout), do: Answer.info(answer)
   end
 
-  # Whether an instance can tell that a new one would do as well, and go on as that one.
+  # Returns whether an instance can report that a new one would take less memory, and move to it.
   @spec renews?(Guest.t()) :: boolean
   def renews?(%Guest{runtime: runtime} = guest),
     do: function_exported?(runtime, :renew, 4) and exports?(guest, "be_tree_spent")
 
-  # An instance of replicas that begin as `snapshot`, with `memory` bytes at most each.
+  # Returns an instance of replicas that begin as `snapshot`, with at most `memory` bytes each.
   @spec replicate(Guest.t(), BeTree.Runtime.snapshot(),
           memory: pos_integer,
           replicas: pos_integer,
@@ -90,11 +90,11 @@ defmodule BeTree.Engine.Instance do
     runtime.replicate(compiled, snapshot, @conventions ++ options)
   end
 
-  # Any operation but a search: to its end, and its answer.
+  # Runs any operation but a search to its end, and returns its output.
   #
-  #   * `:scheduler` - `:dirty` by default. What takes some microseconds may run on the `:normal` one; in `:slices` anything
-  #     may, if its runtime can suspend it: a process that is killed meanwhile cuts it short;
-  #   * `:timeout` - as `BeTree.Runtime` has it.
+  #   * `:scheduler` - `:dirty` by default. An operation of some microseconds may run on `:normal`. Any operation may run in
+  #     `:slices`, if its runtime can suspend it; killing its process then cuts it off;
+  #   * `:timeout` - as in `BeTree.Runtime`.
   @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
           scheduler: :dirty | :normal | :slices,
           timeout: timeout
@@ -114,7 +114,7 @@ defmodule BeTree.Engine.Instance do
   defp scheduled(request, :slices), do: %{request | scheduler: :normal, slice: Fuel.default_slice()}
   defp scheduled(request, scheduler), do: %{request | scheduler: scheduler}
 
-  # A slice is a time slice (BeTree.Fuel), which is 4,000 reductions.
+  # A slice is a time slice (BeTree.Fuel), 4,000 reductions.
   defp to_end({:yield, suspended, _fuel}, runtime) do
     :erlang.bump_reductions(4_000)
     to_end(runtime.resume(suspended), runtime)
@@ -122,7 +122,7 @@ defmodule BeTree.Engine.Instance do
 
   defp to_end(outcome, _runtime), do: outcome
 
-  # Has an instance forget all but its subscriptions, where its module knows how to.
+  # Wipes all of an instance but its subscriptions, if its module has the export for that.
   @spec forget(Guest.t(), BeTree.Runtime.instance()) :: :ok | {:error, Error.t()}
   def forget(%Guest{runtime: runtime} = guest, instance) do
     with true <- exports?(guest, "be_tree_forget"),
@@ -138,7 +138,7 @@ defmodule BeTree.Engine.Instance do
     List.keymember?(runtime.exports(compiled), name, 0)
   end
 
-  # The version of the interface that guests have to speak.
+  # The version of the interface that guests must have.
   @spec abi() :: non_neg_integer
   def abi, do: @abi
 

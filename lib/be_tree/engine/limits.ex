@@ -2,48 +2,48 @@ defmodule BeTree.Engine.Limits do
   @moduledoc false
   # The limits and defaults that several modules share.
 
-  @doc "Guards: an unsigned and a signed 64-bit integer, as WebAssembly has them."
+  @doc "Guards for an unsigned and a signed 64-bit integer of WebAssembly."
   defguard is_u64(term) when is_integer(term) and term >= 0 and term <= 0xFFFF_FFFF_FFFF_FFFF
   defguard is_i64(term) when is_integer(term) and term >= -0x8000_0000_0000_0000 and term <= 0x7FFF_FFFF_FFFF_FFFF
 
-  @doc "Guard: an id of a subscription."
+  @doc "Guard for the id of a subscription."
   defguard is_id(term) when is_u64(term)
 
-  @doc "The ids of subscriptions."
+  @doc "Returns the range of ids."
   @spec ids() :: Range.t()
   def ids, do: 0..max_u64()
 
-  @doc "The integers of expressions, events and constants."
+  @doc "Returns the range of the integers in expressions, events and constants."
   @spec integers() :: Range.t()
   def integers, do: -0x8000_0000_0000_0000..0x7FFF_FFFF_FFFF_FFFF
 
-  @doc "How many distinct values the option `:count` of an attribute may allow."
+  @doc "Returns the range of the option `:count` of an attribute."
   @spec counts() :: Range.t()
   def counts, do: 1..0xFFFF_FFFF
 
-  @doc "The largest amount of fuel or bytes that a runtime takes."
+  @doc "Returns the greatest amount of fuel or bytes that a runtime takes."
   @spec max_u64() :: pos_integer
   def max_u64, do: 0xFFFF_FFFF_FFFF_FFFF
 
-  @doc "The longest timeout in milliseconds: Erlang's timers have 32 bits."
+  @doc "Returns the longest timeout in milliseconds: Erlang's timers have 32 bits."
   @spec max_timeout() :: pos_integer
   def max_timeout, do: 0xFFFF_FFFF
 
-  @doc "The bytes of memory that a tree, an index or a server may take by default."
+  @doc "Returns the default bytes of memory that a tree, an index or a server may take."
   @spec default_memory() :: pos_integer
   def default_memory, do: 0x4000_0000
 
-  @doc "The most replicas of an index, and the most callers that wait for one: the host counts both in 16 bits."
+  @doc "Returns the greatest number of replicas of an index, and of callers in its queue: the host has 16 bits for both."
   @spec max_replicas() :: pos_integer
   def max_replicas, do: 0xFFFF
 
-  @doc "The replicas of an index by default."
+  @doc "Returns the default number of replicas of an index."
   @spec default_replicas() :: pos_integer
   def default_replicas, do: 2 * System.schedulers_online()
 
   @doc """
-  The callers that wait for a replica by default. They take a few megabytes, and at 100 microseconds a search on two
-  schedulers the last one waits for half a second.
+  Returns the default number of callers that may wait for a replica. They take a few megabytes, and at 100 microseconds a
+  search on two schedulers the last one waits for half a second.
   """
   @spec default_queue() :: pos_integer
   def default_queue, do: 10_000

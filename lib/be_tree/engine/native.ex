@@ -1,14 +1,14 @@
 defmodule BeTree.Engine.Native do
   @moduledoc false
-  # The stubs of the NIF, wasm/host. But for charge/1 only BeTree.Runtime.Wasmtime calls them and knows what they answer:
-  # what fails is {:error, kind, message}, what another call holds up is :busy, and what has to wait for fill/2 is :vacant.
-  # A ticket is nil, what queue/2 answered once its message has come, or what fill/2 answered.
+  # The stubs of the NIF, wasm/host. Except for charge/1 only BeTree.Runtime.Wasmtime calls them. They return
+  # {:error, kind, message} for a failure, :busy if another call holds the instance, and :vacant if fill/2 must make a
+  # replica first. A ticket is nil, the result of queue/2 after its message has arrived, or the result of fill/2.
 
-  # The library is not loaded with this module: it may be built after it, in the same VM. Nothing but load/0, loaded?/0 and
-  # charge/1 can be called before; what the others take comes from compile/3.
+  # This module does not load the library: it may be built later, in the same VM. Before load/0 only load/0, loaded?/0 and
+  # charge/1 can be called; the other functions take values that come from compile/3.
 
-  # A library belongs to the code that loaded it. Were this module loaded again, the new code would have none, and could not
-  # have it while the old code is there: so that is refused, and the old code goes on.
+  # A library belongs to the code that loaded it. If this module were loaded again, the new code would have no library, and
+  # could not load it while the old code exists. So a second load is refused, and the old code stays.
   @on_load :keep_library
 
   @doc false
@@ -18,7 +18,7 @@ defmodule BeTree.Engine.Native do
       else: :ok
   end
 
-  @doc "Loads the library, if that is not done. An error says why it cannot be used."
+  @doc "Loads the library if it is not loaded yet. Returns an error with the reason if it cannot be used."
   @spec load() :: :ok | {:error, String.t()}
   def load do
     with :ok <- if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree))) do
@@ -40,24 +40,24 @@ defmodule BeTree.Engine.Native do
     end
   end
 
-  @doc "Why no module can run on this machine, or `nil`."
+  @doc "Returns the reason why no module can run on this machine, or `nil`."
   def engine_error, do: :erlang.nif_error(:not_loaded)
 
-  @doc "Whether the library is loaded."
+  @doc "Returns whether the library is loaded."
   @spec loaded?() :: boolean
   def loaded?, do: false
 
-  # What is charged beyond the end of a time slice is lost. In steps of a twentieth of its 4,000 reductions, no more than
-  # 5 % is, and half of that on average.
+  # A charge beyond the end of a time slice is lost. In steps of a twentieth of its 4,000 reductions at most 5 % is lost, and
+  # half of that on average.
   @step 200
 
-  @doc "The reductions of which `charge/1` charges a multiple."
+  @doc "Returns the reductions of which `charge/1` charges a multiple."
   @spec step() :: pos_integer
   def step, do: @step
 
   @doc """
-  Charges the calling process for whole steps of `reductions`, which has one at the least, until its time slice is used up.
-  Answers how many reductions are left. Without the library that is one step, with it all of them by one call.
+  Charges the calling process for whole steps of `reductions`, at least one step, until its time slice is used up. Returns
+  the remaining reductions. Without the library a call charges one step, and with it all steps.
   """
   @spec charge(pos_integer) :: non_neg_integer
   def charge(reductions) do
@@ -66,105 +66,105 @@ defmodule BeTree.Engine.Native do
   end
 
   @doc """
-  Answers `{:ok, module}` if the module with this SHA-256 is compiled and in use, or `:busy`; then `{reference, answer}` is
-  sent, with `{:ok, module}` or an error.
+  Returns `{:ok, module}` if the module with this SHA-256 is compiled and in use. Otherwise returns `:busy`, and later sends
+  `{reference, reply}`, with `{:ok, module}` or an error.
   """
   def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Whether the calling process waited for this module, and no longer does. Otherwise its answer is sent, or was."
+  @doc "Returns true if the calling process waited for this module and no longer does. Otherwise its reply is or was sent."
   def withdraw_compile(_digest), do: :erlang.nif_error(:not_loaded)
 
-  @doc "What a module was compiled of."
+  @doc "Returns the bytes that a module was compiled from."
   def module_bytes(_module), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`[{name, type}]`, with the types of `BeTree.Runtime`."
+  @doc "Returns `[{name, type}]`, with the types of `BeTree.Runtime`."
   def module_exports(_module), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`[{module, name, type}]`"
+  @doc "Returns `[{module, name, type}]`."
   def module_imports(_module), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, instance}`, which begins as the module says or as a snapshot, if that is not `nil`; on a dirty scheduler."
+  @doc "Returns `{:ok, instance}`, which begins as the module or as a snapshot that is not `nil`. Runs on a dirty scheduler."
   def instantiate(_module, _snapshot, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, snapshot}`, a copy of an instance's state; on a dirty scheduler."
+  @doc "Returns `{:ok, snapshot}`, a copy of an instance's state. Runs on a dirty scheduler."
   def snapshot(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, snapshot}` of a memory: zeros, but for a list of `{address, bytes}`; on a dirty scheduler."
+  @doc "Returns `{:ok, snapshot}` of a memory that is zero except for `{address, bytes}` parts. Runs on a dirty scheduler."
   def snapshot_of(_length, _parts), do: :erlang.nif_error(:not_loaded)
 
-  @doc "The bytes of a snapshot's memory."
+  @doc "Returns the number of bytes of a snapshot's memory."
   def snapshot_length(_snapshot), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, binary}`; on a dirty scheduler."
+  @doc "Returns `{:ok, binary}`. Runs on a dirty scheduler."
   def snapshot_read(_snapshot, _address, _length), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, instance}` that runs up to `replicas` calls at a time, for which `queue` may wait. Makes no replica yet."
+  @doc "Returns `{:ok, instance}` of up to `replicas` calls at a time, with `queue` waiting callers. Makes no replica yet."
   def pool(_module, _snapshot, _memory, _inbox, _outbox, _replicas, _queue), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, ticket}` for a replica that it made, or `:busy` where one has become free instead; on a dirty scheduler."
+  @doc "Makes a replica and returns `{:ok, ticket}`, or `:busy` if one has become free. Runs on a dirty scheduler."
   def fill(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  `{:done, results, output, fuel}`, or `{:yield, suspended, fuel_so_far}`, after one slice. Of integers that are too many to
-  be made a list of at once the output is `{:packed, binary}`, and where some of many lists are too long `{:packed, lists}`,
-  with a binary in the place of each of these; then comes unpack/3.
+  Returns `{:done, results, output, fuel}` or `{:yield, suspended, fuel_so_far}` after one slice. If the output is too
+  many integers for one list, it is `{:packed, binary}`. If some of many lists are too long, it is `{:packed, lists}` with
+  a binary in place of each long one. unpack/3 then makes the lists.
   """
   def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  What `call/8` answers, after a slice of about a millisecond on a dirty scheduler. Where its process dies, the call goes on
-  for as long as any change takes.
+  Returns the results of `call/8`, after a slice of about a millisecond on a dirty scheduler. If its process dies, the call
+  continues for at most as long as any change takes.
   """
   def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Answers what `call/8` does."
+  @doc "Returns the results of `call/8`."
   def resume(_suspended), do: :erlang.nif_error(:not_loaded)
 
-  @doc "The same for what `change/7` began."
+  @doc "Continues a call of `change/7`, and returns its results."
   def resume_change(_suspended), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`:ok`"
+  @doc "Returns `:ok`."
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  `{list, left}`: the last of the first `count` packed integers are in front of the list, no more than can be put there at
-  once, and so many are left. Charges the calling process for it.
+  Puts the last of the first `count` packed integers in front of the list, as many as one call may.
+  Returns `{list, left}`, where `left` is the number of remaining integers. Charges the calling process.
   """
   def unpack(_packed, _count, _list), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  `{:ok, ticket}`. `{reference, :ready}` is sent when its turn has come, which lasts until it is used, withdrawn or
-  forgotten.
+  Returns `{:ok, ticket}`. The host sends `{reference, :ready}` at the caller's turn, which lasts until it is used,
+  withdrawn or forgotten.
   """
   def queue(_instance, _reference), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`:ok`; the ticket is no longer good."
+  @doc "Returns `:ok`. The ticket is then invalid."
   def withdraw(_ticket), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, binary}`; on a dirty scheduler."
+  @doc "Returns `{:ok, binary}`. Runs on a dirty scheduler."
   def read(_instance, _ticket, _address, _length), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`:ok`; on a dirty scheduler."
+  @doc "Returns `:ok`. Runs on a dirty scheduler."
   def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{:ok, renewed?}`: an instance goes on as `fresh` where its export answers other than 0; on a dirty scheduler."
+  @doc "Replaces an instance by `fresh` if the export returns other than 0. Returns whether it did. Runs dirty."
   def renew(_instance, _ticket, _fresh, _export), do: :erlang.nif_error(:not_loaded)
 
-  @doc "A place for an instance that stands in for another one at one of its versions."
+  @doc "Returns a place for an instance that replaces another one at one version."
   def place, do: :erlang.nif_error(:not_loaded)
 
-  @doc "`:ok`"
+  @doc "Returns `:ok`."
   def place_put(_place, _version, _instance), do: :erlang.nif_error(:not_loaded)
 
-  @doc "The instance of this version, or `nil`."
+  @doc "Returns the instance of this version, or `nil`."
   def place_get(_place, _version), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{bytes, limit, :free | :running | :suspended | :broken, waiting, machines}`"
+  @doc "Returns `{bytes, limit, :free | :running | :suspended | :broken, waiting, machines}`."
   def info(_instance), do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{modules, instances, suspended_calls}` that are alive."
+  @doc "Returns the numbers of live `{modules, instances, suspended_calls}`."
   def counts, do: :erlang.nif_error(:not_loaded)
 
-  @doc "`{mappings, descriptors}` that what is alive has taken of their quotas."
+  @doc "Returns the `{mappings, descriptors}` that live values have taken from their quotas."
   def taken, do: :erlang.nif_error(:not_loaded)
 end

@@ -1,11 +1,11 @@
 defmodule BeTree.Engine.Stray do
   @moduledoc false
-  # What a process does with a message that it does not know: it logs that, once a second at the most, and goes on.
+  # Handles unknown messages: a process logs them, at most one a second, and continues.
 
   alias BeTree.Engine.Describe
 
   @key {__MODULE__, :logged}
-  # Milliseconds between two lines of a process.
+  # The milliseconds between two log lines of a process.
   @pause 1_000
 
   @doc "Logs that the calling process ignores `message`."
@@ -27,7 +27,7 @@ defmodule BeTree.Engine.Stray do
     end
   end
 
-  @doc "Logs an unknown call, and returns the error that answers it."
+  @doc "Logs an unknown call, and returns the error for its caller."
   @spec refuse(term) :: {:error, BeTree.Error.t()}
   def refuse(call) do
     ignore(:call, call)

@@ -1,6 +1,6 @@
 defmodule BeTree.Engine.Subscription do
   @moduledoc false
-  # A subscription, an expression under an id, on its way into the sandbox: checked as far as the host can.
+  # Checks a subscription, an expression under an id, on its way into the sandbox, as far as the host can.
 
   import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
 
@@ -10,7 +10,7 @@ defmodule BeTree.Engine.Subscription do
   @type constants :: [{String.t(), integer}]
   @type wire :: {BeTree.id(), String.t(), constants}
 
-  @doc "One subscription as docs/abi.md has it."
+  @doc "Returns one subscription in the form of docs/abi.md."
   @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options) do
     constants = Keyword.get(Options.known!(options, [:constants]), :constants, [])
@@ -21,7 +21,7 @@ defmodule BeTree.Engine.Subscription do
          do: {:ok, {id, expression, constants}}
   end
 
-  @doc "One as `BeTree.insert_all/3` takes it."
+  @doc "Returns one subscription from an element of the list of `BeTree.insert_all/3`."
   @spec new(term) :: {:ok, wire} | {:error, Error.t()}
   def new({id, expression}), do: new(id, expression, [])
   def new({id, expression, options}) when is_list(options), do: new(id, expression, options)
@@ -33,7 +33,7 @@ defmodule BeTree.Engine.Subscription do
     )
   end
 
-  @doc "Many of them, in order. An error has the position of the first that is wrong."
+  @doc "Returns many subscriptions, in order. An error has the position of the first wrong one."
   @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
   def new_all(subscriptions) do
     with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions)
@@ -53,7 +53,7 @@ defmodule BeTree.Engine.Subscription do
     end
   end
 
-  @doc "Whether `id` is an unsigned 64-bit integer."
+  @doc "Returns `:ok` if `id` is an unsigned 64-bit integer, or an error."
   @spec check_id(term) :: :ok | {:error, Error.t()}
   def check_id(id) when is_id(id), do: :ok
 
@@ -108,7 +108,7 @@ defmodule BeTree.Engine.Subscription do
     )
   end
 
-  @doc "The inbox of be_tree_insert for a few; many are a `BeTree.Engine.Subscription.Batch`."
+  @doc "Encodes a few subscriptions for be_tree_insert. `BeTree.Engine.Subscription.Batch` encodes many."
   @spec encode([wire]) :: binary
   def encode(subscriptions), do: :erlang.term_to_binary(subscriptions, minor_version: 2)
 

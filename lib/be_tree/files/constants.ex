@@ -1,12 +1,12 @@
 defmodule BeTree.Files.Constants do
   @moduledoc false
-  # be-tree's constants: one line an expression, `id,campaign_group_id,campaign_id,advertiser_id,flight_id`.
+  # be-tree's constants: one line per expression, `id,campaign_group_id,campaign_id,advertiser_id,flight_id`.
 
   alias BeTree.Files.Reader
 
   @names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
 
-  # The id and the constants of each expression in turn.
+  # Returns the id and the constants of each expression, in order.
   @spec read(Path.t()) :: [{non_neg_integer, keyword(integer)}]
   def read(path) do
     for {text, number} <- Reader.lines(path) do

@@ -1,6 +1,6 @@
 defmodule BeTree.Files.Match do
   @moduledoc false
-  # Matches a file of events against a file of expressions, and sums up what that took.
+  # Matches a file of events against a file of expressions, and sums up the cost.
 
   alias BeTree.{Files, Image}
   alias BeTree.Files.Latencies
@@ -21,10 +21,10 @@ defmodule BeTree.Files.Match do
                 latencies: %Latencies{}
               ]
 
-  @typedoc "Counts and sums over all events; `build` in microseconds, what the index's `origin` took; `nanoseconds` those of the searches."
+  @typedoc "Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches."
   @type t :: %__MODULE__{}
 
-  # A tree of the expressions in the files, and how long their insertion took. `options` are those of
+  # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
   # `BeTree.Files.load/2`.
   @spec build(Path.t(), schema: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
   def build(path, options) do
@@ -39,7 +39,7 @@ defmodule BeTree.Files.Match do
     end
   end
 
-  # The index in the image at `path`, and how long reading it took.
+  # Returns the index in the image at `path`, and the time of reading it.
   @spec read(Path.t()) :: {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t()}
   def read(path) do
     with {elapsed, {:ok, index}} <- :timer.tc(fn -> Image.read(path) end) do
@@ -49,8 +49,8 @@ defmodule BeTree.Files.Match do
     end
   end
 
-  # Searches for the events in the file at `path`, one after the other, and calls `each` with the summary so far, the
-  # event and its ids. The clock runs only during the searches, the decoding of the event in the sandbox included.
+  # Searches for the events in the file at `path`, one after the other. Calls `each` with the summary so far, the event
+  # and its ids. The clock runs only during the searches, which include the decoding of the event in the sandbox.
   @spec run(BeTree.target(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
           {:ok, t} | {:error, Files.Error.t()}
   def run(tree, %__MODULE__{} = summary, path, each) do
@@ -89,7 +89,7 @@ defmodule BeTree.Files.Match do
     }
   end
 
-  # The summary for people: a label and a text a row.
+  # Returns the summary as rows of a label and a text.
   @spec report(t) :: iodata
   def report(%__MODULE__{} = summary) do
     table([
@@ -102,7 +102,7 @@ defmodule BeTree.Files.Match do
     ])
   end
 
-  # What the index did for it, and its size, in the same shape.
+  # Returns counts of the index's work, and its size, in the same form.
   @spec report_index(t, BeTree.target()) :: iodata
   def report_index(%__MODULE__{} = summary, target) do
     sizes = for {name, count} <- target |> BeTree.info!() |> Enum.sort(), do: {"index #{name}", grouped(count)}

@@ -1,6 +1,6 @@
 defmodule BeTree.Files.Reader do
   @moduledoc false
-  # A text file, line after line, that knows where it stands; one line and a read-ahead are all it holds.
+  # Reads a text file line by line and counts the lines. It holds one line and a read-ahead buffer.
 
   alias BeTree.Files.Error
 
@@ -11,7 +11,7 @@ defmodule BeTree.Files.Reader do
 
   @read_ahead 0x10000
 
-  # Opens `path`; raises `BeTree.Files.Error` where that cannot be done.
+  # Opens `path`, or raises a `BeTree.Files.Error`.
   @spec open!(Path.t()) :: t
   def open!(path) do
     case :file.open(path, [:read, :raw, :binary, read_ahead: @read_ahead]) do
@@ -23,7 +23,7 @@ defmodule BeTree.Files.Reader do
   @spec close(t) :: :ok
   def close(%__MODULE__{device: device}), do: :file.close(device)
 
-  # The reader at its next line, whose `text` is without its line end.
+  # Returns the reader at its next line, whose `text` is without its line end.
   @spec next_line(t) :: {:ok, t} | :eof
   def next_line(%__MODULE__{} = reader) do
     case :file.read_line(reader.device) do
@@ -33,13 +33,13 @@ defmodule BeTree.Files.Reader do
     end
   end
 
-  # The lines that hold more than white space, each with its number, read as they are asked for.
+  # Returns a stream of the lines that hold more than white space, each with its number.
   @spec lines(Path.t()) :: Enumerable.t()
   def lines(path) do
     path |> all_lines() |> Stream.reject(fn {text, _number} -> blank?(text) end)
   end
 
-  # An error at the byte `offset` of `text`, the line `number` of `path`.
+  # Returns an error at the byte `offset` of `text`, the line `number` of `path`.
   @spec error(Path.t(), binary, pos_integer, non_neg_integer, String.t()) :: Error.t()
   def error(path, text, number, offset, reason) do
     column = (text |> binary_part(0, offset) |> String.codepoints() |> length()) + 1

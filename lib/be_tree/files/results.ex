@@ -1,6 +1,6 @@
 defmodule BeTree.Files.Results do
   @moduledoc false
-  # The results format: one compact JSON array of ascending ids a line and event.
+  # The results format: one line per event, a compact JSON array of ascending ids.
 
   @spec line([non_neg_integer]) :: iodata
   def line([]), do: "[]\n"

@@ -1,8 +1,7 @@
 defmodule BeTree.Files.Schema do
   @moduledoc false
-  # The attributes' declarations in either format: Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's
-  # lines, `age|integer|true|0|99`. Both take two bounds where the type is ordered, and one, a count of distinct
-  # values, where it is not.
+  # Reads the schema in either format: Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's lines,
+  # `age|integer|true|0|99`. Ordered types may have two bounds, and the other types with bounds a count of distinct values.
 
   alias BeTree.Domain
   alias BeTree.Engine.Describe
@@ -21,7 +20,7 @@ defmodule BeTree.Files.Schema do
     "frequency_caps" => :frequency_caps
   }
 
-  # be-tree's own reader says "frequency" where its documentation says "frequency caps".
+  # be-tree's reader takes "frequency", and its documentation has "frequency caps".
   @line_types %{
     "boolean" => :boolean,
     "integer" => :integer,
@@ -38,7 +37,7 @@ defmodule BeTree.Files.Schema do
   @ordered [:integer, :float, :integer_list]
   @counted [:string, :integer_enum, :string_list]
 
-  # The declarations in the first term of `path`.
+  # Returns the domains in the first term of `path`.
   @spec read_terms(Path.t()) :: [Domain.t()]
   def read_terms(path) do
     case path |> Terms.stream() |> Enum.take(1) do
@@ -47,7 +46,7 @@ defmodule BeTree.Files.Schema do
     end
   end
 
-  # The declarations in a term, which is a list of tuples.
+  # Returns the domains in a term, a list of tuples.
   @spec from_term(Terms.located(), Path.t()) :: [Domain.t()]
   def from_term({schema, text, number, offset}, path) do
     fail = fn reason -> raise Reader.error(path, text, number, offset, reason) end
@@ -63,7 +62,7 @@ defmodule BeTree.Files.Schema do
     end
   end
 
-  # The declarations in be-tree's lines.
+  # Returns the domains in be-tree's lines.
   @spec read_lines(Path.t()) :: [Domain.t()]
   def read_lines(path) do
     for {text, number} <- Reader.lines(path) do

@@ -1,22 +1,21 @@
 defmodule BeTree.Files.Terms do
   @moduledoc false
-  # A file of Erlang terms, each ended by a full stop, as `:file.consult/1` reads it: but one term at a time, and
-  # without making atoms. Of Erlang's terms it knows those that the formats have: integers, floats, atoms, strings,
-  # binaries, lists and tuples.
+  # Reads a file of Erlang terms, each ended by a full stop, like `:file.consult/1`, but one term at a time and without
+  # making atoms. It reads the terms of the two formats: integers, floats, atoms, strings, binaries, lists and tuples.
   #
-  # `true`, `false` and `undefined` come as these atoms, all other atoms as strings. A string in double quotes is a
-  # list of characters, as in Erlang; a binary is the UTF-8 of what stands between its quotes.
+  # `true`, `false` and `undefined` become these atoms, and all other atoms strings. A string in double quotes is a list of
+  # characters, as in Erlang. A binary is the UTF-8 of the text between its quotes.
   #
-  # The parser descends over the text of one line and asks the reader for the next line where it comes to its end,
-  # so a term may span lines and a line may hold several; nothing is scanned twice. Only strings and binaries must
-  # end in the line where they begin: what `~p` prints has its line ends escaped.
+  # The parser descends over the text of one line and reads the next line at its end. So a term may span lines, and a line
+  # may hold several terms. Nothing is scanned twice. Only strings and binaries must end in the line where they begin: `~p`
+  # escapes their line ends.
 
   alias BeTree.Files.Reader
 
-  # The formats need four levels; the bound keeps a file of brackets from growing the stack.
+  # The formats need four levels. The bound keeps a file of brackets from growing the stack.
   @max_depth 16
 
-  # Holds any unsigned 64-bit integer, and bounds what a file of digits may cost.
+  # Holds any unsigned 64-bit integer, and bounds the cost of a file of digits.
   @max_integer 0xFFFF_FFFF_FFFF_FFFF
 
   defguardp is_digit(character) when character in ?0..?9
@@ -25,10 +24,10 @@ defmodule BeTree.Files.Terms do
   defguardp is_name(character)
             when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in ~c"_@"
 
-  @typedoc "A term, and where it begins: the line's text, the line's number, the byte in the line."
+  @typedoc "A term with its beginning: the text and the number of the line, and the byte in the line."
   @type located :: {term, binary, pos_integer, non_neg_integer}
 
-  # The terms of `path`, read as they are asked for. Raises `BeTree.Files.Error` at the first fault.
+  # Returns a stream of the terms of `path`. Raises a `BeTree.Files.Error` at the first fault.
   @spec stream(Path.t()) :: Enumerable.t()
   def stream(path) do
     Stream.resource(
@@ -53,7 +52,7 @@ defmodule BeTree.Files.Terms do
     end
   end
 
-  # What follows white space, comments and line ends: never an empty text.
+  # Returns the text after white space, comments and line ends: never an empty text.
   defp skip(<<character, rest::binary>>, reader) when character in ~c" \t\r\f\v", do: skip(rest, reader)
 
   defp skip(rest, reader) when rest == "" or binary_part(rest, 0, 1) == "%" do
@@ -93,7 +92,7 @@ defmodule BeTree.Files.Terms do
     after_element(rest, reader, depth, close, [element | before])
   end
 
-  # The two clauses that nearly every element takes come first, without a look at what may lie between.
+  # The two clauses for nearly every element come first, without a check for white space.
   defp after_element(<<?,, next, _::binary>> = rest, reader, depth, close, before) when next in ~c"0123456789tf<" do
     <<_comma, rest::binary>> = rest
     elements(rest, reader, depth, close, before)
@@ -165,7 +164,7 @@ defmodule BeTree.Files.Terms do
       else: fail(rest, reader, "the string that ends here is not UTF-8")
   end
 
-  # `<<"ab">>`, `<<"ab"/utf8>>`, `<<97,98>>` and, as long binaries are printed, several of these side by side.
+  # Reads `<<"ab">>`, `<<"ab"/utf8>>`, `<<97,98>>` and, as long binaries are printed, several of these in a row.
   defp binary(rest, reader, before) do
     case skip(rest, reader) do
       {">>" <> rest, reader} ->
@@ -189,7 +188,7 @@ defmodule BeTree.Files.Terms do
   defp after_segment("," <> rest), do: rest
   defp after_segment(rest), do: rest
 
-  # The text up to the closing mark. What has no backslash, nearly all, is taken as one part of the line.
+  # Returns the text up to the closing mark. Text without a backslash, nearly all, is one part of the line.
   defp quoted(rest, reader, mark, before) do
     size = plain_size(rest, mark, 0)
 

@@ -1,13 +1,13 @@
 defmodule BeTree.Image.Digest do
   @moduledoc false
-  # SHA-256 of many bytes on a normal scheduler: in pieces, of which each is charged to the process for what it takes.
-  # What :crypto.hash/2 does with a large binary yields, but only after ten milliseconds or so.
+  # SHA-256 of many bytes on a normal scheduler, in pieces. Each piece is charged to the process for its time. With a large
+  # binary, :crypto.hash/2 yields only after about ten milliseconds.
 
-  # A piece takes about 20 microseconds, which is so many of the 4,000 reductions of a millisecond.
+  # A piece takes about 20 microseconds: this many of the 4,000 reductions of a millisecond.
   @piece 16_384
   @reductions 80
 
-  @doc "The SHA-256 of `parts`, one after the other."
+  @doc "Returns the SHA-256 of `parts`, one after the other."
   @spec sha256(iodata) :: binary
   def sha256(parts), do: :sha256 |> :crypto.hash_init() |> update(parts) |> :crypto.hash_final()
 

@@ -1,7 +1,7 @@
 defmodule BeTree.Image.Layout do
   @moduledoc false
-  # How an image is laid out (docs/image.md): the module of a guest whose memory begins as that of an index, behind a
-  # section that tells what it is. Nothing here runs a module.
+  # The layout of an image (docs/image.md): the module of a guest whose memory begins as that of an index, after a section
+  # that describes it. Nothing here runs a module.
 
   alias BeTree.Error
   alias BeTree.Engine.Describe
@@ -11,14 +11,14 @@ defmodule BeTree.Image.Layout do
   defstruct @enforce_keys
 
   @typedoc """
-  What an image holds.
+  The content of an image.
 
-    * `abi` - the version of the interface that the guest speaks;
-    * `guest` - its module, as it was loaded;
+    * `abi` - the version of the guest's interface;
+    * `guest` - the guest's module, as it was loaded;
     * `memory` - the size of the memory in bytes;
-    * `segments` - the contents of the memory: where they begin, and the bytes; all else is zero;
-    * `schema` - what `be_tree_schema` was given;
-    * `counts` - what `be_tree_info` answered.
+    * `segments` - the content of the memory: addresses and bytes. Everything else is zero;
+    * `schema` - the input of `be_tree_schema`;
+    * `counts` - the output of `be_tree_info`.
   """
   @type t :: %__MODULE__{
           abi: non_neg_integer,
@@ -29,7 +29,7 @@ defmodule BeTree.Image.Layout do
           counts: binary
         }
 
-  @typedoc "What can be told without reading all of an image."
+  @typedoc "The description at the beginning of an image."
   @type header :: %{
           version: non_neg_integer,
           abi: non_neg_integer,
@@ -53,35 +53,36 @@ defmodule BeTree.Image.Layout do
 
   @name "be_tree"
   @magic "BTIMAGE\n"
-  # From the beginning of the file to the end of the section's name. The size of the section is written in five bytes, so
-  # all that has a fixed length has a fixed place.
+  # From the beginning of the file to the end of the section's name. The size of the section takes five bytes, so every
+  # field of fixed length has a fixed place.
   @before 8 + 1 + 5 + 1 + 7
   # Magic, versions, digest, length, memory, the guest's digest, the length of the schema.
   @fixed 8 + 4 + 4 + 32 + 8 + 8 + 32 + 4
-  # The digest is of all bytes but itself.
+  # The digest covers all bytes except its own.
   @digest_at @before + 16
   @digest_size 32
 
-  # The memory is compared with zeros in pieces of this size, so that a segment has at least as many bytes.
+  # The memory is compared with zeros in pieces of this size, so a segment has at least as many bytes.
   @grain 4096
-  # Engines take 100,000 segments.
+  # Engines accept 100,000 segments.
   @pieces 0x1_0000
 
-  # What an image may have beside its memory's contents: far more than any guest, and an end to what is read of a file.
+  # The greatest size of an image beside the content of its memory: far more than any guest needs. It bounds a read of a
+  # file.
   @most_section 0x400_0000
   @most_beside 0x1000_0000
 
-  @doc "How many bytes of a file tell how long its section is: see `section_size/1`."
+  @doc "Returns the number of bytes of a file that hold the size of its section, for `section_size/1`."
   @spec prefix() :: pos_integer
   def prefix, do: @before + @fixed
 
-  @doc "How many bytes of an image, from its first, `header/1` needs; `start` is its first `prefix/0` bytes or more."
+  @doc "Returns the bytes from the first that `header/1` needs. `start` is the first `prefix/0` bytes or more of an image."
   @spec section_size(binary) :: {:ok, pos_integer} | {:error, Error.t()}
   def section_size(start) do
     with {:ok, size, _rest} <- section_start(start), do: {:ok, size}
   end
 
-  @doc "What the section of an image of `length` bytes tells; `start` is its first `section_size/1` bytes or more."
+  @doc "Returns the header of an image of `length` bytes. `start` is its first `section_size/1` bytes or more."
   @spec header(binary, non_neg_integer) :: {:ok, header} | {:error, Error.t()}
   def header(start, length) do
     with {:ok, header, _pieces, _rest} <- read_header(start, length), do: {:ok, header}
@@ -90,8 +91,8 @@ defmodule BeTree.Image.Layout do
   ## Writing
 
   @doc """
-  The segments of a memory: all of it but runs of zeros, of 4 KiB and, in a memory over 256 MiB, more. They are parts
-  of it, not copies.
+  Returns the segments of a memory: all of it except runs of zeros of at least 4 KiB, or more in a memory over 256 MiB.
+  They are parts of the memory, not copies.
   """
   @spec segments(binary) :: [Wasm.segment()]
   def segments(memory), do: runs(memory, 0, grain(byte_size(memory), @grain), nil, [])
@@ -99,7 +100,7 @@ defmodule BeTree.Image.Layout do
   defp grain(size, grain) when size > grain * @pieces, do: grain(size, 2 * grain)
   defp grain(_size, grain), do: grain
 
-  # `from` is where the present run began, if there is one.
+  # `from` is the beginning of the present run, if there is one.
   defp runs(memory, at, grain, from, runs) do
     size = min(grain, byte_size(memory) - at)
 
@@ -122,7 +123,7 @@ defmodule BeTree.Image.Layout do
   defp zero?(memory, at, @grain), do: binary_part(memory, at, @grain) == @zeros
   defp zero?(memory, at, size), do: binary_part(memory, at, size) == binary_part(@zeros, 0, size)
 
-  @doc "The bytes of an image. An error is about the guest: a module whose instances no image can hold."
+  @doc "Returns the bytes of an image, or an error for a guest whose state does not fit into an image."
   @spec encode(t) :: {:ok, iodata} | {:error, Error.t()}
   def encode(%__MODULE__{} = image) do
     case read_guest(image.guest) do
@@ -140,7 +141,7 @@ defmodule BeTree.Image.Layout do
   defp fill(:data, data), do: data
   defp fill(section, _data), do: IO.iodata_to_binary(section)
 
-  # The digest stands before most of what it is of.
+  # The digest stands before most of the bytes that it covers.
   defp seal(image, pieces, body) do
     variable = [
       [<<byte_size(image.schema)::little-32>>, image.schema],
@@ -149,7 +150,7 @@ defmodule BeTree.Image.Layout do
       for({offset, bytes} <- pieces, do: [<<offset::little-32, byte_size(bytes)::little-32>>, bytes])
     ]
 
-    # The length of the schema is counted among what is fixed.
+    # The length of the schema belongs to the fixed part.
     size = 1 + byte_size(@name) + @fixed - 4 + IO.iodata_length(variable)
     length = @before - 1 - byte_size(@name) + size + IO.iodata_length(body)
 
@@ -168,8 +169,7 @@ defmodule BeTree.Image.Layout do
 
   ## The guest's module and the image's
 
-  # The guest's sections, and the most that its memory may grow to: of a guest whose instances hold what they know in
-  # their memory and nowhere else.
+  # Returns the guest's sections and the maximum of its memory, for a guest whose instances keep all state in their memory.
   defp read_guest(guest) do
     with <<preamble::binary-size(8), rest::binary>> when preamble == @preamble <- guest,
          {:ok, sections} <- Wasm.sections(rest),
@@ -192,8 +192,8 @@ defmodule BeTree.Image.Layout do
     end
   end
 
-  # The sections of an image: those of the guest, but with its memory as large as the index, without its start function,
-  # which has run, and with `:data` in place of its data.
+  # Returns the sections of an image: those of the guest, but with the memory as large as the index, without the start
+  # function, which has run, and with `:data` in place of the guest's data.
   defp weave(sections, memory, maximum, segments) do
     woven =
       Enum.flat_map(sections, fn
@@ -207,7 +207,7 @@ defmodule BeTree.Image.Layout do
     if :data in woven, do: woven, else: woven ++ [:data]
   end
 
-  # What of the guest an image does not have as it is, and where in the guest it stands.
+  # Returns the parts of the guest that an image changes or omits, with their places in the guest.
   defp pieces(sections) do
     {pieces, _end} =
       Enum.flat_map_reduce(sections, byte_size(@preamble), fn {id, whole, _contents}, at ->
@@ -220,8 +220,8 @@ defmodule BeTree.Image.Layout do
   ## Reading
 
   @doc """
-  What the image in `bytes` holds, if every byte is as it was written; `abi` is the version that the guest has to speak.
-  The segments are parts of `bytes`.
+  Returns the content of the image in `bytes` if the digest and every section are correct. `abi` is the required version
+  of the guest. The segments are parts of `bytes`.
   """
   @spec decode(binary, non_neg_integer) :: {:ok, t} | {:error, Error.t()}
   def decode(bytes, abi) do
@@ -244,7 +244,7 @@ defmodule BeTree.Image.Layout do
     end
   end
 
-  # The name before the version, the version before all else, so that what was written by others says so.
+  # The name is checked first and the version second, so that a file of another program or version gets that message.
   defp section_start(<<0, "asm", 1::little-32, 0, size::binary-size(5), 7, @name, @magic, rest::binary>>) do
     with <<version::little-32, rest::binary>> <- rest,
          :ok <- check_version("image", version, @version),
@@ -342,7 +342,7 @@ defmodule BeTree.Image.Layout do
     with {:error, what} <- Wasm.sections(bytes), do: bad("it has #{what}")
   end
 
-  # The guest as it was loaded: what the image has of it, and the pieces in their places.
+  # Returns the guest as it was loaded: its parts in the image, and the changed or omitted pieces in their places.
   defp guest(sections, pieces, expected) do
     kept = for {id, whole, _contents} <- sections, id not in [@memory, @data_count, @data], do: whole
     guest = IO.iodata_to_binary([@preamble | kept])
@@ -382,7 +382,7 @@ defmodule BeTree.Image.Layout do
 
   defp within(_last, _memory), do: :ok
 
-  # What another runtime makes of the file is what is made of it here.
+  # Interprets the file exactly as any other runtime does.
   defp check_sections(sections, guest, memory, segments) do
     with {:ok, of_guest, maximum} <- read_guest(guest) do
       expected = for part <- weave(of_guest, memory, maximum, segments), do: fill(part, :data)

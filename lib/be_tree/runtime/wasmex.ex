@@ -1,31 +1,31 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex do
     @moduledoc """
-    The runtime of the hex package wasmex, for where nothing is to be compiled: wasmex brings its own library along.
+    This runtime uses the hex package wasmex, for nodes where nothing can be compiled: wasmex ships its own library.
 
-    A slice runs on wasmex's own threads while the calling process waits; that is charged for the fuel all the same. Where
-    the fuel of a slice is exhausted the call traps and loses its stack. It goes on from its last checkpoint, as
-    `docs/abi.md` says, and does again what it did since: ids are the same whatever the slice, and fuel is what was burnt.
-    A slice that is too small to reach the next checkpoint is doubled until it is not, up to a billion fuel; a call that
-    makes no progress even then ends as `:out_of_fuel`.
+    A slice runs on wasmex's threads while the calling process waits. The process is charged for the fuel all the same.
+    When the fuel of a slice is exhausted, the call traps and loses its stack. It continues from its last checkpoint
+    (`docs/abi.md`) and repeats the work since. So ids are the same for every slice, and fuel includes the repeated work.
+    A slice that is too small to reach the next checkpoint is doubled until it does, up to a billion fuel. A call without
+    progress even then ends as `:out_of_fuel`.
 
-    A call asks wasmex for all that it needs at once, and waits once. `docs/runtimes.md` tells what that costs.
+    A call sends wasmex all its requests at once, and waits once. `docs/runtimes.md` has the cost.
 
-    What differs from the built-in runtime:
+    Differences from the built-in runtime:
 
-      * only a call of an instance that has the export `:resume` can be suspended; another ends as `:out_of_fuel` where its
-        slice does;
-      * nothing tells that a suspended call is no longer referred to: it holds its instance until it ends, is cancelled, or
-        the process dies that ran it last;
-      * a module that stops after more memory was refused is a `:trap`;
-      * an instruction that fills or copies memory runs to its end, whatever its length and the timeout;
-      * `:memory` bounds the memory, and each table to an eighth of it; a module has one memory at most;
-      * a tree that is emptied keeps its memory, as `c:BeTree.Runtime.renew/4` is missing: nothing tells when the handle that
-        names the former store is no longer referred to;
-      * a call on the `:dirty` scheduler runs to its end or to the end of its fuel, and its `:timeout` ends the wait for its
-        turn;
-      * all replicas exist from the start, and one that is used has the whole memory of the snapshot to itself;
-      * it is not noticed that the code of a module changes its tables or drops its segments, which no snapshot carries.
+      * Only a call of an instance with the export `:resume` can be suspended. Any other call ends as `:out_of_fuel` with its
+        slice.
+      * The runtime does not notice that a suspended call is no longer referred to. Such a call holds its instance until it
+        ends or is cancelled, or until the process dies that ran it last.
+      * A module that stops after it was refused memory is a `:trap`.
+      * An instruction that fills or copies memory runs to its end, for any length and timeout.
+      * `:memory` limits the memory, and each table to an eighth of that. A module has at most one memory.
+      * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/4` is missing: the runtime does not notice that the
+        handle of the former store is no longer referred to.
+      * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
+        for its turn.
+      * All replicas exist from the start, and a used replica has its own copy of the snapshot's memory.
+      * The runtime does not notice that a module's code changes its tables or drops its segments, which no snapshot holds.
     """
 
     @behaviour BeTree.Runtime
@@ -59,7 +59,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp begin(instance, nil), do: {:ok, instance}
 
-    # Only a replica that is lost begins as the snapshot again.
+    # Only a lost replica begins as the snapshot again.
     defp begin(instance, snapshot) do
       with {:ok, _globals} <- carried(instance.compiled),
            :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),

@@ -1,21 +1,21 @@
 defmodule BeTree.Server.Builder do
   @moduledoc false
-  # Builds the next base beside the writer, in a process of its own, linked to it: another index, the tree that goes on
-  # from there, and the delta of what was changed meanwhile, so that the writer has only the last few changes to add.
+  # Builds the next base beside the writer, in a linked process of its own: another index, the tree that continues from
+  # it, and the delta of the changes meanwhile. The writer then only adds the last few changes.
   #
-  # Changes of a tree run in slices here, so that it takes its turn among the searches like any other process and holds no
-  # dirty scheduler, which publishing needs. The writer receives
+  # Changes of a tree run in slices here, so the builder takes its turn among the searches like any other process, and
+  # holds no dirty scheduler, which publishing needs. The writer receives
   #
-  #   * `{:later, builder, version}`, to be answered with `tell/3`: what was changed since that version;
-  #   * `{:built, builder, {:ok, built} | {:error, error}}`, the last.
+  #   * `{:later, builder, version}`, a request for the changes since that version, which `tell/3` serves;
+  #   * `{:built, builder, {:ok, built} | {:error, error}}`, the last message.
 
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Server.{Changes, Delta, Table}
 
-  # It asks for later changes until they are so few, but no more often than so many times.
+  # The builder requests later changes until there are at most this many, in at most this many rounds.
   @few 100
   @rounds 4
-  # Subscriptions of the table that are inserted at once: some milliseconds.
+  # The number of subscriptions of the table that are inserted at once: some milliseconds.
   @part 100
 
   @type built :: %{
@@ -26,13 +26,13 @@ defmodule BeTree.Server.Builder do
           added: Table.version()
         }
 
-  @doc "From a base and what was changed since, up to `version`."
+  @doc "Builds from a base and the changes since, up to `version`."
   @spec next(Index.t(), Changes.t(), Table.version(), map) :: pid
   def next(index, changes, version, options) do
     start(version, options, fn -> Changes.tree(index, changes, options.memory) end)
   end
 
-  @doc "The same in another index module: from the subscriptions of `table`, up to `version`."
+  @doc "Builds in another index module, from the subscriptions of `table` up to `version`."
   @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
   def with_guest(guest, schema, table, version, options) do
     start(version, options, fn ->
@@ -96,11 +96,11 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  @doc "Answers a builder that asks for later changes: up to `version`."
+  @doc "Sends a builder the later changes that it requested, up to `version`."
   @spec tell(pid, Table.version(), Changes.t()) :: term
   def tell(builder, version, changes), do: send(builder, {:changes, self(), version, changes})
 
-  @doc "Adds what was changed later, up to `version`."
+  @doc "Adds later changes, up to `version`."
   @spec add(built, Changes.t(), Table.version()) :: {:ok, built} | {:error, Error.t()}
   def add(built, changes, version) do
     with :ok <- Changes.make(built.tree, changes),

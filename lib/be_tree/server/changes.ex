@@ -1,24 +1,24 @@
 defmodule BeTree.Server.Changes do
   @moduledoc false
-  # Changes of a tree that belongs to the calling process alone. They run in slices on the process's own scheduler: that
-  # takes less than the way to a dirty one and back, and should the process be killed in it, the tree that it leaves half
-  # changed is lost anyway. Many at once, and all where a runtime can suspend only searches, run on a dirty scheduler.
+  # Changes of a tree that belongs to the calling process alone. They run in slices on the scheduler of the process, which
+  # costs less than moving to a dirty scheduler and back. If the process is killed, its half-changed tree is lost anyway.
+  # Many changes at once, and all changes with a runtime that can suspend only searches, run on a dirty scheduler.
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Answer, Deletion, Instance, Subscription}
   alias BeTree.Server.Table
 
-  # Bytes of subscriptions that are inserted in slices: some milliseconds.
+  # The bytes of subscriptions that are inserted in slices: some milliseconds.
   @small 0x1_0000
   @part 100
 
-  @typedoc "What is there and was not, and what is no longer there, or was taken out before it was put in again."
+  @typedoc "The inserted subscriptions, and the deleted ids, including those deleted before a new insertion."
   @type t :: %{deleted: [{BeTree.id(), Table.version()}], inserted: [{Table.version(), Subscription.wire()}]}
 
   @spec count(t) :: non_neg_integer
   def count(%{deleted: deleted, inserted: inserted}), do: length(deleted) + length(inserted)
 
-  @doc "A tree that begins as `index`, shares its memory, and has the changes."
+  @doc "Returns a tree that begins as `index`, shares its memory, and has the changes."
   @spec tree(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
   def tree(index, changes, memory) do
     with {:ok, tree} <- Index.to_tree(index, memory),
@@ -26,12 +26,12 @@ defmodule BeTree.Server.Changes do
          do: {:ok, tree}
   end
 
-  # Times the limit: the same subscriptions take other amounts of memory where they come in another order.
+  # Multiples of the limit: the same subscriptions take different amounts of memory in another order.
   @room [1, 2, 4, 8]
 
   @doc """
-  `tree/3` for changes that were acknowledged, and so must not be lost. Where `memory` is not enough to make them again, the
-  tree may take more than that.
+  Like `tree/3`, for acknowledged changes, which must not be lost. If `memory` is too small to repeat them, the tree may take
+  more.
   """
   @spec tree_again(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
   def tree_again(index, changes, memory) do
@@ -43,14 +43,14 @@ defmodule BeTree.Server.Changes do
     end)
   end
 
-  @doc "Makes changes. What is to be deleted may not be there: then it was inserted and deleted since."
+  @doc "Makes changes. An id to delete may be missing: its subscription was then inserted and deleted since."
   @spec make(BeTree.t(), t) :: :ok | {:error, Error.t()}
   def make(tree, %{deleted: deleted, inserted: inserted}) do
     with :ok <- delete_all(tree, Stream.map(deleted, &elem(&1, 0))),
          do: insert_all(tree, Enum.map(inserted, &elem(&1, 1)))
   end
 
-  @doc "Inserts `subscriptions`, part by part. After an error some may be there."
+  @doc "Inserts `subscriptions` part by part. After an error some of them may be inserted."
   @spec insert_all(BeTree.t(), [Subscription.wire()]) :: :ok | {:error, Error.t()}
   def insert_all(tree, subscriptions) do
     subscriptions
@@ -92,7 +92,7 @@ defmodule BeTree.Server.Changes do
   defp scheduler(%{runtime: BeTree.Runtime.Wasmtime}), do: :slices
   defp scheduler(_tree), do: :dirty
 
-  @doc "Deletes those of `ids` that are there."
+  @doc "Deletes those of `ids` that the tree has."
   @spec delete_all(BeTree.t(), Enumerable.t()) :: :ok | {:error, Error.t()}
   def delete_all(tree, ids) do
     Enum.reduce_while(ids, :ok, fn id, :ok ->

@@ -1,17 +1,17 @@
 defmodule BeTree.Server.Courier do
   @moduledoc false
-  # Carries the views of a server to one that follows it, on another node: the base as an image where the follower has
-  # another, the delta as an image, and what was deleted. It runs beside the server that is followed, linked to the
-  # follower: whichever ends, or the connection between them, the follower sends for another courier.
+  # Carries the views of a server to a follower on another node: the base as an image if the follower has another, the
+  # delta as an image, and the deleted ids. It runs beside the followed server, linked to the follower. When either of
+  # them or the connection ends, the follower starts another courier.
   #
-  # Images go in pieces, each of which the follower asks for, so that no more than one is ever on its way.
+  # Images travel in pieces. The follower requests each piece, so at most one is in transit.
 
   alias BeTree.{Error, Image}
   alias BeTree.Server.{View, Writer}
 
   @piece 0x10_0000
 
-  @doc "Starts one beside the server `name` of `node`, for the calling process."
+  @doc "Starts a courier beside the server `name` of `node`, for the calling process."
   @spec send_for({atom, node}) :: pid
   def send_for({name, node}), do: Node.spawn_link(node, __MODULE__, :serve, [name, self()])
 
@@ -19,7 +19,7 @@ defmodule BeTree.Server.Courier do
   @spec serve(atom, pid) :: no_return
   def serve(name, follower), do: serve(name, follower, nil, nil)
 
-  # `base` is what the follower has by now, and `version` what it has seen.
+  # `base` is the base that the follower has, and `version` the last version that it received.
   defp serve(name, follower, base, version) do
     {new_base, view, deleted} = next_view(name, base, version)
     if new_base != base, do: carry(follower, :base, view.base)
@@ -34,7 +34,7 @@ defmodule BeTree.Server.Courier do
   defp next_view(name, base, version) do
     case Writer.next_view(name, base, version) do
       {_base, %View{}, _deleted} = next -> next
-      # It follows another one itself.
+      # This server follows another one itself.
       {:raise, message} -> exit({:shutdown, %Error{kind: :not_found, message: message}})
     end
   end

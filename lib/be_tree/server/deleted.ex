@@ -1,15 +1,15 @@
 defmodule BeTree.Server.Deleted do
   @moduledoc false
-  # The ids that were deleted from a published index since it was published, each with the version since when. One process
-  # adds to it, and any number ask, without a lock: whoever asks for an older version is not disturbed by what was added
-  # since. It is freed with the last view that refers to it.
+  # The ids that were deleted from a published index since it was published, each with the version of its deletion. One
+  # process adds ids, and any number of processes read without a lock. Later additions do not affect a read of an older
+  # version. The set is freed with the last view that refers to it.
   #
-  # It is a hash table with linear probing in two arrays of :atomics. A slot is taken where its version is not 0, and is
-  # never given back. Ids that are deleted together are often neighbours: their hashes are not, or every id that falls
-  # among them would be compared with all of them.
+  # It is a hash table with linear probing in two arrays of :atomics. A slot is used if its version is not 0, and is never
+  # freed. Ids that are deleted together are often consecutive. Their hashes are not, because otherwise every id in their
+  # range would be compared with all of them.
   #
-  # A search asks for each id that it found, and nearly none was deleted. For those a filter answers, a bitmap by another
-  # hash in a tuple, in a third of the time. It is no more than some kilobytes, as each search copies it.
+  # A search looks up each id that it found, and nearly none was deleted. For those a filter decides in a third of the
+  # time: a bitmap by another hash, in a tuple. Each search copies it, so it has only some kilobytes.
 
   import Bitwise
 
@@ -24,11 +24,11 @@ defmodule BeTree.Server.Deleted do
           mask: non_neg_integer
         }
 
-  # A word of the filter has 32 bits: a small integer.
+  # A word of the filter has 32 bits, so it is a small integer.
   @word 32
   @shift 5
 
-  @doc "An empty set with room for `capacity` ids: some 32 bytes each."
+  @doc "Returns an empty set with room for `capacity` ids, about 32 bytes each."
   @spec new(non_neg_integer) :: t
   def new(capacity) do
     slots = 2 * capacity + 1
@@ -43,11 +43,11 @@ defmodule BeTree.Server.Deleted do
     }
   end
 
-  # The power of two from `least` on.
+  # The smallest power of two from `least` on.
   defp power(least, power) when power < least, do: power(least, 2 * power)
   defp power(_least, power), do: power
 
-  @doc "Adds `id`, unless it is there already since an earlier version. There is room, or this does not end."
+  @doc "Adds `id`, unless an earlier version has it. The caller guarantees that there is room: in a full set this loops."
   @spec put(t, BeTree.id(), pos_integer) :: t
   def put(%__MODULE__{} = set, id, version) do
     put(set, id, version, slot(id, set.slots))
@@ -59,7 +59,7 @@ defmodule BeTree.Server.Deleted do
   defp put(set, id, version, slot) do
     cond do
       :atomics.get(set.versions, slot) == 0 ->
-        # Who sees the version sees the id.
+        # The id is written first: a reader that sees the version sees the id.
         :atomics.put(set.ids, slot, id)
         :atomics.put(set.versions, slot, version)
 
@@ -71,7 +71,7 @@ defmodule BeTree.Server.Deleted do
     end
   end
 
-  @doc "The `ids` that were not deleted by `version`."
+  @doc "Returns the `ids` that were not deleted by `version`."
   @spec reject([BeTree.id()], t, non_neg_integer) :: [BeTree.id()]
   def reject(ids, %__MODULE__{filter: filter, mask: mask} = set, version), do: reject(ids, filter, mask, set, version)
 
@@ -83,13 +83,13 @@ defmodule BeTree.Server.Deleted do
       else: [id | reject(rest, filter, mask, set, version)]
   end
 
-  @doc "Whether `id` was deleted by `version`."
+  @doc "Returns whether `id` was deleted by `version`."
   @spec deleted?(t, BeTree.id(), non_neg_integer) :: boolean
   def deleted?(%__MODULE__{filter: filter, mask: mask} = set, id, version) do
     filtered?(id, filter, mask) and since?(set, id, version)
   end
 
-  # Whether it may be there.
+  # Returns whether the set may have it.
   defp filtered?(id, filter, mask) do
     bit = bit(id, mask)
     (elem(filter, bit >>> @shift) >>> (bit &&& @word - 1) &&& 1) == 1
@@ -109,7 +109,7 @@ defmodule BeTree.Server.Deleted do
     end
   end
 
-  # By Fibonacci hashing, of which all numbers are small integers.
+  # Fibonacci hashing in which all numbers are small integers.
   defp bit(id, mask), do: ((bxor(id, id >>> 26) &&& 0x3FF_FFFF) * 0x9E37_79B1) >>> 16 &&& mask
 
   defp slot(id, slots), do: :erlang.phash2(id, slots) + 1

@@ -1,32 +1,32 @@
 defmodule BeTree.Server.Delta do
   @moduledoc false
-  # What was changed since a base: the subscriptions that were inserted and are still there, and the ids that were deleted.
-  # The former are published as an index of their own, of a small tree that follows the changes; the latter are held back
-  # from what the base finds.
+  # The changes since a base: the subscriptions that were inserted and still exist, and the ids that were deleted. A small
+  # tree follows the changes, and the inserted subscriptions are published as an index of their own. The deleted ids are
+  # removed from the results of the base.
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.Subscription
   alias BeTree.Server.{Changes, Deleted, Table}
 
-  # Changes after which the next base is to be built, at least and at most: the index of 10,000 W3 expressions takes 5 ms
-  # to publish.
+  # The least and the greatest number of changes after which the next base is built. Publishing an index of 10,000
+  # ad-targeting expressions takes 5 ms.
   @few 1_000
   @many 10_000
-  # One change for so many expressions of the base.
+  # One change per this many expressions of the base.
   @share 16
-  # Times as many changes, for which there is room.
+  # A delta has room for this multiple of the changes.
   @room 4
 
   @enforce_keys [:enough, :deleted_set, :schema, :options]
   defstruct [
     :enough,
-    # By id, what was inserted and is there: {version, subscription}.
+    # The existing inserted subscriptions by id: {version, subscription}.
     inserted: %{},
-    # As {id, version}, and how many; the same as a set for views.
+    # The deletions as {id, version}, their number, and the same as a set for views.
     deleted: [],
     deleted_count: 0,
     deleted_set: nil,
-    # What the tree is made of, and what it has; and the ids that were changed since it was brought up to date.
+    # The options and the content of the tree, and the ids that were changed since it was updated.
     schema: nil,
     options: nil,
     tree: nil,
@@ -38,7 +38,7 @@ defmodule BeTree.Server.Delta do
 
   @type t :: %__MODULE__{}
 
-  @doc "Nothing yet. `options` are those of `BeTree.new/2`."
+  @doc "Returns an empty delta. `options` are those of `BeTree.new/2`."
   @spec new(Index.t(), keyword) :: t
   def new(%Index{guest: guest, schema: schema, info: %{expressions: expressions}}, options) do
     enough = expressions |> div(@share) |> max(@few) |> min(@many)
@@ -46,19 +46,19 @@ defmodule BeTree.Server.Delta do
     %__MODULE__{enough: enough, deleted_set: set, schema: schema, options: Keyword.put(options, :guest, guest)}
   end
 
-  @doc "How many changes there are, without those that were undone."
+  @doc "Returns the number of changes, without those that were undone."
   @spec size(t) :: non_neg_integer
   def size(delta), do: map_size(delta.inserted) + delta.deleted_count
 
-  @doc "Whether the next base is to be built."
+  @doc "Returns whether the next base should be built."
   @spec large?(t) :: boolean
   def large?(delta), do: size(delta) > delta.enough
 
-  @doc "Whether there are more than can be published."
+  @doc "Returns whether there are more changes than a delta may publish."
   @spec full?(t) :: boolean
   def full?(delta), do: size(delta) > @room * delta.enough
 
-  @doc "How many changes are not published."
+  @doc "Returns the number of unpublished changes."
   @spec pending(t) :: non_neg_integer
   def pending(delta), do: MapSet.size(delta.pending)
 
@@ -69,7 +69,7 @@ defmodule BeTree.Server.Delta do
     end)
   end
 
-  @doc "Whether the base has `id` does not matter: the set is only ever asked for what the base has found."
+  @doc "Adds a deletion. The base need not have `id`: the set is only used for ids that the base has found."
   @spec delete(t, BeTree.id(), Table.version()) :: t
   def delete(%{deleted_count: count} = delta, id, version) do
     %{
@@ -82,7 +82,7 @@ defmodule BeTree.Server.Delta do
     }
   end
 
-  @doc "What was changed after `version`."
+  @doc "Returns the changes after `version`."
   @spec since(t, Table.version() | -1) :: Changes.t()
   def since(delta, version) do
     %{
@@ -91,7 +91,7 @@ defmodule BeTree.Server.Delta do
     }
   end
 
-  @doc "All of it."
+  @doc "Returns all changes."
   @spec changes(t) :: Changes.t()
   def changes(delta), do: since(delta, -1)
 
@@ -101,7 +101,7 @@ defmodule BeTree.Server.Delta do
     Enum.reduce(inserted, delta, fn {version, wire}, delta -> insert(delta, [wire], version) end)
   end
 
-  @doc "Brings its tree up to date: what was changed is taken out, and put in if it is there."
+  @doc "Updates the tree: deletes the changed ids, and inserts those that exist."
   @spec update(t) :: {:ok, t} | {:error, Error.t()}
   def update(%{tree: nil, inserted: inserted} = delta) when inserted == %{}, do: {:ok, %{delta | pending: MapSet.new()}}
 
@@ -122,7 +122,7 @@ defmodule BeTree.Server.Delta do
     end
   end
 
-  @doc "Brings its index up to date. An error leaves the tree in doubt."
+  @doc "Updates and publishes the index. After an error the content of the tree is unknown."
   @spec publish(t, [Index.option()]) :: {:ok, t} | {:error, Error.t()}
   def publish(delta, options) do
     with {:ok, delta} <- update(delta), do: publish_tree(delta, options)
@@ -135,7 +135,7 @@ defmodule BeTree.Server.Delta do
     with {:ok, index} <- BeTree.publish(tree, options), do: {:ok, %{delta | index: index}}
   end
 
-  @doc "The set for views, or `nil` where nothing was deleted."
+  @doc "Returns the set for views, or `nil` if nothing was deleted."
   @spec deleted_set(t) :: Deleted.t() | nil
   def deleted_set(%{deleted_count: 0}), do: nil
   def deleted_set(%{deleted_set: set}), do: set

@@ -1,7 +1,7 @@
 defmodule BeTree.Server.Follower do
   @moduledoc false
-  # The process of a server that follows another: it fetches that one's views and shows them as its own. What is shown
-  # stays until there is a newer one, whatever happens to the other server, to its node or on the way.
+  # The process of a server that follows another one. It fetches that server's views and shows them as its own. A view stays
+  # until a newer one arrives, whatever happens to the other server, its node or the connection.
 
   use GenServer
 
@@ -9,7 +9,7 @@ defmodule BeTree.Server.Follower do
   alias BeTree.Engine.{Describe, Stray}
   alias BeTree.Server.{Courier, Deleted, Table, View}
 
-  # Milliseconds until another courier is sent for.
+  # The milliseconds until the follower starts another courier.
   @again 1_000
 
   @enforce_keys [:table, :options]
@@ -17,7 +17,7 @@ defmodule BeTree.Server.Follower do
     :table,
     :options,
     :courier,
-    # The images that are arriving, pieces last first.
+    # The images that are arriving, with the last piece first.
     pieces: %{base: [], delta: []},
     base: nil,
     view: nil,
@@ -72,7 +72,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  # What a courier sent before it was given up.
+  # Messages of a courier that was abandoned.
   def handle_info({:part, courier, _part, _content}, state) when is_pid(courier), do: {:noreply, state}
   def handle_info({step, pid, _what}, state) when step in [:view, :EXIT] and is_pid(pid), do: {:noreply, state}
   def handle_info({:next, courier}, state) when is_pid(courier), do: {:noreply, state}
@@ -88,7 +88,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  # Connecting may take seconds, and a process that cannot be started there is reported.
+  # Connecting may take seconds, and a failed spawn on the other node is reported.
   defp send_for(%{follow: {_name, node}}) do
     follower = self()
 
@@ -124,14 +124,14 @@ defmodule BeTree.Server.Follower do
       counts = if pieces.base == [], do: counts, else: Map.update!(counts, :bases, &(&1 + 1))
       %{state | base: base, view: view, counts: counts, error: nil}
     else
-      # The next courier brings all of it again.
+      # The next courier sends all of it again.
       {:error, error} ->
         Process.exit(state.courier, :kill)
         %{state | error: error}
     end
   end
 
-  # An image that did not come is the one that is there.
+  # An image that was not sent is unchanged.
   defp read([], present, _options), do: {:ok, present}
   defp read(:none, _present, _options), do: {:ok, nil}
 
@@ -150,7 +150,7 @@ defmodule BeTree.Server.Follower do
     state
   end
 
-  # A courier that was given up here has left its error already.
+  # A courier that was abandoned here has already left its error.
   defp error(:killed, state), do: state.error
   defp error({:shutdown, %Error{} = error}, _state), do: error
 

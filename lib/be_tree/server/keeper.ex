@@ -1,8 +1,8 @@
 defmodule BeTree.Server.Keeper do
   @moduledoc false
-  # Starts a server's process, and starts it again whenever it ends: at once where it had run for a while, and later and
-  # later where it ends again and again. So no number of kills ends the supervisor, which owns the tables, and with it the
-  # data; and a process that cannot start now does not keep a scheduler busy.
+  # Starts a server's process, and restarts it whenever it ends: at once if it had run for a while, and after growing
+  # pauses if it ends repeatedly. So no number of kills ends the supervisor, which owns the tables with the data, and a
+  # process that cannot start does not keep a scheduler busy.
 
   use GenServer
 
@@ -10,7 +10,7 @@ defmodule BeTree.Server.Keeper do
   alias BeTree.Engine.{Describe, Stray}
   alias BeTree.Server.Table
 
-  # Milliseconds: the first pause and the longest, and how long a process runs until its end is its first again.
+  # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
   @first 5
   @longest 500
   @settled 1_000
@@ -21,8 +21,8 @@ defmodule BeTree.Server.Keeper do
   @spec start_link({module, Table.t(), map}) :: GenServer.on_start()
   def start_link(argument), do: GenServer.start_link(__MODULE__, argument)
 
-  # The first start of all tells the caller of `BeTree.Server.start_link/1` how it went. Later there is data to keep, and
-  # no error ends this process.
+  # The first start reports its outcome to the caller of `BeTree.Server.start_link/1`. Later there is data to keep, and no
+  # error ends this process.
   @impl GenServer
   def init({module, table, options}) do
     Process.flag(:trap_exit, true)
@@ -51,7 +51,7 @@ defmodule BeTree.Server.Keeper do
     {:noreply, ended(%{state | pid: nil}, reason)}
   end
 
-  # Of a process that did not start, whose error is known.
+  # The exit of a process that did not start, whose error is known.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
 
   def handle_info(message, state) do

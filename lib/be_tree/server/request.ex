@@ -6,7 +6,7 @@ defmodule BeTree.Server.Request do
   alias BeTree.Error
   alias BeTree.Server.{Table, View}
 
-  @doc "Calls the process of the server `name` and returns its reply, or an error where none runs."
+  @doc "Calls the process of the server `name` and returns its reply, or an error if none runs."
   @spec call(BeTree.Server.name(), term) :: term
   def call(name, request) when is_atom(name) and name not in [nil, true, false] do
     if Table.server?(name), do: ask(name, request), else: View.missing(name)
@@ -25,7 +25,7 @@ defmodule BeTree.Server.Request do
        }}
 
     :exit, {_reason, _call} ->
-      message = "the server #{Describe.value(name)} ended before it answered: whether the change was made is not known"
+      message = "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
 
       {:error, %Error{kind: :not_found, message: message}}
   end

@@ -1,17 +1,17 @@
 defmodule BeTree.Server.Table do
   @moduledoc false
-  # What a server's writer must not lose when it crashes: the base, and what was changed since. The tables belong to the
+  # The data that must survive a crash of a server's writer: the base, and the changes since. The tables belong to the
   # server's supervisor and outlive the writer.
   #
-  # Every change has a version, one more than the change before. The row of the base says which version it holds; then
+  # Every change has a version, one more than the change before. The row of the base has the version of the base. Then
   #
-  #   * a subscription whose version is later was inserted after the base;
-  #   * an id in `deleted` whose version is later was deleted from the base, if the base ever had it;
-  #   * one whose version is not later is part of the base, and kept only to build another index from: for that the
+  #   * a subscription with a later version was inserted after the base;
+  #   * an id in `deleted` with a later version was deleted from the base, if the base ever had it;
+  #   * a subscription with another version is part of the base. It is kept only to build another index from. For that the
   #     subscriptions are complete, unless the base came from elsewhere.
   #
-  # A writer may be killed between any two operations here. Each of them leaves the tables as they were, or changed by a
-  # whole change that may not have been acknowledged; what it leaves over, `recover/1` passes over and clears.
+  # A writer may be killed between any two operations here. Each operation leaves the tables unchanged, or changed by a whole
+  # change, acknowledged or not. `recover/1` ignores and clears the remains of an interrupted one.
 
   alias BeTree.Index
   alias BeTree.Engine.Subscription
@@ -25,10 +25,10 @@ defmodule BeTree.Server.Table do
 
   @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
 
-  @typedoc "What was changed since the base, up to `version`."
+  @typedoc "The changes since the base, up to `version`."
   @type recovered :: %{base: base, version: version, changes: Changes.t()}
 
-  @doc "The tables of a server, owned by the calling process. Those who search find the view in the one called `name`."
+  @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
   @spec new(atom) :: t
   def new(name) do
     table = :ets.new(name, [:named_table, :public, read_concurrency: true])
@@ -41,23 +41,23 @@ defmodule BeTree.Server.Table do
     }
   end
 
-  @doc "Whether `name` is the table of a server, and not of something else, or of nothing."
+  @doc "Returns whether `name` is the table of a server."
   @spec server?(atom) :: boolean
   def server?(name) do
     :ets.lookup(name, __MODULE__) == [{__MODULE__}]
   rescue
-    # There is no such table, or it is another process's own.
+    # There is no such table, or it is a private table of another process.
     ArgumentError -> false
   end
 
-  @doc "Whether the server's process has ever started; and notes that it has."
+  @doc "Returns whether the server's process has ever started."
   @spec started?(t) :: boolean
   def started?(%__MODULE__{name: name}), do: :ets.member(name, :started)
 
   @spec put_started(t) :: true
   def put_started(%__MODULE__{name: name}), do: :ets.insert(name, {:started})
 
-  @doc "Makes `index` the base, which holds all changes up to `version`."
+  @doc "Makes `index` the base with all changes up to `version`."
   @spec put_base(t, base) :: :ok
   def put_base(%__MODULE__{} = table, base) do
     :ets.insert(table.name, {:base, base})
@@ -76,7 +76,7 @@ defmodule BeTree.Server.Table do
     :ets.insert(subscriptions, for({id, text, constants} <- wires, do: {id, version, own(text), constants}))
   end
 
-  # Part of a file, it would keep the whole file.
+  # A text that is part of a file would keep the whole file in memory.
   defp own(text) do
     if :binary.referenced_byte_size(text) > byte_size(text), do: :binary.copy(text), else: text
   end
@@ -87,7 +87,7 @@ defmodule BeTree.Server.Table do
     :ets.delete(table.subscriptions, id)
   end
 
-  @doc "All subscriptions up to `version`, in lists of `count`, if the table has them all."
+  @doc "Returns all subscriptions up to `version`, in lists of `count`, if the table is complete."
   @spec subscriptions(t, version, pos_integer) :: Enumerable.t()
   def subscriptions(%__MODULE__{subscriptions: subscriptions}, version, count) do
     match = [{{:"$1", :"$2", :"$3", :"$4"}, [{:"=<", :"$2", version}], [{{:"$1", :"$3", :"$4"}}]}]
@@ -105,7 +105,7 @@ defmodule BeTree.Server.Table do
     )
   end
 
-  @doc "The base and what was changed since, or nothing where no base is there yet."
+  @doc "Returns the base and the changes since, or nothing if there is no base yet."
   @spec recover(t) :: recovered | nil
   def recover(%__MODULE__{} = table) do
     case :ets.lookup(table.name, :base) do
@@ -120,7 +120,7 @@ defmodule BeTree.Server.Table do
     later = [{{:"$1", :"$2", :"$3", :"$4"}, [{:>, :"$2", base.version}], [{{:"$2", {{:"$1", :"$3", :"$4"}}}}]}]
     inserted = :ets.select(table.subscriptions, later)
 
-    # The writer was killed before it took the row away.
+    # The writer was killed before it deleted the row.
     for {id, _version} <- deleted, [{_id, version, _text, _constants}] <- [:ets.lookup(table.subscriptions, id)] do
       if version <= base.version, do: :ets.delete(table.subscriptions, id)
     end

@@ -1,7 +1,8 @@
 defmodule BeTree.Server.View do
   @moduledoc false
-  # What a server's searches use, at one version: a published base, without what was deleted from it since, and the delta,
-  # a small published index of what was inserted since. It never changes, so a search ends on the view it began on.
+  # The data of a server's searches at one version: a published base, the ids that were deleted from it since, and the
+  # delta, a small published index of the insertions since. A view never changes, so a search ends on the view on which it
+  # began.
 
   import Bitwise
 
@@ -9,7 +10,7 @@ defmodule BeTree.Server.View do
   alias BeTree.Engine.Describe
   alias BeTree.Server.{Deleted, Table}
 
-  # A bitmap has room for so many ids at the least.
+  # A bitmap has room for at least this many ids.
   @least_bits 1_048_576
 
   @enforce_keys [:base, :version, :expressions]
@@ -23,17 +24,17 @@ defmodule BeTree.Server.View do
           expressions: non_neg_integer
         }
 
-  @doc "Shows `view` to all who ask `of/1` from now on. The table is the server's, and has its name."
+  @doc "Shows `view` to every later call of `of/1`. The table belongs to the server and has its name."
   @spec show(t, atom) :: true
   def show(%__MODULE__{base: base, delta: delta} = view, name) do
     :ets.insert(name, {:view, %{view | base: lean(base), delta: lean(delta)}})
   end
 
-  # It is copied for each search, so it has only what searching needs.
+  # Each search copies the row, so it has only the fields that a search needs.
   defp lean(nil), do: nil
   defp lean(%Index{} = index), do: %{index | guest: nil, schema: nil, snapshot: nil}
 
-  @doc "The view that the server `name` shows now."
+  @doc "Returns the view that the server `name` shows now."
   @spec of(atom) :: {:ok, t} | {:error, Error.t()}
   def of(name) do
     case :ets.lookup(name, :view) do
@@ -41,7 +42,7 @@ defmodule BeTree.Server.View do
       _other -> no_view(name, Table.server?(name))
     end
   rescue
-    # There is no such table, or it is another process's own.
+    # There is no such table, or it is a private table of another process.
     ArgumentError -> missing(name)
   end
 
@@ -51,7 +52,7 @@ defmodule BeTree.Server.View do
     {:error, %Error{kind: :not_found, message: "the server #{Describe.value(name)} has nothing to show yet"}}
   end
 
-  @doc "The error where no server of this name is there to ask."
+  @doc "Returns the error for a server that does not run."
   @spec missing(atom) :: {:error, Error.t()}
   def missing(name) do
     {:error,
@@ -61,12 +62,12 @@ defmodule BeTree.Server.View do
      }}
   end
 
-  @doc "Of the ids that the base found, those that are still there."
+  @doc "Returns those of the base's ids that were not deleted."
   @spec alive(t, [BeTree.id()]) :: [BeTree.id()]
   def alive(%__MODULE__{deleted: nil}, ids), do: ids
   def alive(%__MODULE__{deleted: deleted, version: version}, ids), do: Deleted.reject(ids, deleted, version)
 
-  @doc "Whether `id`, if the base has it, is still there."
+  @doc "Returns `:ok` if `id` was not deleted from the base, or an error."
   @spec check_alive(t, BeTree.id()) :: :ok | {:error, Error.t()}
   def check_alive(%__MODULE__{deleted: nil}, _id), do: :ok
 
@@ -76,7 +77,7 @@ defmodule BeTree.Server.View do
       else: :ok
   end
 
-  @doc "What `BeTree.info/2` tells: how many expressions there are, and of the rest what both indexes have."
+  @doc "Returns the map of `BeTree.info/2`: the number of expressions, and the sums of both indexes for the rest."
   @spec info(t) :: %{atom => non_neg_integer}
   def info(%__MODULE__{base: %{info: info}, delta: delta, expressions: expressions}) do
     Map.put(if(delta, do: Map.merge(info, delta.info, &both/3), else: info), :expressions, expressions)
@@ -85,14 +86,14 @@ defmodule BeTree.Server.View do
   defp both(:depth, base, delta), do: max(base, delta)
   defp both(_count, base, delta), do: base + delta
 
-  @doc "Two ascending lists as one."
+  @doc "Merges two ascending lists."
   @spec merge([BeTree.id()], [BeTree.id()]) :: [BeTree.id()]
   def merge([], ids), do: ids
   def merge(ids, []), do: ids
   def merge([id | rest], [other | _] = others) when id <= other, do: [id | merge(rest, others)]
   def merge(ids, [other | others]), do: [other | merge(ids, others)]
 
-  @doc "Ascending ids in the form that was asked for, as an index would answer it."
+  @doc "Returns ascending ids in the given form, as an index does."
   @spec pack([BeTree.id()], t, Search.form()) :: {:ok, Search.found()} | {:error, Error.t()}
   def pack(ids, _view, :list), do: {:ok, ids}
   def pack(ids, _view, :binary), do: {:ok, for(id <- ids, into: <<>>, do: <<id::little-64>>)}
@@ -105,7 +106,7 @@ defmodule BeTree.Server.View do
     end
   end
 
-  # A word for the 64 ids from `start` on is made until an id comes that is not among them.
+  # Makes a word of the 64 ids from `start` on, until an id beyond them.
   defp bitmap([], _start, word, bitmap), do: <<bitmap::binary, word::little-64>>
 
   defp bitmap([id | rest], start, word, bitmap) when id < start + 64 do

@@ -2,11 +2,11 @@ defmodule BeTree.Server.Writer do
   @moduledoc false
   # The process that takes a server's changes, one after the other, and publishes them.
   #
-  # A change goes into the tree, which judges it, and into the tables, which outlive this process; then it is acknowledged.
-  # What searches use is a view: a published base, and the delta, what was changed since. To show the changes of a moment,
-  # only the delta is published. When it has become large, another process builds the next base aside. So neither searches
-  # nor changes wait for the size of the index. Only where there are so many changes that building aside would take longer
-  # than to publish the tree, that is what is done.
+  # A change goes into the tree, which checks it, and into the tables, which outlive this process. Then it is
+  # acknowledged. Searches use a view: a published base, and the delta, the changes since. To show new changes, the writer
+  # publishes only the delta. When the delta is large, another process builds the next base. So neither searches nor
+  # changes wait in proportion to the size of the index. The writer publishes its whole tree only if there are so many
+  # changes that building the base would take longer.
 
   use GenServer
 
@@ -18,30 +18,30 @@ defmodule BeTree.Server.Writer do
 
   @none %{inserted: [], deleted: []}
 
-  # With more changes at once than these, and than one for so many bytes of the base, the whole is copied in less time than
-  # they would take to go into the delta's tree.
+  # Beyond this number of changes at once, and one per this many bytes of the base, copying the whole index takes less time
+  # than putting the changes into the delta's tree.
   @few 1_000
   @bytes 80_000
 
-  # After these the tree may not be what it should be.
+  # After an error of these kinds the tree may be damaged.
   @doubtful [:trap, :out_of_fuel, :out_of_memory, :bad_module]
 
   @enforce_keys [:table, :options]
   defstruct [
     :table,
     :options,
-    # All subscriptions, and how many they are; and how many they were when last they did not fit the memory limit.
+    # All subscriptions, their number, and the number at which they last exceeded the memory limit.
     :tree,
     :count,
     :unfit,
-    # The last change, and the last that is shown.
+    # The last change, and the last one that is shown.
     :version,
     :shown,
     :base,
     :delta,
-    # The process that builds aside, and who waits for it.
+    # The process that builds the next base, and the caller that waits for it.
     :builder,
-    # What is shown now, and those who wait for what comes next.
+    # The present view, and the callers that wait for the next one.
     :view,
     watchers: [],
     timer: nil,
@@ -53,8 +53,8 @@ defmodule BeTree.Server.Writer do
   def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options}, name: table.name)
 
   @doc """
-  What the server `name` shows, once that is another base than the one of this name, or another version: the name of its
-  base, the view, and what was deleted from the base.
+  Waits until the server `name` shows another base than that of this name, or another version. Returns the name of its
+  base, the view, and the ids that were deleted from the base.
   """
   @spec next_view(atom, reference | nil, non_neg_integer | nil) ::
           {reference, View.t(), [{BeTree.id(), pos_integer}]} | {:raise, String.t()}
@@ -62,12 +62,13 @@ defmodule BeTree.Server.Writer do
 
   @impl GenServer
   def init({table, options}) do
-    # What builds aside ends with this process, but not the other way round.
+    # A builder ends with this process, but not the other way round.
     Process.flag(:trap_exit, true)
 
     case begin(%__MODULE__{table: table, options: options}, Table.recover(table)) do
       {:ok, state} ->
-        # However many search, changes go in. What takes long runs elsewhere, so that nobody waits for this process.
+        # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
+        # process.
         Process.flag(:priority, :high)
         {:ok, state}
 
@@ -156,7 +157,7 @@ defmodule BeTree.Server.Writer do
     {:noreply, state}
   end
 
-  # A change that was acknowledged is shown when it is due; the caller does not wait for that.
+  # An acknowledged change is shown when it is due. Its caller does not wait for that.
   @impl GenServer
   def handle_continue(:due, %{options: %{changes: changes}} = state) do
     if Delta.pending(state.delta) >= changes, do: {:noreply, publish(state)}, else: {:noreply, wait(state)}
@@ -179,7 +180,7 @@ defmodule BeTree.Server.Writer do
     {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
   end
 
-  # What was told to stop, or has told all that it had to tell.
+  # Messages of a builder that was told to stop, or that has finished.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
   def handle_info({step, pid, _outcome}, state) when step in [:later, :built] and is_pid(pid), do: {:noreply, state}
 
@@ -209,7 +210,7 @@ defmodule BeTree.Server.Writer do
     {:reply, {:error, error}, state}
   end
 
-  # A change that was cut off may have damaged the tree, and then all that it is asked for says so. It is made anew.
+  # A change that was cut off may have damaged the tree. Every later call then returns that error, so the tree is made anew.
   defp restore(%{count: count} = state) do
     case BeTree.info(state.tree) do
       {:ok, %{expressions: ^count}} ->
@@ -221,8 +222,8 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # A tree that was made again may take more than the limit. Then it takes no insertions until it fits again, which is
-  # tried where deletions have made room.
+  # A tree that was made anew may exceed the limit. It then takes no insertions until it fits again, which is checked after
+  # deletions.
   defp unfit(tree, %{options: options, count: count}), do: if(tree.memory > options.memory, do: count)
 
   defp fit(%{unfit: unfit, count: count} = state) when is_integer(unfit) and count < unfit do
@@ -259,7 +260,7 @@ defmodule BeTree.Server.Writer do
          {:ok, state} <- show(state) do
       build_if_due(state)
     else
-      # Where there is no memory for a delta, there may be for a tree that shares the base's.
+      # If there is no memory for a delta, there may be enough for a tree that shares that of the base.
       _many_or_error -> whole(state)
     end
   end
@@ -268,7 +269,7 @@ defmodule BeTree.Server.Writer do
     Delta.pending(delta) > max(@few, div(base.index.info.memory_bytes, @bytes))
   end
 
-  # Shows the base with the delta as it is now.
+  # Shows the base with the present delta.
   defp show(%{base: base} = state) do
     with {:ok, delta} <- Delta.publish(state.delta, state.options.publish) do
       view = %View{
@@ -289,7 +290,7 @@ defmodule BeTree.Server.Writer do
 
   defp shown(state), do: {state.base.id, state.view, state.delta.deleted}
 
-  # Publishes the tree with all that is in it.
+  # Publishes the tree with all its subscriptions.
   defp whole(%{version: version, base: %{version: version}} = state), do: %{state | error: nil}
 
   defp whole(state) do
@@ -303,7 +304,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # Goes on with another base, and with what was changed since. The tree begins as the base, and shares its memory.
+  # Continues with another base, and the changes since. The tree begins as the base, and shares its memory.
   defp rebase(%{options: options} = state, %{index: index} = base, changes \\ @none) do
     delta = index |> Delta.new(options.new) |> Delta.add(changes)
 
@@ -319,14 +320,14 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # Where there is no memory for a tree of the delta, there may be for one that has all.
+  # If there is no memory for a tree of the delta, there may be enough for a tree with everything.
   defp show_base_or_whole(%{delta: delta} = state) do
     with {:error, %Error{kind: :out_of_memory}} = error <- show_base(state) do
       if Delta.size(delta) > 0, do: publish_over(state), else: error
     end
   end
 
-  # So much was changed since that it is no delta.
+  # The changes since are too many for a delta.
   defp publish_over(%{base: base} = state) do
     with {:ok, index} <- BeTree.publish(state.tree, state.options.publish),
          do: rebase(state, base(index, state.version, base.complete))
@@ -339,7 +340,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  ## Building aside
+  ## Building the next base
 
   defp build_if_due(%{builder: nil, base: base, delta: delta} = state) do
     if Delta.large?(delta) do

@@ -1,7 +1,7 @@
 defmodule BeTree.Telemetry.Span do
   @moduledoc false
-  # One search as its listeners see it: a start, yields, and a stop or an exception (BeTree.Telemetry has the catalogue).
-  # The sink is the module whose execute/3 takes the events, :telemetry.
+  # The telemetry events of one search: a start, yields, and a stop or an exception (BeTree.Telemetry lists them). The
+  # sink is the module whose execute/3 takes the events, :telemetry.
 
   alias BeTree.{Error, Search, Stats}
 
@@ -10,7 +10,7 @@ defmodule BeTree.Telemetry.Span do
 
   @type t :: %__MODULE__{sink: module, started: integer, metadata: map}
 
-  # Tells the sink that a search of `tree` starts.
+  # Emits the start of a search of `tree`.
   @spec start(module, BeTree.target()) :: t
   def start(sink, tree) do
     started = System.monotonic_time()
@@ -19,7 +19,7 @@ defmodule BeTree.Telemetry.Span do
     %__MODULE__{sink: sink, started: started, metadata: metadata}
   end
 
-  # Tells the sink what a step came to, and answers that. `search` is the search before the step.
+  # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
   @spec observe(Search.answer(), Search.t()) :: Search.answer()
   def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = answer, %{span: span}) do
     emit(span, :yield, %{fuel: fuel, slices: count}, span.metadata)
@@ -31,7 +31,8 @@ defmodule BeTree.Telemetry.Span do
     answer
   end
 
-  # Who resumes a search that has ended, or that another process is resuming, is refused; the search is not concerned.
+  # A process that resumes a search which has ended, or which another process resumes, gets an error. The search emits
+  # nothing.
   def observe({:error, %Error{kind: kind}} = answer, %{slices: %{count: count}})
       when count > 0 and kind in [:not_found, :overloaded],
       do: answer

@@ -1,8 +1,8 @@
 defmodule Mix.BeTree.Command do
   @moduledoc false
-  # What the Mix tasks share: arguments, terminals, numbers.
+  # Functions that the Mix tasks share: arguments, terminals, numbers.
 
-  # The options and the other arguments in `arguments`; `switches` are those of `OptionParser`.
+  # Returns the options and the other arguments in `arguments`. `switches` are those of `OptionParser`.
   @spec parse!([String.t()], keyword) :: {keyword, [String.t()]}
   def parse!(arguments, switches) do
     OptionParser.parse!(arguments, strict: switches)
@@ -26,11 +26,11 @@ defmodule Mix.BeTree.Command do
     :ok
   end
 
-  # Whether somebody looks at the output. Elixir asks that when it starts; without a shell Erlang itself cannot tell.
+  # Returns whether the output is a terminal. Elixir checks that when it starts; without a shell, Erlang cannot.
   @spec terminal?() :: boolean
   def terminal?, do: IO.ANSI.enabled?()
 
-  # 1234567 as 1,234,567.
+  # Formats 1234567 as 1,234,567.
   @spec grouped(integer) :: String.t()
   def grouped(integer), do: integer |> Integer.to_string() |> String.replace(~r/(?<=\d)(?=(\d{3})+$)/, ",")
 end

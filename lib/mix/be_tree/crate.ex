@@ -1,9 +1,9 @@
 defmodule Mix.BeTree.Crate do
   @moduledoc false
-  # A crate, of the workspace wasm/ unless it names another, and the file that it becomes.
+  # A crate and the file that it is built to. The crate belongs to the workspace wasm/ unless it names another.
   #
-  # Beside the file lies its SHA-256, as sha256sum writes and checks it, and that of what it was built from. While these
-  # agree nothing is run, not even cargo, so a file that came with the package needs no Rust.
+  # The SHA-256 of the file and of its sources lie beside it, in the format of sha256sum. While these agree, nothing runs,
+  # not even cargo, so a file that came with the package needs no Rust.
 
   alias Mix.BeTree.Toolchain
 
@@ -13,9 +13,9 @@ defmodule Mix.BeTree.Crate do
   defstruct [:package, :profile, :sources, :product, :file, :target, :remark, workspace: @workspace, rustflags: []]
 
   @typedoc """
-  What to build (`package`, `profile`, `target` of cargo, `rustflags`), from which files (`sources`, wildcards from
-  the `workspace`), what cargo names the result (`product`) and where it goes (`file`). `remark` is for the user who
-  waits.
+  The build of a crate: `package`, `profile` and `target` of cargo, `rustflags`, the source files (`sources`, wildcards from
+  the `workspace`), the name of cargo's result (`product`), the path of the installed file (`file`), and a `remark` for the
+  waiting user.
   """
   @type t :: %__MODULE__{
           workspace: Path.t(),
@@ -30,8 +30,9 @@ defmodule Mix.BeTree.Crate do
         }
 
   @doc """
-  Brings the crate's file up to date, for a Mix compiler. `find_toolchain` is asked only where something is to be built.
-  Where there is none the crate is left as it is if `otherwise` says how it is done without, which the user is told.
+  Brings the crate's file up to date, for a Mix compiler. The function calls `find_toolchain` only if there is something to
+  build. Without a toolchain it prints `otherwise`, which says how the library works without the file, and builds nothing. If
+  `otherwise` is nil, it raises.
   """
   @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()}), String.t() | nil) :: {:ok | :noop, []}
   def compile(crate, find_toolchain, otherwise \\ nil) do
@@ -57,7 +58,7 @@ defmodule Mix.BeTree.Crate do
   end
 
   @doc """
-  Deletes the crate's file. What cargo built stays, so the next compilation is quick.
+  Deletes the crate's file. The results of cargo stay, so the next compilation is quick.
   """
   @spec clean(t) :: :ok
   def clean(crate) do
@@ -68,7 +69,7 @@ defmodule Mix.BeTree.Crate do
     File.exists?(crate.file) and File.read(digest_file(crate)) == {:ok, digests(crate, sources)}
   end
 
-  # What lies beside a file that is up to date.
+  # Returns the lines that lie beside an up-to-date file.
   defp digests(crate, sources) do
     file = crate.file |> File.read!() |> then(&:crypto.hash(:sha256, &1)) |> hex()
     "# built from #{sources}\n#{file}  #{Path.basename(crate.file)}\n"
@@ -76,7 +77,7 @@ defmodule Mix.BeTree.Crate do
 
   defp digest_file(crate), do: crate.file <> ".sha256"
 
-  # Contents rather than times: a checkout or an unpacked package has whatever times it has.
+  # Digests contents, not times: a checkout or an unpacked package has arbitrary times.
   defp digest(crate) do
     sources =
       for pattern <- ["Cargo.toml", "Cargo.lock" | crate.sources],
@@ -92,7 +93,7 @@ defmodule Mix.BeTree.Crate do
   defp build(crate, toolchain) do
     Mix.shell().info("Compiling #{crate.package} with Rust #{toolchain.version}#{crate.remark}")
 
-    # The lock file is kept: fuel numbers belong to the versions in it.
+    # The lock file is kept: fuel numbers depend on the versions in it.
     arguments =
       ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target_dir()] ++
         if(crate.target, do: ["--target", crate.target], else: []) ++ toolchain.arguments
@@ -105,7 +106,7 @@ defmodule Mix.BeTree.Crate do
     end
   end
 
-  # Flags of our own replace the user's, which are meant for the user's machine; without any, the user's stand.
+  # Own flags replace the user's, which are meant for the user's machine. Without own flags the user's stay.
   defp environment(%{rustflags: []}, toolchain), do: toolchain.env
 
   defp environment(crate, toolchain) do
@@ -113,26 +114,26 @@ defmodule Mix.BeTree.Crate do
     [{"CARGO_ENCODED_RUSTFLAGS", Enum.join(flags, "\x1f")} | toolchain.env]
   end
 
-  # Panic messages hold the paths of sources; where they were built is nobody's business.
+  # Panic messages hold the paths of sources. Hide where they were built.
   defp remap_paths(crate) do
     cargo_home = System.get_env("CARGO_HOME") || Path.expand("~/.cargo")
     ["--remap-path-prefix=#{Path.expand(crate.workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]
   end
 
-  # One for all Mix environments and workspaces: wasmtime is to be compiled once.
+  # All Mix environments and workspaces share one directory, so that wasmtime is compiled once.
   defp target_dir() do
     Path.expand(System.get_env("CARGO_TARGET_DIR", "target"), @workspace)
   end
 
-  # Renaming leaves a library that a running VM has loaded as it is; writing over it would crash that VM. Others may
-  # install the same at this time, from this VM too.
+  # A rename keeps a library that a running VM has loaded. Overwriting it would crash that VM. Other processes may install
+  # the same file at this time, from this VM too.
   defp install(product, crate, sources) do
     File.mkdir_p!(Path.dirname(crate.file))
     unfinished = "#{crate.file}.#{System.pid()}.#{System.unique_integer([:positive])}"
     File.cp!(product, unfinished)
     File.rename!(unfinished, crate.file)
     File.write!(digest_file(crate), digests(crate, sources))
-    # priv/ may be new, and is linked into the build directory only where it exists.
+    # priv/ may be new, and is linked into the build directory only if it exists.
     Mix.Project.build_structure()
   end
 end

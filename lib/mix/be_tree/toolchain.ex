@@ -1,7 +1,7 @@
 defmodule Mix.BeTree.Toolchain do
   @moduledoc false
-  # Finds the Rust that builds BeTree's crates: the cargo on the PATH, or Debian's own (packages rustc-web and
-  # cargo-web, in /usr/bin) where the one on the PATH is older than wasmtime needs or cannot build for wasm32.
+  # Finds the Rust that builds BeTree's crates: the cargo on the PATH, or Debian's (packages rustc-web and cargo-web, in
+  # /usr/bin) if the one on the PATH is older than wasmtime needs or cannot build for wasm32.
 
   @oldest "1.95.0"
   @wasm32 "wasm32-unknown-unknown"
@@ -12,7 +12,7 @@ defmodule Mix.BeTree.Toolchain do
   defstruct [:cargo, :rustc, :version, env: [], arguments: [], rustflags: []]
 
   @typedoc """
-  A cargo, and what has to be given to it: environment variables, arguments of `cargo build`, and flags of rustc.
+  A cargo and its inputs: environment variables, arguments of `cargo build`, and flags of rustc.
   """
   @type t :: %__MODULE__{
           cargo: Path.t(),
@@ -24,7 +24,7 @@ defmodule Mix.BeTree.Toolchain do
         }
 
   @doc """
-  The toolchain that builds for this machine, or what to install.
+  Returns the toolchain that builds for this machine, or a message with the missing packages.
   """
   @spec native() :: {:ok, t} | {:error, String.t()}
   def native do
@@ -37,9 +37,9 @@ defmodule Mix.BeTree.Toolchain do
   end
 
   @doc """
-  The toolchain that builds for #{@wasm32}, or what to install.
+  Returns the toolchain that builds for #{@wasm32}, or a message with the missing packages.
 
-  One that has the target's standard library comes first, then one that can build that library from its source.
+  A toolchain with the target's standard library is preferred to one that can build that library from its source.
   """
   @spec wasm32() :: {:ok, t} | {:error, String.t()}
   def wasm32 do
@@ -78,7 +78,7 @@ defmodule Mix.BeTree.Toolchain do
     end
   end
 
-  # rustup's cargo is a proxy: without a toolchain behind it, it fails, and so counts as not there.
+  # rustup's cargo is a proxy. Without a toolchain behind it, it fails, and counts as missing.
   defp version(cargo) do
     with {:ok, "cargo " <> version} <- ask(cargo, ["--version"]) do
       version |> String.split() |> hd() |> Version.parse()
@@ -105,7 +105,7 @@ defmodule Mix.BeTree.Toolchain do
     end
   end
 
-  # -Zbuild-std is a nightly option; RUSTC_BOOTSTRAP lets a stable compiler take it.
+  # -Zbuild-std is a nightly option. RUSTC_BOOTSTRAP lets a stable compiler take it.
   defp building_std(toolchain) do
     %{
       toolchain

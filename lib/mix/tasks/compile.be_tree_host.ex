@@ -2,15 +2,15 @@ defmodule Mix.Tasks.Compile.BeTreeHost do
   @shortdoc "Compiles the NIF, priv/native/be_tree_host.so"
 
   @moduledoc """
-  Compiles the NIF, the crate `wasm/host`, to `priv/native/be_tree_host.so`.
+  This task compiles the NIF, the crate `wasm/host`, to `priv/native/be_tree_host.so`.
 
-  It runs as a part of `mix compile`, and does nothing while `priv/native/be_tree_host.so.sha256` holds the digests of the
-  library and of the crate's sources: `--force` does not change that. It needs Rust 1.95, and says how to install it where
-  it is missing. The first time takes minutes, which go to wasmtime; they are kept in `wasm/target`, or in
+  `mix compile` runs it. The task does nothing while `priv/native/be_tree_host.so.sha256` holds the digests of the library
+  and of the crate's sources; `--force` does not change that. It needs Rust 1.95, and prints how to install it if it is
+  missing. The first build takes minutes, most of them for wasmtime. Its results are kept in `wasm/target`, or in
   `CARGO_TARGET_DIR`.
 
-  The NIF is the built-in runtime. It is left out where `config :be_tree, :runtime` names another, and where there is no
-  Rust but wasmex.
+  The NIF is the built-in runtime. The task leaves it out if `config :be_tree, :runtime` names another runtime, or if
+  wasmex is present and Rust is not.
   """
 
   use Mix.Task.Compiler

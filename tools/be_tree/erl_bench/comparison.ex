@@ -1,6 +1,6 @@
 defmodule BeTree.ErlBench.Comparison do
   @moduledoc false
-  # Two series of sums, thousand by thousand: by how much the second one differs from the first.
+  # Compares two series of sums, thousand by thousand.
 
   alias BeTree.ErlBench.Stats
   alias BeTree.Files.Error
@@ -8,12 +8,12 @@ defmodule BeTree.ErlBench.Comparison do
   @enforce_keys [:min, :max, :average, :median, :ninety_ninth, :better, :base, :target]
   defstruct @enforce_keys
 
-  @typedoc "By how many percent of the base, and by how many nanoseconds an event."
+  @typedoc "A difference in percent of the base, and in nanoseconds an event."
   @type difference :: {float, float}
 
   @typedoc """
-  The differences; how many percent of the sums are less than the base's; what an event takes at the median of both, in
-  nanoseconds.
+  The differences; the percentage of sums that are less than the base's; and the nanoseconds of an event at the median of
+  both.
   """
   @type t :: %__MODULE__{
           min: difference,
@@ -42,8 +42,7 @@ defmodule BeTree.ErlBench.Comparison do
     new(base, target, base_size)
   end
 
-  # Of sums in nanoseconds, each of `size` events. Percents and nanoseconds are ranked apart, as erl-be-tree
-  # does it.
+  # Compares sums in nanoseconds, each of `size` events. Percents and nanoseconds are ranked apart, as in erl-be-tree.
   @spec new([pos_integer, ...], [pos_integer, ...], pos_integer) :: t
   def new(base, target, size) do
     percents = base |> Enum.zip_with(target, &((&2 - &1) * 100 / &1)) |> Enum.sort()

@@ -10,7 +10,7 @@ defmodule BeTree.ErlBench.Data do
 
   @suffixes %{std: "std", iterated_all: "all", iterated_next: "next", with_event: "event"}
 
-  # How many parameters the document has tables for.
+  # The numbers of parameters in the document's tables.
   @spec parameters() :: [pos_integer, ...]
   def parameters, do: @parameters
 
@@ -36,6 +36,6 @@ defmodule BeTree.ErlBench.Data do
   @spec output(Path.t(), pos_integer, Way.t()) :: Path.t()
   def output(folder, parameters, way), do: Path.join(folder, "output_P_#{parameters}_#{@suffixes[way]}.txt")
 
-  # 100000 as 100_000.
+  # Formats 100000 as 100_000.
   defp underscored(count), do: count |> Mix.BeTree.Command.grouped() |> String.replace(",", "_")
 end

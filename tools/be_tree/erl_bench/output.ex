@@ -1,12 +1,12 @@
 defmodule BeTree.ErlBench.Output do
   @moduledoc false
-  # Files of results, a list of ids an event as an Erlang term, and what two of them differ in.
+  # Files of results, with a list of ids per event as an Erlang term, and the differences of two files.
 
   alias BeTree.Files.{Error, Reader, Terms}
 
   @type ids :: [BeTree.id()]
 
-  # Calls `fun` with a function that writes the ids of one event to the file at `path`, or nowhere where that is `nil`.
+  # Calls `fun` with a function that writes the ids of one event to the file at `path`, or nowhere if that is `nil`.
   @spec with_file!(Path.t() | nil, ((ids -> :ok) -> result)) :: result when result: term
   def with_file!(nil, fun), do: fun.(fn _ids -> :ok end)
 
@@ -22,8 +22,8 @@ defmodule BeTree.ErlBench.Output do
     end
   end
 
-  # How many events were compared, and of those with different ids the number, the ids in the first file and the ids
-  # in the second, `:eof` where a file has no more.
+  # Returns the number of compared events, and for each difference the number of the event and the ids in both files, or
+  # `:eof` at the end of a file.
   @spec diff!(Path.t(), Path.t()) :: {non_neg_integer, [{pos_integer, ids | :eof, ids | :eof}]}
   def diff!(first, second) do
     {count, differences} =

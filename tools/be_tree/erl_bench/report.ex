@@ -1,6 +1,6 @@
 defmodule BeTree.ErlBench.Report do
   @moduledoc false
-  # Comparisons as the tables of erl-be-tree's document.
+  # Formats comparisons as the tables of erl-be-tree's document.
 
   alias BeTree.ErlBench.{Comparison, Data, Way}
   alias BeTree.Files.Error
@@ -12,10 +12,10 @@ defmodule BeTree.ErlBench.Report do
     with_event: ["betree_make_event/", "betree_search"]
   }
 
-  @typedoc "How many parameters, and the comparison of each way with the first."
+  @typedoc "The number of parameters, and the comparison of each way with the first."
   @type row :: {pos_integer, [{Way.t(), Comparison.t()}]}
 
-  # Both tables, of the statistics that the folder has for these numbers of parameters.
+  # Returns both tables of the statistics in the folder for these numbers of parameters.
   @spec tables!(Path.t(), [pos_integer]) :: iodata
   def tables!(folder, parameters) do
     rows = for number <- parameters, columns = columns!(folder, number), columns != [], do: {number, columns}
@@ -28,7 +28,7 @@ defmodule BeTree.ErlBench.Report do
     for {way, path} <- others, File.exists?(base), File.exists?(path), do: {way, Comparison.read!(base, path)}
   end
 
-  # By how many percent the ways differ from the first: the table of the document.
+  # The table of the document: by how many percent the ways differ from the first.
   @spec ratios([row, ...]) :: iodata
   def ratios([{_parameters, columns} | _] = rows) do
     header = [["", "Params"] | for({way, _comparison} <- columns, do: @headers[way])]
@@ -42,7 +42,7 @@ defmodule BeTree.ErlBench.Report do
     ])
   end
 
-  # What an event takes in each way.
+  # The time of an event in each way.
   @spec times([row, ...]) :: iodata
   def times([{_parameters, columns} | _] = rows) do
     header = [["", "Params"], @headers.std | for({way, _comparison} <- columns, do: @headers[way])]
@@ -56,18 +56,18 @@ defmodule BeTree.ErlBench.Report do
     ])
   end
 
-  # One comparison by itself.
+  # Formats one comparison.
   @spec comparison(Comparison.t()) :: iodata
   def comparison(%Comparison{} = comparison) do
     times = "  event: #{microseconds(comparison.base)} us, #{microseconds(comparison.target)} us"
     for line <- ratio(comparison) ++ [times], do: [line, ?\n]
   end
 
-  # Nanoseconds as microseconds.
+  # Formats nanoseconds as microseconds.
   @spec microseconds(number) :: String.t()
   def microseconds(nanoseconds), do: :erlang.float_to_binary(nanoseconds / 1_000, decimals: 1)
 
-  # Percents are rounded up, to the disadvantage of the way that is compared.
+  # Percents are rounded up, against the way that is compared.
   defp ratio(%Comparison{} = comparison) do
     [
       " range: (#{percent(comparison.min)}, #{percent(comparison.max)})",
@@ -79,7 +79,7 @@ defmodule BeTree.ErlBench.Report do
 
   defp percent({percent, _nanoseconds}), do: "#{ceil(percent)}%"
 
-  # Rows of cells of lines.
+  # Formats rows of cells, which have several lines.
   defp grid(rows) do
     widths = Enum.zip_with(rows, fn cells -> cells |> Enum.concat() |> Enum.map(&String.length/1) |> Enum.max() end)
     rows = rows |> Enum.map(&lines(&1, widths)) |> Enum.intersperse(rule(widths, "-"))

@@ -5,13 +5,13 @@ defmodule BeTree.ErlBench.Run do
   alias BeTree.ErlBench.{Output, Stats, Tree, Way}
   alias BeTree.Files.Error
 
-  # How many events are a turn: short beside what else may happen on a machine, long beside what a change of ways costs.
+  # The number of events in a turn: short compared with other work on the machine, long compared with a change of ways.
   @turn 100
 
   @typedoc "Called after every thousand of a way."
   @type progress :: (Way.t(), Stats.t() -> term)
 
-  # All events in one way. The ids of each go to the file `output`, if there is one.
+  # Evaluates all events in one way. The ids of each go to the file `output`, if there is one.
   @spec one!(Tree.t(), Path.t(), Way.t(), Path.t() | nil, progress) :: Stats.t()
   def one!(tree, path, way, output, progress) do
     Output.with_file!(output, fn write ->
@@ -26,8 +26,8 @@ defmodule BeTree.ErlBench.Run do
     end)
   end
 
-  # All events in all ways, which take turns in an order that is drawn for each turn: what else the machine does, and what
-  # a way leaves behind in its caches, then falls on all of them alike.
+  # Evaluates all events in all ways. The ways take turns, each time in a random order, so that other work on the machine
+  # and the state of the caches affect all ways alike.
   @spec in_turns!(Tree.t(), Path.t(), progress) :: [{Way.t(), Stats.t()}]
   def in_turns!(tree, path, progress) do
     start = for way <- Way.all(), do: {way, Stats.new(Way.title(way))}
@@ -43,8 +43,8 @@ defmodule BeTree.ErlBench.Run do
     for way <- Way.all(), do: {way, Stats.finish(measured[way])}
   end
 
-  # Compares what the ways answer, event by event: how many events there were, and for each that another way than the
-  # first answers differently its number, that way, the ids of the first and those of that way.
+  # Compares the ids of all ways, event by event. Returns the number of events, and for each difference from the first way
+  # the number of the event, the other way, and the ids of both.
   @spec check!(Tree.t(), Path.t()) ::
           {non_neg_integer, [{pos_integer, Way.t(), [BeTree.id()], [BeTree.id()]}]}
   def check!(tree, path) do

@@ -1,7 +1,7 @@
 defmodule BeTree.ErlBench.Stats do
   @moduledoc false
-  # How long events took, as sums of a thousand of them, and the file of that: Erlang terms under the names that
-  # erl-be-tree's runner gives them, so that either reads the other's.
+  # The times of events, in sums of a thousand, and the file with them: Erlang terms under the names of erl-be-tree's
+  # runner, so that either program reads the files of the other.
 
   alias BeTree.Files.Error
 
@@ -10,7 +10,7 @@ defmodule BeTree.ErlBench.Stats do
   @enforce_keys [:title, :started]
   defstruct @enforce_keys ++ [:ended, events: 0, sum: 0, sums: []]
 
-  @typedoc "Nanoseconds: the `sum` of the thousand that is not yet full, the `sums` of those that are, latest first."
+  @typedoc "Nanoseconds: the `sum` of the incomplete thousand, and the `sums` of the complete ones, latest first."
   @type t :: %__MODULE__{
           title: String.t(),
           started: :calendar.datetime(),
@@ -26,7 +26,7 @@ defmodule BeTree.ErlBench.Stats do
   @spec new(String.t()) :: t
   def new(title), do: %__MODULE__{title: title, started: :calendar.local_time()}
 
-  # One more event that took so many nanoseconds.
+  # Adds one event that took this many nanoseconds.
   @spec add(t, non_neg_integer) :: t
   def add(%__MODULE__{} = stats, nanoseconds) do
     stats = %{stats | events: stats.events + 1, sum: stats.sum + nanoseconds}
@@ -36,7 +36,7 @@ defmodule BeTree.ErlBench.Stats do
   @spec finish(t) :: t
   def finish(%__MODULE__{} = stats), do: %{stats | ended: :calendar.local_time()}
 
-  # The file's terms.
+  # Returns the terms of the file.
   @spec to_terms(t) :: keyword
   def to_terms(%__MODULE__{} = stats) do
     seconds =
@@ -60,7 +60,7 @@ defmodule BeTree.ErlBench.Stats do
     File.write!(path, for(term <- to_terms(stats), do: :io_lib.format("~tp.~n", [term])))
   end
 
-  # The sums in nanoseconds, and of how many events each of them is.
+  # Returns the sums in nanoseconds, and the number of events of each sum.
   @spec read!(Path.t()) :: {[pos_integer, ...], events_a_sum :: pos_integer}
   def read!(path) do
     case :file.consult(path) do

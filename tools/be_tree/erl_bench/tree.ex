@@ -1,6 +1,6 @@
 defmodule BeTree.ErlBench.Tree do
   @moduledoc false
-  # What a file of expressions holds, inserted through erl_betree one by one, and the events of a file as it takes them.
+  # Inserts a file of expressions through erl_betree one by one, and reads the events of a file in its form.
 
   alias BeTree.Files
   alias BeTree.Files.Terms
@@ -8,7 +8,7 @@ defmodule BeTree.ErlBench.Tree do
   @enforce_keys [:betree, :types, :expressions, :build]
   defstruct @enforce_keys
 
-  @typedoc "The tree, the types of its attributes in order, how many expressions it has, and the microseconds they took."
+  @typedoc "The tree, the types of its attributes in order, the number of its expressions, and their insertion in us."
   @type t :: %__MODULE__{
           betree: term,
           types: [BeTree.Domain.type()],
@@ -30,7 +30,7 @@ defmodule BeTree.ErlBench.Tree do
     }
   end
 
-  # The events in the file at `path`, each as erl_betree takes it and with its line, read as they are asked for.
+  # Returns a lazy stream of the events in the file at `path`, each in the form of erl_betree and with its line.
   @spec events(t, Path.t()) :: Enumerable.t()
   def events(%__MODULE__{types: types}, path) do
     path |> Files.events() |> Stream.map(fn {event, line} -> {record(event, types, path, line), line} end)
@@ -43,7 +43,7 @@ defmodule BeTree.ErlBench.Tree do
     end
   end
 
-  # The first term again, as erl_betree takes it. It is checked by now, so it has no more atoms than attributes.
+  # Returns the first term again, in the form of erl_betree. It has been checked, so it has no more atoms than attributes.
   defp declarations(path) do
     [{declarations, _text, _number, _offset}] = path |> Terms.stream() |> Enum.take(1)
 

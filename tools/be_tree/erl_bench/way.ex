@@ -1,6 +1,6 @@
 defmodule BeTree.ErlBench.Way do
   @moduledoc false
-  # The ways in which erl_betree finds the expressions that an event matches, each as its users write it.
+  # The ways in which users of erl_betree find the expressions that an event makes true.
 
   @type t :: :std | :iterated_all | :iterated_next | :with_event
 
@@ -11,17 +11,17 @@ defmodule BeTree.ErlBench.Way do
     with_event: "betree_make_event/2, betree_search/3"
   ]
 
-  # All of them; the first is what the others are compared with.
+  # Returns all ways. The others are compared with the first.
   @spec all() :: [t, ...]
   def all, do: Keyword.keys(@titles)
 
   @spec title(t) :: String.t()
   def title(way), do: Keyword.fetch!(@titles, way)
 
-  # The benchmark relies on no spec of erl_betree, which rule out the last clauses.
+  # The benchmark relies on no spec of erl_betree. The specs rule out the last clauses.
   @dialyzer {:no_match, evaluate: 3, iterator: 2, next: 1, search: 2}
 
-  # What erl_betree answers where it does not answer ids is handed on behind the name of the function.
+  # If erl_betree returns no ids, the function returns its name and that value.
   @spec evaluate(t, term, :erl_betree.event()) :: {:ok, [BeTree.id()]} | {:error, {atom, term}}
   def evaluate(:std, betree, event) do
     case :erl_betree.betree_search(betree, event) do

@@ -1,6 +1,6 @@
 defmodule BeTree.Workload.Lines do
   @moduledoc false
-  # The files of a workload in be-tree's lines.
+  # Writes the files of a workload in be-tree's lines.
 
   alias BeTree.Domain
 

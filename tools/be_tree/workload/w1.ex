@@ -1,24 +1,22 @@
 defmodule BeTree.Workload.W1 do
   @moduledoc """
-  Dense boolean trees: erl-be-tree's own benchmark.
+  This workload has dense boolean trees: it is erl-be-tree's own benchmark.
 
-  Each expression is one random binary tree over a random permutation of all attributes, each used once. `and` and
-  `or` are equally likely, and each node and leaf is negated with probability 0.12. Trees are as likely as where two
-  random ones of the attributes are joined until one tree is left: a node of n leaves has from 1 to n - 1 of them, each
-  as likely, to its left.
+  Each expression is one random binary tree over a random permutation of all attributes, each used once. `and` and `or` are
+  equally likely, and each node and leaf is negated with probability 0.12. A node of n leaves has 1 to n - 1 of them on its
+  left, each number equally likely. Trees have the same distribution as if random pairs were joined until one tree is left.
 
-  An event is a list of fair bits. By symmetry half of the expressions match, at any number of attributes; where no
-  parameters are given, 2,476 of 5,000 do on average.
+  An event is a list of fair bits. By symmetry half of the expressions match on average, at any number of attributes. With
+  the default parameters 2,476 of 5,000 match on average.
 
   ## Parameters
 
-    * `:attributes` - 64, 96 or 128, called `par1`, `par2` and so on; 128 by default;
-    * `:expressions` - 5,000 by default;
-    * `:events` - 1,000 by default;
-    * `:seed` - 1 by default.
+    * `:attributes` - 64, 96 or 128, named `par1`, `par2` and so on. Defaults to 128;
+    * `:expressions` - defaults to 5,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
 
-  In Erlang terms: `expressions.txt` and `events.txt`. Generating takes about
-  100 microseconds an expression.
+  The files are in Erlang terms: `expressions.txt` and `events.txt`. Generating takes about 100 microseconds an expression.
   """
 
   @behaviour BeTree.Workload

@@ -1,28 +1,29 @@
 defmodule BeTree.Workload.W2 do
   @moduledoc """
-  Arbitrary expressions with shared parts, as in the A-Tree paper (SIGMOD 2021).
+  This workload has arbitrary expressions with shared parts, as in the A-Tree paper (SIGMOD 2021).
 
-  There are 1,000 optional integer attributes with 100 values each. An expression is from 1 to 6 deep, each depth as
-  likely. One of depth 1 is a predicate. Deeper ones are `and` and `or` of 2 to 4 operands, each with probability 0.45,
-  or `not` of one, with 0.1. One operand has all of the depth that is left, the others have any part of it.
+  There are 1,000 optional integer attributes with 100 values each. An expression is from 1 to 6 deep, each depth equally
+  likely. An expression of depth 1 is a predicate. A deeper one is an `and` or `or` of 2 to 4 operands, each with
+  probability 0.45, or the `not` of one operand, with 0.1. One operand has all of the remaining depth, and the others have
+  any part of it.
 
-  Operands are shared: for each depth there is a pool of 100,000 expressions, from which they are drawn by Zipf's law.
-  The exponent says how much is shared: with 0 each is as likely, with 0.8 a hundredth of the pool makes up more than a
+  Operands are shared. Each depth has a pool of 100,000 expressions, from which Zipf's law draws them. The exponent
+  decides how much is shared: with 0 all are equally likely, and with 0.8 a hundredth of the pool makes up more than a
   third of all operands.
 
-  Half of the predicates are equalities, the others comparisons. An event names 20 attributes, each as likely. As
-  nearly all attributes are undefined, and `not` makes true what is undefined, what matches is mostly what has a `not`:
-  of 100,000 expressions about 18,000.
+  Half of the predicates are equalities, and the others comparisons. An event names 20 attributes, each equally likely.
+  Nearly all attributes are undefined, and `not` turns a false predicate on an undefined attribute into true. So mostly
+  expressions with a `not` match: of 100,000 expressions about 18,000.
 
   ## Parameters
 
-    * `:sharing` - the exponent, a float; 0.4 by default;
-    * `:expressions` - 100,000 by default;
-    * `:events` - 1,000 by default;
-    * `:seed` - 1 by default.
+    * `:sharing` - the exponent, a float. Defaults to 0.4;
+    * `:expressions` - defaults to 100,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
 
-  In be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes about
-  35 microseconds an expression.
+  The files are in be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes about 35
+  microseconds an expression.
   """
 
   @behaviour BeTree.Workload
@@ -61,7 +62,7 @@ defmodule BeTree.Workload.W2 do
     end)
   end
 
-  # The text of an expression of this depth, and whether it needs parentheses as an operand.
+  # Returns the text of an expression of this depth, and whether it needs parentheses as an operand.
   defp node(random, 1, _seed, _ranks), do: {predicate(random), :plain}
 
   defp node(random, depth, seed, ranks) do
@@ -84,7 +85,7 @@ defmodule BeTree.Workload.W2 do
     end
   end
 
-  # One of the pool of this depth; what it is depends on its rank alone.
+  # Returns one expression of the pool of this depth. It depends on its rank alone.
   defp operand(random, depth, seed, ranks) do
     {rank, random} = Random.zipf(random, ranks)
 

@@ -1,10 +1,10 @@
 defmodule BeTree.Workload.W3 do
   @moduledoc """
-  Ad targeting: long-tailed attributes of all plain types, few predicates each, few matches.
+  This workload is ad targeting: long-tailed attributes of all plain types, few predicates each, few matches.
 
-  There are 122 optional attributes (`schema/1`), booleans, integers, floats, strings and lists of both. Which of them
-  an expression or an event has is drawn by Zipf's law with exponent 1, each at most once: the first has a tenth of all
-  predicates, the first twenty more than half.
+  There are 122 optional attributes (`schema/1`): booleans, integers, floats, strings and lists of both. Zipf's law with
+  exponent 1 draws the attributes of an expression or an event, each at most once. The first attribute has a tenth of all
+  predicates, and the first twenty more than half.
 
   An expression has from 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep that nearly always
   begins with `and`; now and then a part is negated. Predicates are equalities, ranges, `in` and `not in` lists of up to
@@ -16,12 +16,12 @@ defmodule BeTree.Workload.W3 do
 
   ## Parameters
 
-    * `:expressions` - 100,000 by default;
-    * `:events` - 1,000 by default;
-    * `:seed` - 1 by default.
+    * `:expressions` - defaults to 100,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
 
-  In be-tree's lines: `betree_defs`, `betree_exprs`, `betree_constants` and `betree_events`. Generating takes about
-  15 microseconds an expression.
+  The files are in be-tree's lines: `betree_defs`, `betree_exprs`, `betree_constants` and `betree_events`. Generating
+  takes about 15 microseconds an expression.
   """
 
   @behaviour BeTree.Workload

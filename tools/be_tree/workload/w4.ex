@@ -1,28 +1,28 @@
 defmodule BeTree.Workload.W4 do
   @moduledoc """
-  Alert routing: very many rules of one shape, of which an event meets ten.
+  This workload is alert routing: very many rules of one shape. An event matches ten of them.
 
   Rule i, at the default of 100,000 one of ten with its number, is
 
       env = "prod" and number = 4711 and tags all of ("team-11", "tier-2") and region <> "moon"
         and type in ("app", "database")
 
-  where the number is i modulo 10,000, the team goes with the number and the seed, and the tier is one of three. The last
-  of each ten also asks for a part of the name, `contains(name, "web")`.
+  The number is i modulo 10,000, the team depends on the number and the seed, and the tier is one of three. The last of
+  each ten also requires a part of the name, `contains(name, "web")`.
 
-  An event has one of the numbers and all tags, and the name, that the rules with that number ask for, so that all of
-  them match. In the near-miss variant none does: each event has the number of its rules, but either the wrong region,
-  or the wrong type, or lacks the team.
+  An event has one of the numbers, and all tags and the name that the rules with that number require, so that all of them
+  match. In the near-miss variant none matches: each event has the number of its rules, but has the wrong region or the
+  wrong type, or lacks the team.
 
   ## Parameters
 
-    * `:near_miss` - `true` for the variant in which nothing matches; `false` by default;
-    * `:expressions` - 100,000 by default;
-    * `:events` - 1,000 by default;
-    * `:seed` - 1 by default.
+    * `:near_miss` - `true` for the variant in which nothing matches. Defaults to `false`;
+    * `:expressions` - defaults to 100,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
 
-  In be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes less than
-  a microsecond an expression.
+  The files are in be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes less than a
+  microsecond an expression.
   """
 
   @behaviour BeTree.Workload

@@ -1,25 +1,25 @@
 defmodule BeTree.Workload.W5 do
   @moduledoc """
-  Conjunctive publish/subscribe: conjunctions of 5 to 30 predicates over many dimensions.
+  This workload is conjunctive publish/subscribe: conjunctions of 5 to 30 predicates over many dimensions.
 
-  There are optional integer attributes, the dimensions, each with 3 to 1,000 values. What matches is planned: there are
-  so many profiles as make one of them as likely as a match shall be, 100 for 1 %. A profile gives 60 dimensions a value,
-  both drawn by Zipf's law. An expression is true of one profile: each of its predicates, over a dimension of that
-  profile, is an equality with its value, or a range of up to a fifth of the dimension's values that has its value
-  within. An event is a profile. So an event matches the expressions of its profile, and few of others.
+  The dimensions are optional integer attributes, each with 3 to 1,000 values. The matches are planned by profiles. Their
+  number is the inverse of the probability of a match: 100 for 1 %. A profile gives 60 dimensions a value, both drawn by
+  Zipf's law. An expression belongs to one profile. Each of its predicates, over a dimension of that profile, is an
+  equality with its value, or a range of up to a fifth of the dimension's values that includes it. An event is a profile.
+  So an event matches the expressions of its profile, and few others.
 
   ## Parameters
 
-    * `:dimensions` - 100 by default (dense); 30,000 are sparse;
-    * `:skew` - the exponent of Zipf's law, a float; 1.0 by default;
-    * `:equality` - the share of equalities among the predicates; 0.4 by default;
-    * `:matching` - the probability of a match, from 0.001 to 1.0; 0.01 by default;
-    * `:expressions` - 100,000 by default;
-    * `:events` - 1,000 by default;
-    * `:seed` - 1 by default.
+    * `:dimensions` - the number of dimensions. Defaults to 100 (dense); 30,000 are sparse;
+    * `:skew` - the exponent of Zipf's law, a float. Defaults to 1.0;
+    * `:equality` - the share of equalities among the predicates. Defaults to 0.4;
+    * `:matching` - the probability of a match, from 0.001 to 1.0. Defaults to 0.01;
+    * `:expressions` - defaults to 100,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
 
-  In be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes about
-  15 microseconds an expression.
+  The files are in be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`. Generating takes about 15
+  microseconds an expression.
   """
 
   @behaviour BeTree.Workload
@@ -65,7 +65,7 @@ defmodule BeTree.Workload.W5 do
     end)
   end
 
-  # Each profile as a tuple of `{dimension, value}`.
+  # Returns each profile as a tuple of `{dimension, value}`.
   defp profiles(%{seed: seed, skew: skew, dimensions: dimensions, matching: matching}) do
     ranks = Random.zipf_table(dimensions, skew)
     values = for size <- Tuple.to_list(@sizes), into: %{}, do: {size, Random.zipf_table(size, skew)}

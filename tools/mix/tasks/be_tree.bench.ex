@@ -1,22 +1,22 @@
 defmodule Mix.Tasks.BeTree.Bench do
   @shortdoc "Measures the index natively, in the sandbox and from Elixir, beside its peers"
   @moduledoc """
-  Measures BeTree on generated workloads: natively, in the sandbox with and without fuel, and from Elixir, in the same
-  run as a plain loop over all expressions, a bit-sliced loop, and the crates a-tree and quamina.
+  This task measures BeTree on generated workloads: natively, in the sandbox with and without fuel, and from Elixir. The
+  same run measures a plain loop over all expressions, a bit-sliced loop, and the crates a-tree and quamina.
 
       mix be_tree.bench [--quick] [--only W1,W3]
 
-  It works in a checkout of BeTree, not in a project that depends on it. The first run compiles the measuring program of
-  `bench/native`, and generates the workloads into `_build/bench`; a full run then takes about a quarter of an hour, a
-  quick one less than two minutes. Nothing else should be running.
+  The task works in a checkout of BeTree, not in a project that depends on it. The first run compiles the measuring
+  program of `bench/native`, and generates the workloads into `_build/bench`. A full run then takes about a quarter of an
+  hour, and a quick one less than two minutes. Run nothing else meanwhile.
 
-  Every engine has to find the same ids, of which the count and the sum are compared event by event: one that finds
-  others ends the run with status 1. No time ever does. Each workload has a table of times in microseconds an event,
-  then lines that say what follows from them, each beside the bar that it is held against, if there is one, and whether
-  that holds. All of it is also written to `_build/bench/results.jsonl`, times in nanoseconds an event (`build` in
-  microseconds): first a line about the machine, then one line a measurement and one a bar.
+  All engines must find the same ids. The count and the sum of the ids are compared event by event, and a difference ends
+  the run with status 1. Times never do. Each workload has a table of times in microseconds an event. Lines with
+  conclusions follow, each with its bar, if it has one, and whether that holds. All results are also written to
+  `_build/bench/results.jsonl`, times in nanoseconds an event (`build` in microseconds): first a line about the machine,
+  then one line per measurement and per bar.
 
-  | workload | what it is like |
+  | workload | content |
   | --- | --- |
   | `tiny` | three expressions: what a call costs |
   | `W1` | dense boolean trees |
@@ -29,7 +29,7 @@ defmodule Mix.Tasks.BeTree.Bench do
 
   ## Options
 
-    * `--quick` - fewer and smaller cases, measured for a shorter time;
+    * `--quick` - run fewer and smaller cases for a shorter time;
     * `--only` - the workloads to run, in this order.
   """
 
@@ -57,7 +57,7 @@ defmodule Mix.Tasks.BeTree.Bench do
     BeTree.Bench.run(only, options[:quick] || false)
   end
 
-  # The benchmark is no part of the library, so it is compiled where it is run.
+  # The benchmark is not part of the library, so it is compiled when it runs.
   defp load do
     if not Code.ensure_loaded?(BeTree.Bench) do
       paths = Path.wildcard("bench/*.ex")

@@ -1,12 +1,12 @@
 defmodule Mix.Tasks.BeTree.Demo do
-  @shortdoc "Shows what BeTree does, on two generated workloads"
+  @shortdoc "Demonstrates BeTree on two generated workloads"
   @moduledoc """
-  Shows what BeTree does, on two workloads that it generates into a temporary folder.
+  This task demonstrates BeTree on two workloads that it generates into a temporary folder.
 
       mix be_tree.demo
 
-  It matches events against 5,000 dense boolean trees (`BeTree.Workload.W1`) and against 10,000 expressions as in ad
-  targeting (`BeTree.Workload.W3`), shows a match of each with its reason, and what the searches took.
+  It matches events against 5,000 dense boolean trees (`BeTree.Workload.W1`) and against 10,000 ad-targeting expressions
+  (`BeTree.Workload.W3`). It prints an explanation of one match in each, and the cost of the searches.
   """
 
   use Mix.Task
@@ -17,7 +17,7 @@ defmodule Mix.Tasks.BeTree.Demo do
 
   @requirements ["app.start"]
 
-  # An explanation of so many characters of expression fits a terminal, and is not trivial.
+  # An explanation of an expression with this many characters fits a terminal, and is not trivial.
   @telling_length 120
 
   @impl true
@@ -88,7 +88,7 @@ defmodule Mix.Tasks.BeTree.Demo do
     for line <- tree |> BeTree.explain!(event, id) |> to_string() |> String.split("\n"), do: say(["    ", line])
   end
 
-  # How far an expression is from one that shows well: a conjunction of that length.
+  # The distance of an expression from one that demonstrates well: a conjunction of that length.
   defp strangeness({_id, text}), do: {not String.contains?(text, " and "), abs(String.length(text) - @telling_length)}
 
   defp text(subscriptions, id) do

@@ -1,36 +1,37 @@
 defmodule Mix.Tasks.BeTree.ErlBench do
   @shortdoc "Runs the benchmark of erl-be-tree's document"
   @moduledoc """
-  Runs the benchmark of erl-be-tree's document through `:erl_betree`.
+  This task runs the benchmark of erl-be-tree's document through `:erl_betree`.
 
       mix be_tree.erl_bench generate
       mix be_tree.erl_bench measure
       mix be_tree.erl_bench compare_stats
 
-  These three generate 5,000 dense boolean expressions (`BeTree.Workload.W1`) and 100,000 events for each of 64, 96 and
-  128 parameters, evaluate the events in four ways, and print the document's tables. That takes five to ten minutes.
-  `:erl_betree_bench` has the same for callers from Erlang, with files of one's own.
+  These three commands generate 5,000 dense boolean expressions (`BeTree.Workload.W1`) and 100,000 events for each of 64,
+  96 and 128 parameters, evaluate the events in four ways, and print the document's tables. Together they take five to ten
+  minutes. `:erl_betree_bench` has the same for callers from Erlang, with files of your own.
 
   ## Commands
 
-    * `generate` - writes the expressions and the events, the same ones for the same numbers;
+    * `generate` - writes the expressions and the events. The same numbers give the same files;
     * `std`, `iterated_all`, `iterated_next`, `with_event` - evaluate the events one way and write its statistics: sums of
-      nanoseconds, 1,000 events each. With `--output` also the ids, a list an event: about 12 KB each at 128 parameters;
-    * `measure` - evaluates the events all four ways, in turns of 100 events, and writes the statistics of each: what else
-      the machine does falls on all of them alike;
-    * `check` - evaluates each event all four ways and compares the ids. Differences end it with status 1;
-    * `diff FIRST SECOND` - compares two files of ids; differences end it with status 1;
-    * `compare_stats` - prints by how much the ways differ from `betree_search`, and what an event takes in each, from the
+      nanoseconds, 1,000 events each. With `--output` also the ids, a list per event: about 12 KB each at 128 parameters;
+    * `measure` - evaluates the events all four ways, in turns of 100 events, and writes the statistics of each. Other
+      work on the machine then affects all alike;
+    * `check` - evaluates each event all four ways and compares the ids. A difference ends it with status 1;
+    * `diff FIRST SECOND` - compares two files of ids. A difference ends it with status 1;
+    * `compare_stats` - prints the differences of the ways from `betree_search`, and the time of an event in each, from the
       statistics in the folder. `compare_stats BASE TARGET` compares two files.
 
-  Of the differences between two ways' sums, thousand by thousand, in percent of the base's, a table has the range, the
-  median, the 99th percentile, and how many percent of the sums are better than the base's. Percents are rounded up.
+  A comparison of two ways takes the differences between their sums, thousand by thousand, in percent of the base's. The
+  table has the range, the median and the 99th percentile, and the percentage of sums that are better than the base's.
+  Percents are rounded up.
 
   ## Options
 
-    * `--parameters` - 64, 96 or 128; all three, one after the other, by default;
-    * `--expressions`, `--events` - how many; 5,000 and 100,000 by default;
-    * `--dir` - the folder of the files; `_build/erl_bench` by default;
+    * `--parameters` - 64, 96 or 128. Defaults to all three, one after the other;
+    * `--expressions`, `--events` - the numbers of expressions and events. Default to 5,000 and 100,000;
+    * `--dir` - the folder of the files. Defaults to `_build/erl_bench`;
     * `--output` - also write the ids.
   """
 
@@ -54,7 +55,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
            "       mix be_tree.erl_bench diff FIRST SECOND\n" <>
            "       mix be_tree.erl_bench compare_stats [BASE TARGET]"
 
-  # How many differences are shown.
+  # The greatest number of differences that are printed.
   @shown 10
 
   @impl true
@@ -149,7 +150,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
     Mix.raise("there is no command #{name}, only #{Enum.join(@commands, ", ")}\n\nUsage: #{@usage}")
   end
 
-  # The tree and the file of events.
+  # Returns the tree and the file of events.
   defp load(parameters, options) do
     expressions = Data.expressions(options.folder, parameters, options.expressions)
     events = Data.events(options.folder, parameters, options.events)
@@ -194,7 +195,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
     "  #{stats.title}: #{grouped(stats.events)} events, #{Report.microseconds(average)} us each"
   end
 
-  # A line that the next one overwrites, where somebody looks.
+  # Prints a line that the next one overwrites, if the output is a terminal.
   defp show(way, stats) do
     if Command.terminal?(), do: IO.write(["\r", String.pad_trailing("#{way}: #{grouped(stats.events)}", 40), "\r"])
   end

@@ -1,23 +1,23 @@
 defmodule Mix.Tasks.BeTree.Gen do
   @shortdoc "Generates a workload: expressions and events"
   @moduledoc """
-  Generates a workload of `BeTree.Workload`: files of expressions and events for `mix be_tree.match`.
+  This task generates a workload of `BeTree.Workload`: files of expressions and events for `mix be_tree.match`.
 
       mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]
 
-  The same options give the same files. Files that are there are overwritten. What the workloads are like, and what
-  their options are where they are not given, `BeTree.Workload.W1` to `BeTree.Workload.W5` tell.
+  The same options give the same files. Existing files are overwritten. `BeTree.Workload.W1` to `BeTree.Workload.W5`
+  describe the workloads and the defaults of their options.
 
   ## Options
 
-    * `--out` - the folder, which is made where it is missing;
-    * `--seed` - 0 or more;
-    * `--expressions`, `--events` - how many;
+    * `--out` - the folder, which is made if it is missing;
+    * `--seed` - a number from 0;
+    * `--expressions`, `--events` - the numbers of expressions and events;
     * `--attributes` - for W1: 64, 96 or 128;
-    * `--sharing` - for W2: the exponent, 0.0 and more;
+    * `--sharing` - for W2: the exponent, from 0.0;
     * `--near-miss` - for W4: events that nothing matches;
-    * `--dimensions` - for W5: how many, from 1;
-    * `--skew` - for W5: the exponent, 0.0 and more;
+    * `--dimensions` - for W5: the number of dimensions, from 1;
+    * `--skew` - for W5: the exponent, from 0.0;
     * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
     * `--matching` - for W5: the probability of a match, from 0.001 to 1.0.
   """

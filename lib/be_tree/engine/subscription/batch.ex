@@ -1,8 +1,8 @@
 defmodule BeTree.Engine.Subscription.Batch do
   @moduledoc false
-  # Many subscriptions on their way into the sandbox: one list as docs/abi.md has it, encoded a few hundred at a time.
-  # Of a hundred thousand there is never a list on the calling process's heap, for its garbage collector to move, and a
-  # stream is consumed as it comes.
+  # Encodes many subscriptions for the sandbox: one list in the form of docs/abi.md, a few hundred at a time. So the heap
+  # of the calling process never holds a list of a hundred thousand, which its garbage collector would copy, and a stream
+  # is consumed lazily.
 
   alias BeTree.Error
   alias BeTree.Engine.{Answer, Check, Subscription}
@@ -15,12 +15,13 @@ defmodule BeTree.Engine.Subscription.Batch do
 
   @chunk 500
 
-  # The external term format's version, and the tags of a list that is not empty, with its length, and of one that is.
+  # The version of the external term format, and the tags of a non-empty list, which its length follows, and of the empty
+  # list.
   @version 131
   @list 108
   @nil_tag 106
 
-  @doc "Checks and encodes, in order. An error has the position of the first that is wrong."
+  @doc "Checks and encodes subscriptions, in order. An error has the position of the first wrong one."
   @spec new(Enumerable.t()) :: {:ok, t} | {:error, Error.t()}
   def new(subscriptions) do
     with :ok <- Check.enumerable(subscriptions, "subscriptions"),
@@ -38,7 +39,7 @@ defmodule BeTree.Engine.Subscription.Batch do
     end
   end
 
-  # The elements of a list of tuples are what lies between its length and its tail.
+  # The elements of an encoded list of tuples lie between its length and its tail.
   defp encode([], chunks), do: chunks
 
   defp encode(reversed, chunks) do
@@ -49,7 +50,7 @@ defmodule BeTree.Engine.Subscription.Batch do
   defp list(_chunks, 0), do: <<@version, @nil_tag>>
   defp list(chunks, count), do: IO.iodata_to_binary([<<@version, @list, count::32>>, chunks, @nil_tag])
 
-  @doc "The guest's refusal of one of them, with the text and the id of the one that it is about."
+  @doc "Adds to the guest's refusal the text and the id of the subscription that it concerns."
   @spec blame(Error.t(), t) :: Error.t()
   def blame(%Error{position: nil} = error, _batch), do: error
 

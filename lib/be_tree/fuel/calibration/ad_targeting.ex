@@ -1,13 +1,13 @@
 defmodule BeTree.Fuel.Calibration.AdTargeting do
   @moduledoc false
-  # Ad targeting: 122 optional attributes of all plain types, drawn by Zipf's law with exponent 1, each at most once. An
-  # expression has from 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep. An event names 20
-  # attributes, and 10 to 30 % of these are `null`.
+  # Ad targeting with 122 optional attributes of all plain types. Zipf's law with exponent 1 draws them, each at most
+  # once. An expression has from 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep. An event
+  # names 20 attributes, and 10 to 30 % of these are `null`.
 
   alias BeTree.Domain
   alias BeTree.Fuel.Calibration.Random
 
-  # The attributes that are read most, with how many distinct values each has.
+  # The most popular attributes, with the number of distinct values of each.
   @leading [
     {"country", :string, 200},
     {"device", :string, 6},
@@ -74,7 +74,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     Stream.map(1..count, &{:json, seed |> Random.new(4, &1) |> event() |> IO.iodata_to_binary()})
   end
 
-  # The sum of three geometric draws, seven on average: single predicates, which match most, are rare.
+  # The sum of three geometric draws, seven on average: single predicates, which match most events, are rare.
   defp expression(random) do
     {draws, random} =
       Enum.map_reduce(1..3, random, fn _draw, random -> Random.geometric(random, 0.3, @max_predicates) end)
@@ -88,7 +88,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
   defp operator(_conjunction = true), do: :and
   defp operator(_conjunction = false), do: :or
 
-  # `count` predicates, each over an attribute that no other one has; a numeric range counts as two.
+  # Returns `count` predicates over distinct attributes; a numeric range counts as two.
   defp leaves(random, 0, _drawn, leaves), do: {leaves, random}
 
   defp leaves(random, count, drawn, leaves) do
@@ -108,7 +108,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     end
   end
 
-  # The text of a tree whose root is at this depth, and whether it needs parentheses as an operand. `and` and `or`
+  # Returns the text of a tree whose root is at this depth, and whether it needs parentheses as an operand. `and` and `or`
   # alternate from level to level.
   defp tree(random, [{:predicate, attribute}], _operator, _depth), do: predicate(random, attribute)
   defp tree(random, [{:range, attribute}], _operator, _depth), do: range(random, attribute)
@@ -128,7 +128,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     if negated, do: {["not (", text, ")"], :compound, random}, else: {text, :compound, random}
   end
 
-  # Which leaves each operand gets: mostly one, else any number of them but not all. At the bottom all get one.
+  # Divides the leaves among the operands: mostly one each, otherwise any number but not all. At the bottom each gets one.
   defp parts(random, [], _depth), do: {[], random}
 
   defp parts(random, [leaf | rest], depth) when rest == [] or depth == @max_depth - 1 do
@@ -187,7 +187,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     {[name, " all of ", constants(type, name, values)], :plain, random}
   end
 
-  # Most lists are short; one in twenty has up to 180 values. None names more than a third of what there is.
+  # Most lists are short; one in twenty has up to 180 values. No list has more than a third of the attribute's values.
   defp member(name, operator, type, size, random) do
     {long, random} = Random.chance(random, 0.05)
 
@@ -223,7 +223,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
 
   defp string(name, value), do: [?", name, ?_, Integer.to_string(value), ?"]
 
-  # Floats are thousandths from 0 to 1, written without going through a float.
+  # Floats are thousandths from 0 to 1, written without conversion to a float.
   defp float(thousandths), do: ["0.", thousandths |> Integer.to_string() |> String.pad_leading(3, "0")]
 
   defp event(random) do

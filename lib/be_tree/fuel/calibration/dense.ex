@@ -1,15 +1,15 @@
 defmodule BeTree.Fuel.Calibration.Dense do
   @moduledoc false
-  # Dense boolean trees: one random binary tree over a random permutation of all attributes, each used once. `and` and
-  # `or` are equally likely, and each node and leaf is negated with probability 0.12. A node of n leaves has from 1 to
-  # n - 1 of them, each as likely, to its left. An event is a list of fair bits.
+  # Dense boolean trees. Each is one random binary tree over a random permutation of all attributes, each used once. `and`
+  # and `or` are equally likely, and each node and leaf is negated with probability 0.12. A node of n leaves has 1 to n -
+  # 1 of them on its left, each number equally likely. An event is a list of fair bits.
 
   alias BeTree.Domain
   alias BeTree.Fuel.Calibration.Random
 
   @negated 0.12
 
-  # How many bits of an event are drawn at once.
+  # The number of event bits that one draw yields.
   @word 32
 
   def defaults, do: %{seed: 1, expressions: 5_000, events: 1_000, attributes: 128}
@@ -37,7 +37,7 @@ defmodule BeTree.Fuel.Calibration.Dense do
     IO.iodata_to_binary(text)
   end
 
-  # The text of a node over the first `count` leaves, its kind, and the leaves behind them.
+  # Returns the text of a node over the first `count` leaves, its kind, and the remaining leaves.
   defp node(leaves, count, random) do
     {negated, random} = Random.chance(random, @negated)
     {text, kind, leaves, random} = positive(leaves, count, random)

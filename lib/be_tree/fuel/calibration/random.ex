@@ -1,52 +1,52 @@
 defmodule BeTree.Fuel.Calibration.Random do
   @moduledoc false
-  # Random draws from a state that is passed on, so that what is drawn depends on the seed alone.
+  # Random draws from an explicit state, so that every draw depends on the seed alone.
 
   @opaque t :: :rand.state()
 
   @typedoc "A table of `zipf/2`."
   @type zipf :: tuple
 
-  # The state for the item `index` of the sequence `sequence`: items do not depend on one another.
+  # Returns the state for the item `index` of the sequence `sequence`. Items are independent of each other.
   @spec new(non_neg_integer, non_neg_integer, non_neg_integer) :: t
   def new(seed, sequence, index), do: :rand.seed_s(:exsss, {index, sequence, seed})
 
-  # An integer from 0 to `count` - 1.
+  # Returns an integer from 0 to `count` - 1.
   @spec below(t, pos_integer) :: {non_neg_integer, t}
   def below(random, count) do
     {integer, random} = :rand.uniform_s(count, random)
     {integer - 1, random}
   end
 
-  # An integer from `min` to `max`.
+  # Returns an integer from `min` to `max`.
   @spec between(t, integer, integer) :: {integer, t}
   def between(random, min, max) do
     {integer, random} = below(random, max - min + 1)
     {min + integer, random}
   end
 
-  # `true` with this probability.
+  # Returns `true` with this probability.
   @spec chance(t, float) :: {boolean, t}
   def chance(random, probability) do
     {float, random} = :rand.uniform_s(random)
     {float < probability, random}
   end
 
-  # An element of a tuple.
+  # Returns an element of a tuple.
   @spec pick(t, tuple) :: {term, t}
   def pick(random, choices) do
     {index, random} = below(random, tuple_size(choices))
     {elem(choices, index), random}
   end
 
-  # How many failures come before a success of this probability; at most `max`.
+  # Returns the number of failures before a success of this probability, at most `max`.
   @spec geometric(t, float, non_neg_integer) :: {non_neg_integer, t}
   def geometric(random, probability, max) do
     {float, random} = :rand.uniform_s(random)
     {min(trunc(:math.log(1.0 - float) / :math.log(1.0 - probability)), max), random}
   end
 
-  # `count` results of `draw`, no two the same, ascending; `draw` must have that many.
+  # Returns `count` distinct results of `draw` in ascending order. `draw` must have that many.
   @spec distinct(t, non_neg_integer, (t -> {term, t})) :: {[term], t}
   def distinct(random, count, draw), do: distinct(random, count, draw, %{})
 
@@ -59,7 +59,7 @@ defmodule BeTree.Fuel.Calibration.Random do
     distinct(random, count, draw, Map.put(drawn, value, []))
   end
 
-  # The elements of `list` in random order.
+  # Returns the elements of `list` in random order.
   @spec shuffle(t, list) :: {list, t}
   def shuffle(random, list) do
     {keyed, random} =
@@ -71,7 +71,7 @@ defmodule BeTree.Fuel.Calibration.Random do
     {keyed |> :lists.sort() |> Enum.map(&elem(&1, 1)), random}
   end
 
-  # A table for `zipf/2`: the probability of rank r, from 0, falls with (r + 1) to the power of `exponent`.
+  # Returns a table for `zipf/2`. The probability of rank r, from 0, falls with (r + 1) to the power of `exponent`.
   @spec zipf_table(pos_integer, float) :: zipf
   def zipf_table(count, exponent) do
     weights = for rank <- 1..count, do: :math.pow(rank, -exponent)
@@ -79,7 +79,7 @@ defmodule BeTree.Fuel.Calibration.Random do
     weights |> Enum.scan(&+/2) |> Enum.map(&(&1 / total)) |> List.to_tuple()
   end
 
-  # A rank from 0: the first whose cumulated probability exceeds a uniform draw.
+  # Returns a rank from 0: the first whose cumulated probability exceeds a uniform draw.
   @spec zipf(t, zipf) :: {non_neg_integer, t}
   def zipf(random, table) do
     {float, random} = :rand.uniform_s(random)

@@ -1,11 +1,11 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex.Call do
     @moduledoc false
-    # A call, from when it has a machine until it lets go of it, slice by slice. A slice is one round of questions: fuel is
-    # poured, the export runs until it ends or traps for want of fuel, and what is left and the outbox are read.
+    # A call, slice by slice, from the moment when it has a machine until it returns it. A slice is one round of requests:
+    # add fuel, run the export until it ends or traps for lack of fuel, and read the remaining fuel and the outbox.
     #
-    # After such a trap the call goes on as docs/abi.md says under Interruption: the stack pointer is put back, and the
-    # third word of the outbox tells whether there was progress, and what to call next.
+    # After such a trap the call continues as docs/abi.md specifies under Interruption: the stack pointer is restored, and
+    # the third word of the outbox holds the progress and the next export to call.
 
     alias BeTree.{Error, Runtime}
     alias BeTree.Runtime.Wasmex.{Gate, Instance, Machine}
@@ -15,16 +15,16 @@ if Code.ensure_loaded?(Wasmex) do
 
     @type t :: %__MODULE__{}
 
-    # The most fuel that a slice is given to reach the next checkpoint, and as much more for each byte of the input: far
-    # more than any step of an index takes.
+    # The most fuel that a slice gets to reach the next checkpoint, and this much more for each byte of the input: far more
+    # than any step of an index takes.
     @most_slice 1_000_000_000
     @most_slice_per_byte 1_000
 
-    # The fuel of a stretch of a call that is not to be suspended: what its process leaves running when it is killed.
+    # The fuel of one stretch of a call that cannot be suspended. It continues this long when its process is killed.
     @stretch 1_000_000_000
 
-    # How much of an answer is read before its length is known: what holds 126 ids, or somewhat more than the last one
-    # had, but no more than is quickly copied.
+    # The bytes of an output that are read before its length is known: enough for 126 ids, or somewhat more than the last
+    # output, but at most an amount that is copied quickly.
     @least_guess 1_024
     @most_guess 262_144
 
@@ -57,7 +57,7 @@ if Code.ensure_loaded?(Wasmex) do
     defp first_slice(%{slice: :infinity}), do: @stretch
     defp first_slice(%{slice: slice}), do: Instance.bounded(slice)
 
-    @doc "Runs the next slice of a call that is suspended."
+    @doc "Runs the next slice of a suspended call."
     @spec resume(t) :: Runtime.outcome()
     def resume(%__MODULE__{} = call) do
       if take(call) do
@@ -69,7 +69,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "Gives a suspended call up."
+    @doc "Cancels a suspended call."
     @spec cancel(t) :: :ok
     def cancel(%__MODULE__{} = call) do
       if take(call), do: leave(call, :ok), else: :ok
@@ -82,7 +82,7 @@ if Code.ensure_loaded?(Wasmex) do
       outcome
     end
 
-    # `before` is what is done first, `progress` what the last trap left in the outbox, `used` the fuel of the slices so far.
+    # `before` holds the requests that come first, `progress` the progress at the last trap, and `used` the fuel so far.
     defp run(call, machine, before, progress, slice, used) do
       poured = min(slice, call.budget - used)
       guess = guess(call, machine)
@@ -115,13 +115,13 @@ if Code.ensure_loaded?(Wasmex) do
     defp next(call, 0), do: {:call, call.export, call.arguments}
     defp next(call, _progress), do: {:call, call.instance.resume, []}
 
-    # What is asked for behind the call: the size of the memory, the outbox, and what is probably the answer.
+    # The requests after the call: the size of the memory, the outbox, and the probable place of the output.
     defp reads(%{memory: nil}, _guess), do: []
     defp reads(%{outbox: nil}, _guess), do: [:size]
     defp reads(%{outbox: outbox}, nil), do: [:size, {:read, outbox, 12}]
     defp reads(%{outbox: outbox}, {address, length}), do: [:size, {:read, outbox, 12}, {:read, address, length}]
 
-    # Where the answer probably is, and how much to read of it.
+    # The probable place of the output, and the bytes to read.
     defp guess(%{output: output}, machine) when output in @lists do
       case Machine.get(machine, :answer) do
         0 -> nil
@@ -173,7 +173,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp lists(:u64s, bytes), do: {:ok, numbers(bytes)}
     defp lists(:u64_lists, bytes), do: each(bytes, &numbers/1, [])
-    # A part would keep the whole in memory.
+    # A sub-binary would keep the whole binary in memory.
     defp lists(:u64_binaries, bytes), do: each(bytes, &:binary.copy/1, [])
 
     defp each("", _make, made), do: {:ok, Enum.reverse(made)}

@@ -1,7 +1,7 @@
 defmodule BeTree.Runtime.Wasmex.Carried do
   @moduledoc false
-  # Which of a module's globals a snapshot carries: the exported mutable ones. Read from the module's sections, as wasmex
-  # tells of nothing that is not exported.
+  # Finds the globals of a module that a snapshot holds: the exported mutable ones. It reads the module's sections, because
+  # wasmex describes only exports.
 
   import Bitwise
 
@@ -13,11 +13,12 @@ defmodule BeTree.Runtime.Wasmex.Carried do
   @exported_memory 2
   @exported_global 3
 
-  # The types of references, the last two of them with a type behind it.
+  # The types of references; a type follows the last two.
   @references [0x70, 0x6F, 0x69, 0x63, 0x64]
 
   @doc """
-  The names of the mutable globals of a module that is valid, or why instances have state that cannot be copied.
+  Returns the names of the mutable globals of a valid module, or the reason why its instances have state that cannot be
+  copied.
   """
   @spec globals(binary) :: {:ok, [String.t()]} | {:error, String.t()}
   def globals(wasm) do
@@ -84,7 +85,7 @@ defmodule BeTree.Runtime.Wasmex.Carried do
     {{name, kind, index}, rest}
   end
 
-  # Whether there is a maximum is the lowest bit of the flags.
+  # The lowest bit of the flags says whether there is a maximum.
   defp limits(<<flags, rest::binary>>) do
     {minimum, rest} = unsigned(rest)
     {_maximum, rest} = if (flags &&& 1) == 1, do: unsigned(rest), else: {nil, rest}
@@ -97,12 +98,12 @@ defmodule BeTree.Runtime.Wasmex.Carried do
     {{type, mutable == 1}, skip_constant(rest)}
   end
 
-  # Passes over the instructions that a global begins with.
+  # Skips the instructions of a global's initial value.
   defp skip_constant(<<0x0B, rest::binary>>), do: rest
   defp skip_constant(<<0x43, _f32::32, rest::binary>>), do: skip_constant(rest)
   defp skip_constant(<<0x44, _f64::64, rest::binary>>), do: skip_constant(rest)
   defp skip_constant(<<0xFD, 12, _v128::128, rest::binary>>), do: skip_constant(rest)
-  # Additions and the like have nothing behind them; constants, globals and references a number.
+  # Additions and the like have no operand; constants, globals and references have a number.
   defp skip_constant(<<operator, rest::binary>>) when operator in 0x6A..0x7E, do: skip_constant(rest)
 
   defp skip_constant(<<_operator, rest::binary>>) do
@@ -110,7 +111,7 @@ defmodule BeTree.Runtime.Wasmex.Carried do
     skip_constant(rest)
   end
 
-  # A number in LEB128; the bits of a signed one do not matter here.
+  # A number in LEB128. The value of a signed one does not matter here.
   defp unsigned(<<0::1, low::7, rest::binary>>), do: {low, rest}
 
   defp unsigned(<<1::1, low::7, rest::binary>>) do

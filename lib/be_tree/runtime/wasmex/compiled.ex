@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex.Compiled do
     @moduledoc false
-    # Compiled modules, and the engine that all of them share. Both stay for the life of the VM, each made once.
+    # Compiled modules, and the engine that all of them share. Each is made once and stays for the life of the VM.
 
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Carried, Machine, Types}
@@ -17,7 +17,7 @@ if Code.ensure_loaded?(Wasmex) do
             carried: {:ok, [String.t()]} | {:error, String.t()}
           }
 
-    @doc "Compiles a module, or finds it compiled; on a dirty scheduler, which wasmex sees to."
+    @doc "Returns a compiled module, and compiles it if necessary. wasmex runs this on a dirty scheduler."
     @spec load(binary) :: {:ok, t} | {:error, Error.t()}
     def load(wasm) do
       if Machine.available?() do
@@ -27,13 +27,13 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    # wasmex takes WebAssembly's text format, too.
+    # wasmex takes the text format of WebAssembly too.
     defp compile(<<"\0asm", _rest::binary>> = wasm) do
       with {:ok, engine} <- engine(),
            {:ok, store} <- Wasmex.Store.new(nil, engine),
            {:ok, module} <- Wasmex.Module.compile(store, wasm) do
         imports = imports(module)
-        # What imports anything makes no instance of which there could be a snapshot.
+        # A module with imports has no instances, so there is no snapshot of one.
         carried = if imports == [], do: Carried.globals(wasm), else: {:error, "it imports"}
         # The bytes may be part of a larger binary.
         wasm = :binary.copy(wasm)
@@ -53,7 +53,7 @@ if Code.ensure_loaded?(Wasmex) do
       for {from, names} <- Wasmex.Module.imports(module), {name, type} <- names, do: {from, name, Types.external(type)}
     end
 
-    @doc "The engine: with fuel and full optimisation."
+    @doc "Returns the engine, with fuel and full optimization."
     @spec engine() :: {:ok, Wasmex.Engine.t()} | {:error, String.t()}
     def engine do
       once({__MODULE__, :engine}, fn ->

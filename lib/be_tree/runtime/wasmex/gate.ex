@@ -1,14 +1,15 @@
 defmodule BeTree.Runtime.Wasmex.Gate do
   @moduledoc false
-  # Groups of machines, each lent to one process at a time. Who finds none free waits for its turn, in order.
+  # Groups of machines. Each machine is lent to one process at a time. A process that finds none free waits for its turn, in
+  # order.
   #
-  # A row of the table is a machine that is held, {{group, number}, holder, call, contended}: who inserts it holds it, and
-  # who deletes it lets go. `call` is 0 while the holder runs, and the number of its call while that is suspended. So long
-  # as nobody waits, there is no message. This process alone sets `contended`, for the machines of a group that somebody
-  # waits for: such a machine is not let go but left to this process, which hands it on. It watches those who hold a
-  # machine that somebody waits for, and those who wait.
+  # A row of the table is a machine in use, {{group, number}, holder, call, contended}. The process that inserts the row
+  # holds the machine, and deleting the row releases it. `call` is 0 while the holder runs, and the number of the call
+  # while it is suspended. While no process waits, no message is sent. This process alone sets `contended`, for the
+  # machines of a group that another process waits for. A contended machine is returned to this process, which passes it
+  # on. It monitors the holders of contended machines and the waiting processes.
   #
-  # A group is a reference: nothing here keeps a machine alive, or knows what one is.
+  # A group is a reference. Nothing here keeps a machine alive or uses one.
 
   use GenServer
 
@@ -16,14 +17,16 @@ defmodule BeTree.Runtime.Wasmex.Gate do
 
   @table __MODULE__
 
-  # How often rows are looked for whose holder died while nobody waited. Who comes upon one need not wait for that.
+  # The interval of the sweep for rows whose holder died while no process waited. A process that finds such a row need not
+  # wait for the sweep.
   @sweep 10_000
 
   @type group :: reference
 
   @doc """
-  Takes a machine of a group, numbered from 0 to `count` - 1. Where none is free: waits, up to `timeout` milliseconds, or
-  answers `:full` where `limit` processes wait already, or `:held` where all of them are the caller's own, suspended.
+  Takes a machine of a group, numbered from 0 to `count` - 1. If none is free, the function waits up to `timeout`
+  milliseconds. It returns `:full` if `limit` processes wait already, and `:held` if the caller itself holds all machines
+  by suspended calls.
   """
   @spec enter(group, pos_integer, timeout, non_neg_integer | :infinity) ::
           {:ok, non_neg_integer} | :held | :full | :timeout
@@ -39,7 +42,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
       enter(group, count, timeout, limit)
   end
 
-  # The first that is free: so that of many machines those are used that were used before.
+  # Takes the first free machine, so that machines which were used before are used again.
   defp claim(group, count) do
     Enum.find(0..(count - 1), &:ets.insert_new(@table, {{group, &1}, self(), 0, false}))
   end
@@ -67,7 +70,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     end
   end
 
-  # Its turn may have come meanwhile.
+  # The turn may have come meanwhile.
   defp withdraw(group, reference) do
     GenServer.call(__MODULE__, {:withdraw, group, reference}, :infinity)
     Process.demonitor(reference, [:flush])
@@ -81,7 +84,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     :timeout
   end
 
-  @doc "Lets go of a machine that the calling process holds."
+  @doc "Releases a machine that the calling process holds."
   @spec leave(group, non_neg_integer) :: :ok
   def leave(group, number) do
     case :ets.select_delete(@table, [{{{group, number}, self(), :_, false}, [], [true]}]) do
@@ -92,14 +95,14 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     :ok
   end
 
-  @doc "The caller's machine is held by a suspended call from now on."
+  @doc "Marks the caller's machine as held by a suspended call."
   @spec suspend(group, non_neg_integer, pos_integer) :: :ok
   def suspend(group, number, call) do
     :ets.update_element(@table, {group, number}, {3, call})
     :ok
   end
 
-  @doc "Takes the machine that is held by a suspended call, whoever suspended it; false where the call is no more."
+  @doc "Takes the machine of a suspended call, for any process. Returns false if the call is gone."
   @spec resume(group, non_neg_integer, pos_integer) :: boolean
   def resume(group, number, call) do
     key = {group, number}
@@ -107,7 +110,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
 
     case :ets.select_replace(@table, [{{key, :_, call, :"$1"}, [], [resumed]}]) do
       1 ->
-        # Who holds it is watched where somebody waits.
+        # The holder is monitored if another process waits.
         if :ets.lookup_element(@table, key, 4), do: send(__MODULE__, {:moved, group, number})
         true
 
@@ -116,7 +119,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     end
   end
 
-  @doc "What the machines of a group are doing, and how many processes wait for one."
+  @doc "Returns the states of the machines of a group, and the number of waiting processes."
   @spec standing(group, pos_integer) :: {:free | :running | :suspended, non_neg_integer}
   def standing(group, count) do
     rows = for number <- 0..(count - 1), row <- :ets.lookup(@table, {group, number}), do: row
@@ -131,20 +134,21 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     contended? = Enum.any?(rows, fn {_key, _holder, _call, contended} -> contended end)
     {state, if(contended?, do: GenServer.call(__MODULE__, {:waiting, group}, :infinity), else: 0)}
   rescue
-    # Before the first call there is no table, and after it there is one.
+    # The table exists after the first call.
     ArgumentError -> {:free, 0}
   end
 
   defmodule Group do
     @moduledoc false
-    # A group that somebody waits for: in `queue` the references of those who wait, first come first, and of some who
-    # no longer do; in `waiting` those who do, with the monitor of each; in `holders` the monitor of each machine's holder.
+    # A group with waiting processes. `queue` has the references of those processes, in order, and of some that no longer
+    # wait. `waiting` has those that still wait, each with its monitor. `holders` has the monitor of each machine's
+    # holder.
 
     @enforce_keys [:count]
     defstruct [:count, queue: :queue.new(), waiting: %{}, holders: %{}]
   end
 
-  # The state: the groups that somebody waits for, and for each monitor what it is for.
+  # The state: the groups with waiting processes, and the purpose of each monitor.
   @impl GenServer
   def init([]) do
     :ets.new(@table, [:named_table, :public, read_concurrency: true, write_concurrency: true])
@@ -170,7 +174,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
         GenServer.reply(waiter, :held)
         {:noreply, state}
 
-      # No number is above an atom.
+      # No number is greater than an atom.
       waiting(state, group) >= limit ->
         GenServer.reply(waiter, :full)
         {:noreply, state}
@@ -213,14 +217,14 @@ defmodule BeTree.Runtime.Wasmex.Gate do
 
   defp sweep_later, do: Process.send_after(self(), :sweep, @sweep)
 
-  # Takes a machine for `pid` if one is free, or else has all of them left to this process. While others wait none is free.
+  # Takes a machine for `pid` if one is free. Otherwise marks all as contended. While other processes wait, none is free.
   defp contend(group, count, pid), do: Enum.find(0..(count - 1), &contend_for({group, &1}, pid))
 
   defp contend_for(key, pid) do
     cond do
       :ets.insert_new(@table, {key, pid, 0, true}) -> true
       :ets.update_element(@table, key, {4, true}) -> false
-      # It was let go just now.
+      # The machine was released just now.
       true -> contend_for(key, pid)
     end
   end
@@ -231,7 +235,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     end)
   end
 
-  # Takes the machine from `holder` and hands it on, unless somebody else has it by now.
+  # Takes the machine from `holder` and passes it on, unless another process has it by now.
   defp take_over(state, group, number, holder) do
     key = {group, number}
     mine = {{{:const, key}, {:const, self()}, 0, true}}
@@ -277,7 +281,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     if known?, do: state, else: Enum.reduce(0..(count - 1), state, &watch(&2, group, &1))
   end
 
-  # The first who waits, who then waits no more.
+  # Returns the first waiting process, which then waits no longer.
   defp pop(state, group) do
     with %{^group => held} <- state.groups,
          {{:value, reference}, queue} <- :queue.out(held.queue) do
@@ -311,7 +315,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     end
   end
 
-  # Watches who holds a machine that somebody waits for.
+  # Monitors the holder of a contended machine.
   defp watch(state, group, number) do
     case state.groups do
       %{^group => %Group{holders: holders}} ->
@@ -322,7 +326,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
             {monitor, state} = monitor(state, holder, {:holder, group, number})
             put_in(state.groups[group].holders[number], monitor)
 
-          # A machine is let go by this process alone while somebody waits for it.
+          # Only this process releases a contended machine.
           [] ->
             state
         end

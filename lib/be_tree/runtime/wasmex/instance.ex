@@ -1,10 +1,10 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex.Instance do
     @moduledoc false
-    # One machine, or one for each replica, behind a gate; and what holds of all of them.
+    # One machine, or one for each replica, behind a gate, with the data that all of them share.
     #
-    # Nothing tells when a term is no longer referred to, so all machines exist from the start and live as long as this. A
-    # replica's memory is filled when it is first needed.
+    # The runtime does not notice that a term is no longer referred to. So all machines exist from the start and live as long
+    # as the instance. The memory of a replica is filled when it is first needed.
 
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Compiled, Machine, Snapshot, Types}
@@ -18,10 +18,10 @@ if Code.ensure_loaded?(Wasmex) do
 
     @outputs [:none, :binary, :u64s, :u64_lists, :u64_binaries]
 
-    # A larger inbox is asked for anew each time, so that the module can give the room back.
+    # A larger inbox is requested each time, so that the module can free the room.
     @large_inbox 1_048_576
 
-    @doc "An instance of `count` machines, each with the memory of `snapshot` if that is one."
+    @doc "Returns an instance of `count` machines, each with the memory of `snapshot` unless that is nil."
     @spec new(Compiled.t(), pos_integer, Snapshot.t() | nil, keyword) :: {:ok, t} | {:error, Error.t()}
     def new(compiled, count, snapshot, options) do
       with :ok <- check_imports(compiled.imports),
@@ -83,17 +83,17 @@ if Code.ensure_loaded?(Wasmex) do
     @spec machine(t, non_neg_integer) :: Machine.t()
     def machine(instance, number), do: elem(instance.machines, number)
 
-    @doc "How many calls run at once."
+    @doc "Returns the number of calls that may run at once."
     @spec count(t) :: pos_integer
     def count(instance), do: tuple_size(instance.machines)
 
-    @doc "An amount of fuel as wasmex takes it."
+    @doc "Converts an amount of fuel for wasmex."
     @spec bounded(pos_integer | :infinity) :: pos_integer
     def bounded(fuel) when is_integer(fuel), do: min(fuel, @most)
     def bounded(:infinity), do: @most
 
     @doc """
-    Whether a call can be made so; what is wrong with the request itself raises an `ArgumentError`.
+    Checks that a call can be made. A wrong request raises an `ArgumentError`.
     """
     @spec check(t, String.t(), term, BeTree.Runtime.request()) :: {:ok, [integer | float]} | {:error, Error.t()}
     def check(instance, export, arguments, %{input: input, output: output, fuel: fuel, slice: slice}) do
@@ -118,7 +118,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp check_output(_instance, :none), do: :ok
 
-    @doc "What has to be done before a call on a machine with this input."
+    @doc "Returns the requests that come before a call on a machine with this input."
     @spec prepare(t, non_neg_integer, binary | nil) :: {:ok, [Machine.operation()]} | {:error, Error.t()}
     def prepare(instance, number, input) do
       machine = machine(instance, number)
@@ -162,7 +162,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp enlarge_inbox(instance, machine, length) do
       <<signed::signed-32>> = <<length::32>>
-      # A call that does not come back may have moved it.
+      # A call that does not return may have moved the inbox.
       Machine.put(machine, :capacity, 0)
 
       with {:ok, address} <- Machine.convention(machine, instance.inbox, [signed]) do
@@ -182,12 +182,12 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "A replica that trapped is filled again when it is needed next. Memory that it grew by stays with it."
+    @doc "Marks a replica that trapped, so that it is filled again at its next use. It keeps the memory that it grew."
     @spec lose(t, non_neg_integer) :: :ok
     def lose(%{snapshot: nil}, _number), do: :ok
     def lose(instance, number), do: Machine.put(machine(instance, number), :filled, 0)
 
-    @doc "How many machines are in use or were, and how many bytes their memories take, as far as is known without asking."
+    @doc "Returns the number of machines that were used, and the bytes of their memories, as far as known without a request."
     @spec used(t) :: {pos_integer, non_neg_integer}
     def used(%{snapshot: nil} = instance), do: {1, Machine.get(machine(instance, 0), :bytes)}
 

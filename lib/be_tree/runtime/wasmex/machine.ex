@@ -1,12 +1,12 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex.Machine do
     @moduledoc false
-    # A store of wasmex with one instance in it. A store does what it is asked in order, on wasmex's own threads, and sends
-    # an answer to each question. The way there and back is nearly all that this costs, so what belongs together is asked
-    # at once and then waited for (`round/2`).
+    # A store of wasmex with one instance. A store executes requests in order, on wasmex's threads, and sends a reply to
+    # each. The messages cost more than the work, so requests that belong together are sent at once, and then awaited
+    # (`round/2`).
     #
-    # That is why the functions behind wasmex's public ones are called here, and nowhere else: the public ones wait, each
-    # for its answer.
+    # For that this module, and no other, calls the private functions behind wasmex's public ones: each public function waits
+    # for its reply.
 
     import Bitwise
 
@@ -14,23 +14,23 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.Runtime.Wasmex.Compiled
     alias Wasmex.Native
 
-    # Bytes are copied to wasmex on the scheduler, so in pieces, of which each takes less than a slice.
+    # The scheduler copies bytes to wasmex in pieces, each in less time than a slice.
     @piece 256 * 1024
 
-    # The most fuel that a start function may use, and each call of the inbox or the outbox: as in the built-in runtime.
+    # The most fuel of a start function, and of each call of the inbox or the outbox, as in the built-in runtime.
     @convention_fuel 1_000_000_000
 
     @most BeTree.Engine.Limits.max_u64()
 
-    # What is kept about a machine between calls: an atomic number each, changed by whoever holds the machine.
+    # The data about a machine between calls: one atomic number each, changed only by the holder of the machine.
     #
-    #   inbox, capacity        where the inbox lies, and how much it takes; 0 where it is to be asked for
+    #   inbox, capacity        the address and the size of the inbox; 0 if it must be requested
     #   input                  the bytes of the last input
-    #   answer, length         where the last list of numbers lay, as the next one most likely will, and its bytes
-    #   torn                   1 from when a call begins until it ends by itself
-    #   filled                 1 where a replica is as its snapshot, but for what searches leave behind
-    #   bytes                  the size of the memory when last asked for
-    #   used, slice, progress  of a suspended call: fuel so far, of the next slice, and how far it has come
+    #   answer, length         the address and the bytes of the last list of numbers, which predict those of the next one
+    #   torn                   1 from the beginning of a call until it ends by itself
+    #   filled                 1 if a replica equals its snapshot, except for the remains of searches
+    #   bytes                  the last known size of the memory
+    #   used, slice, progress  of a suspended call: the fuel so far, the fuel of the next slice, and the progress
     @cells [:inbox, :capacity, :input, :answer, :length, :torn, :filled, :bytes, :used, :slice, :progress]
 
     @enforce_keys [:store, :instance, :memory, :cells, :stack_pointer, :outbox]
@@ -49,7 +49,7 @@ if Code.ensure_loaded?(Wasmex) do
             | {:grow, pages :: pos_integer}
             | :size
 
-    # What is asked below, with the arities of wasmex 0.15.
+    # The functions that are called below, with their arities in wasmex 0.15.
     @asked [
       store_or_caller_set_fuel: 3,
       store_or_caller_get_fuel: 2,
@@ -62,13 +62,13 @@ if Code.ensure_loaded?(Wasmex) do
       memory_size: 3
     ]
 
-    @doc "Whether the wasmex that is here can be asked so."
+    @doc "Returns whether the present wasmex has these functions."
     @spec available?() :: boolean
     def available? do
       Code.ensure_loaded?(Native) and Enum.all?(@asked, fn {name, arity} -> function_exported?(Native, name, arity) end)
     end
 
-    @doc "A machine with an instance of its own, whose memory takes `limit` bytes at most, and each table an eighth of that."
+    @doc "Returns a machine with a new instance, whose memory takes at most `limit` bytes, and each table an eighth of that."
     @spec new(Wasmex.Engine.t(), Compiled.t(), pos_integer, String.t() | nil) :: {:ok, t} | {:error, Error.t()}
     def new(engine, compiled, limit, outbox) do
       limits = %Wasmex.StoreLimits{memory_size: min(limit, @most), table_elements: div(limit, 8), memories: 1}
@@ -95,7 +95,7 @@ if Code.ensure_loaded?(Wasmex) do
     defp instance(store, compiled) do
       with {:error, reason} <- Wasmex.Instance.new(store, compiled.module, %{}) do
         cond do
-          # The reason of a trap is lost on the way, but for this one.
+          # wasmex drops the reason of a trap, except for this one.
           Wasmex.StoreOrCaller.get_fuel(store) == {:ok, 0} ->
             error(:out_of_fuel, "the start function takes more than #{@convention_fuel} fuel")
 
@@ -131,7 +131,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "Calls an export of the convention, which answers an address."
+    @doc "Calls an export of the convention, which returns an address."
     @spec convention(t, String.t(), [integer]) :: {:ok, non_neg_integer} | {:error, Error.t()}
     def convention(machine, name, arguments) do
       before = restore_operations(machine)
@@ -149,7 +149,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "Puts a machine in order for a new call, if the last one did not end by itself: that is under way no more."
+    @doc "Returns the requests that prepare a machine for a new call if the last one did not end by itself."
     @spec restore_operations(t) :: [operation]
     def restore_operations(machine) do
       case get(machine, :torn) do
@@ -159,12 +159,12 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "Empties the stack after a trap."
+    @doc "Returns the requests that empty the stack after a trap."
     @spec stack_operations(t) :: [operation]
     def stack_operations(%__MODULE__{stack_pointer: nil}), do: []
     def stack_operations(%__MODULE__{stack_pointer: first}), do: [{:global, "__stack_pointer", first}]
 
-    @doc "Reads what `what` says is there."
+    @doc "Reads bytes of the memory. `what` names them in an error."
     @spec read(t, String.t(), non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
     def read(machine, what, address, length) do
       case round(machine, [{:read, address, length}, :size]) do
@@ -173,7 +173,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "Asks for the size of the memory, and keeps it."
+    @doc "Requests the size of the memory, and keeps it."
     @spec measure(t) :: non_neg_integer
     def measure(%__MODULE__{memory: nil}), do: 0
 
@@ -183,7 +183,7 @@ if Code.ensure_loaded?(Wasmex) do
       size
     end
 
-    @doc "Writes bytes of any length."
+    @doc "Returns the requests that write bytes of any length."
     @spec write_operations(non_neg_integer, binary) :: [operation]
     def write_operations(address, <<piece::binary-size(@piece), rest::binary>>) when rest != "" do
       [{:write, address, piece} | write_operations(address + @piece, rest)]
@@ -191,7 +191,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     def write_operations(address, bytes), do: [{:write, address, bytes}]
 
-    @doc "What is kept under `name`."
+    @doc "Returns the number that is kept under `name`."
     @spec get(t, atom) :: non_neg_integer
     @spec put(t, atom, non_neg_integer) :: :ok
     for {name, index} <- Enum.with_index(@cells, 1) do
@@ -199,7 +199,7 @@ if Code.ensure_loaded?(Wasmex) do
       def put(%__MODULE__{cells: cells}, unquote(name), value), do: :atomics.put(cells, unquote(index), value)
     end
 
-    @doc "Has all operations done in order, and answers their answers; of those that failed `{:error, reason}`."
+    @doc "Executes all requests in order, and returns their replies, with `{:error, reason}` for a failed one."
     @spec round(t, [operation]) :: [term]
     def round(machine, operations) do
       reference = make_ref()
@@ -248,11 +248,11 @@ if Code.ensure_loaded?(Wasmex) do
     defp submit({:grow, pages}, machine, from), do: Native.memory_grow(machine.store, machine.memory, pages, from)
     defp submit(:size, machine, from), do: Native.memory_size(machine.store, machine.memory, from)
 
-    @doc "Whether a call failed for want of fuel."
+    @doc "Returns whether a call failed for lack of fuel."
     @spec out_of_fuel?(String.t()) :: boolean
     def out_of_fuel?(reason), do: String.contains?(reason, "all fuel consumed")
 
-    @doc "The error for a call that failed."
+    @doc "Returns the error for a call that failed."
     @spec failure(String.t()) :: Error.t()
     def failure(reason) do
       if out_of_fuel?(reason) do
@@ -262,7 +262,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    # The trap's own words, without where it happened.
+    # The words of the trap, without its place.
     defp trap(reason) do
       case Regex.run(~r/\((wasm trap: .*?)\): /, reason) do
         [_all, trap] -> trap
@@ -270,7 +270,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "The error for what the module says is where its memory is not."
+    @doc "Returns the error for bytes that the module places outside its memory."
     @spec outside(String.t(), non_neg_integer, non_neg_integer, non_neg_integer) :: {:error, Error.t()}
     def outside(what, address, length, size) do
       error(:bad_module, "#{what} is #{length} bytes at #{address}, outside of the memory of #{size} bytes")

@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex.Snapshot do
     @moduledoc false
-    # The state of an instance as it stood at one moment: its memory, and its exported mutable globals.
+    # The state of an instance at one moment: its memory, and its exported mutable globals.
 
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Compiled, Machine}
@@ -13,10 +13,10 @@ if Code.ensure_loaded?(Wasmex) do
 
     @page 65_536
 
-    # A store takes 1,024 questions at once, and a piece of memory is one.
+    # A store takes 1,024 requests at once, and a piece of memory is one request.
     @most_at_once 64
 
-    @doc "The state of a machine that the calling process holds. wasmex copies the memory on its own threads."
+    @doc "Returns the state of a machine that the calling process holds. wasmex copies the memory on its own threads."
     @spec take(Machine.t(), [String.t()]) :: {:ok, t} | {:error, Error.t()}
     def take(machine, globals) do
       before = Machine.restore_operations(machine)
@@ -32,7 +32,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    @doc "One whose memory has `length` bytes, which are zero but for these parts, none of which lies over another."
+    @doc "Returns a snapshot with a memory of `length` bytes that is zero except for these parts, which do not overlap."
     @spec of(non_neg_integer, [{non_neg_integer, binary}]) :: {:ok, t} | {:error, Error.t()}
     def of(length, parts) do
       with {:ok, memory} <- parts |> Enum.sort() |> join(0, length, []) do
@@ -54,7 +54,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp zeros(count), do: :binary.copy(<<0>>, count)
 
-    @doc "Whether a module's instances can begin as this."
+    @doc "Returns `:ok` if a module's instances can begin as this snapshot, or an error."
     @spec check(t | nil, Compiled.t()) :: :ok | {:error, Error.t()}
     def check(nil, _compiled), do: :ok
 
@@ -78,11 +78,11 @@ if Code.ensure_loaded?(Wasmex) do
     defp first_size(%{"memory" => {:memory, _bits, pages, _most}}), do: pages * @page
     defp first_size(_exports), do: 0
 
-    @doc "How many bytes of memory it has."
+    @doc "Returns the number of bytes of its memory."
     @spec size(t) :: non_neg_integer
     def size(%__MODULE__{memory: memory}), do: byte_size(memory)
 
-    @doc "A part of its memory."
+    @doc "Returns a part of its memory."
     @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
     def read(%__MODULE__{memory: memory}, address, length) do
       case memory do
@@ -96,11 +96,11 @@ if Code.ensure_loaded?(Wasmex) do
     end
 
     @doc """
-    Has a machine that the calling process holds begin with this. Pages that it grew by beyond stay, and are nobody's.
+    Writes the snapshot to a machine that the calling process holds. Pages that the machine grew beyond it stay, unused.
     """
     @spec restore(t, Machine.t()) :: :ok | {:error, Error.t()}
     def restore(%__MODULE__{memory: memory, globals: globals}, machine) do
-      # A search may have been given up before the snapshot was taken, and the inbox lies where that module has it.
+      # A search may have been cancelled before the snapshot, and the inbox lies where the snapshot has it.
       Machine.put(machine, :torn, 1)
       Machine.put(machine, :capacity, 0)
       missing = byte_size(memory) - Machine.measure(machine)

@@ -1,12 +1,12 @@
 defmodule BeTree.Runtime.Wasmex.Types do
   @moduledoc false
-  # What wasmex says of imports and exports, as BeTree.Runtime says it; and arguments as wasmex takes them.
+  # Converts wasmex's types of imports and exports to those of BeTree.Runtime, and arguments to those of wasmex.
 
   import Bitwise
 
   alias BeTree.Error
 
-  @doc "The type of an import or an export."
+  @doc "Returns the type of an import or an export."
   @spec external(tuple) :: BeTree.Runtime.external_type()
   def external({:fn, parameters, results}), do: {:function, values(parameters), values(results)}
   def external({:global, %{mutability: :var, type: type}}), do: {:global, value(type), :mutable}
@@ -24,7 +24,7 @@ defmodule BeTree.Runtime.Wasmex.Types do
   defp value({:reference, _type}), do: :reference
   defp value(type), do: type
 
-  @doc "The arguments of a call, integers signed, if they fit the export."
+  @doc "Returns the arguments of a call, with signed integers, if they fit the export."
   @spec arguments(%{String.t() => BeTree.Runtime.external_type()}, term, term) ::
           {:ok, [integer | float]} | {:error, Error.t()}
   def arguments(exports, export, arguments) when is_binary(export) do
