@@ -341,9 +341,11 @@ defmodule :erl_betree do
   @doc "`search_yield/4`, run to its end: `Acc` and the number of calls that it took come with the ids."
   @spec search_yield_count(betree, event_ref, clock_type, threshold :: integer, acc) :: {{:ok, [id]}, elapsed, acc}
         when acc: integer
-  def search_yield_count(betree, event, clock, threshold, calls) do
+  def search_yield_count(betree, event, clock, threshold, calls) when is_integer(calls) do
     betree |> search_yield(event, clock, threshold) |> count_calls(clock, threshold, calls + 1)
   end
+
+  def search_yield_count(_betree, _event, _clock, _threshold, _calls), do: :erlang.error(:badarg)
 
   defp count_calls({{:ok, ids}, elapsed}, _clock, _threshold, calls), do: {{:ok, ids}, elapsed, calls}
 
