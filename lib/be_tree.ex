@@ -180,7 +180,7 @@ defmodule BeTree do
   @doc """
   Inserts one subscription: `expression` under `id`.
 
-  The insertion runs on a dirty scheduler for about 20 microseconds, most of which the change of schedulers takes.
+  The insertion runs on a dirty scheduler for about 20 microseconds. The change of schedulers takes most of them.
 
   ## Options
 

@@ -309,8 +309,8 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # The guest, compiled and checked, the schema, and the memory as a snapshot, of which one instance has begun and has
-  # said of itself what the image says.
+  # The guest, compiled and checked, the schema, and the memory as a snapshot. One instance has begun with the snapshot, and
+  # its counts are those of the image.
   defp load(source, options) do
     runtime = options[:runtime]
 

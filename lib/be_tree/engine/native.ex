@@ -51,7 +51,7 @@ defmodule BeTree.Engine.Native do
   # half of that on average.
   @step 200
 
-  @doc "Returns the reductions of which `charge/1` charges a multiple."
+  @doc "Returns the step of `charge/1`, in reductions: it charges whole steps."
   @spec step() :: pos_integer
   def step, do: @step
 

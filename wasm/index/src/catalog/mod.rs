@@ -12,8 +12,7 @@ use crate::compile::predicates::Predicates;
 use crate::compile::program::{self, Shared, Written};
 use crate::compile::store::Programs;
 use crate::compile::Expression;
-use crate::handles::ProgramId;
-use crate::handles::Slot;
+use crate::handles::{ProgramId, Slot};
 use crate::model::schema::Schema;
 
 /// The schema, the programs, and the predicates that programs share.

@@ -3,9 +3,7 @@
 use hashbrown::HashTable;
 
 use crate::catalog::ids::{Ids, Row};
-use crate::handles::DensePosition;
-use crate::handles::ProgramId;
-use crate::handles::Slot;
+use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_of;
 use crate::support::headroom::table_growth;

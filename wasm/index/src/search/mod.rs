@@ -46,9 +46,7 @@ use found::HEADER;
 use progress::{Phase, Progress};
 
 use crate::eval::memo::Memo;
-use crate::handles::NodeId;
-use crate::handles::ProgramId;
-use crate::handles::Slot;
+use crate::handles::{NodeId, ProgramId, Slot};
 use matches::SlotSet;
 use seen::Seen;
 use sort::Sort;

@@ -3,8 +3,7 @@
 use super::progress::{Phase, Progress};
 use super::{first_chunk, first_chunk_mut, Search, STEP};
 use crate::event::digest::{self, Table};
-use crate::handles::NodeId;
-use crate::handles::Slot;
+use crate::handles::{NodeId, Slot};
 use crate::index::Index;
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
 use crate::tree::Tree;

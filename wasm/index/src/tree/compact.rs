@@ -2,8 +2,7 @@
 //! if many numbers are free, so its amortized cost is low.
 
 use crate::error::Error;
-use crate::handles::LevelId;
-use crate::handles::NodeId;
+use crate::handles::{LevelId, NodeId};
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::trim;
 use crate::tree::level::NOTHING;

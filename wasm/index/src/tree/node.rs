@@ -1,7 +1,6 @@
 //! A node has a leaf list and value levels. It is small: most nodes have one entry, and there is nearly one per expression.
 
-use crate::handles::LevelId;
-use crate::handles::NodeId;
+use crate::handles::{LevelId, NodeId};
 use crate::model::schema::AttributeId;
 use crate::support::headroom::trim;
 use crate::tree::level::Place;

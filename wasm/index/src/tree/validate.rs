@@ -3,9 +3,7 @@
 use crate::catalog::subscriptions::{Placement, Subscriptions};
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
-use crate::handles::LevelId;
-use crate::handles::NodeId;
-use crate::handles::Slot;
+use crate::handles::{LevelId, NodeId, Slot};
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::tree::level::Place;

@@ -7,8 +7,7 @@ use crate::boolean::windows::formula::{LOWER, UPPER};
 use crate::boolean::windows::pairs;
 use crate::boolean::windows::wide::{Rest, Wide};
 use crate::boolean::windows::window::{Addition, Window};
-use crate::handles::ProgramId;
-use crate::handles::Slot;
+use crate::handles::{ProgramId, Slot};
 use crate::support::simd::{gather, signs, Page, Selection};
 
 /// The number of expressions in a block.
