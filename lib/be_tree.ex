@@ -234,9 +234,6 @@ defmodule BeTree do
   All subscriptions are copied into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per
   subscription.
 
-  The attributes that events define decide how quickly a subscription is found. A tree learns them from its searches, from
-  the 256th on, and places later insertions by them.
-
   Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription, from 0,
   and its `text`.
 
@@ -276,8 +273,8 @@ defmodule BeTree do
   Deletes the subscription `id`. The id can be used again.
 
   The deletion runs on a dirty scheduler for about 15 microseconds. When it leaves the tree empty, and the tree takes much
-  more memory than a new one, the tree starts over with a new instance: it returns that memory and forgets what it learned
-  about events. The function takes the option `:timeout` of `insert/4`.
+  more memory than a new one, the tree starts over with a new instance and returns that memory. The function takes the
+  option `:timeout` of `insert/4`.
 
   Returns `{:error, error}` with the kind `:not_found` or `:timeout`, and `:type` or `:out_of_bounds` when `id` is not an
   id.

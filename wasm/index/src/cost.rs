@@ -15,10 +15,6 @@ pub(crate) const HALF_DEFINED_DEMAND: f32 = 0.2;
 /// A number of expressions: the weight of [`HALF_DEFINED_DEMAND`] as a prior, so that the first expressions do not decide
 /// alone.
 pub(crate) const PRIOR_EXPRESSIONS: f32 = 20.0;
-/// A number of events whose counts suffice.
-pub(crate) const MIN_EVENTS: u32 = 256;
-/// A share of events: the least that counts of events may give.
-pub(crate) const MIN_DEFINED: f32 = 0.002;
 /// The assumed number of values of an attribute, if neither the schema nor expressions give one.
 pub(crate) const UNKNOWN_CARDINALITY: f32 = 100.0;
 /// The assumed number of elements of a list in an event.
