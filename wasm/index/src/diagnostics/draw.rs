@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::model::schema::{AttributeId, Type};
 use crate::model::strings::StringId;
 use crate::tree::level::Level;
-use crate::tree::{Branch, ROOT};
+use crate::tree::Branch;
 
 /// The number of ids that a leaf list shows. For more it shows their count.
 const SHOWN: usize = 12;
@@ -41,7 +41,7 @@ impl Picture<'_> {
         if !every.is_empty() {
             self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
         }
-        let mut nodes = vec![ROOT];
+        let mut nodes = vec![NodeId::ROOT];
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
             let entries = node.entries().iter().filter(|entry| !entry.is_joined());

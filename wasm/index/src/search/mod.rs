@@ -61,7 +61,6 @@ use crate::event::{decode, Event, Format};
 use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
-use crate::tree::{LIKELY, ROOT};
 
 /// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
@@ -205,8 +204,8 @@ impl Search {
         match only {
             None => {
                 self.candidates.choose(false);
-                self.nodes[0] = ROOT;
-                self.nodes[1] = LIKELY;
+                self.nodes[0] = NodeId::ROOT;
+                self.nodes[1] = NodeId::LIKELY;
                 progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
             }
             Some(ids) => {

@@ -123,10 +123,10 @@ fn push_found(
         // A list may lead to a node twice. An element of `found_at` counts only if `nodes` agrees, so it needs no clearing.
         // It must not decide a branch, or the cost of a search would depend on earlier ones. So a known node is also
         // written, behind the end of the list, where the next node overwrites it.
-        let at = found_at[node as usize];
+        let at = found_at[node.index()];
         let known = (at < progress.nodes) & (nodes[at as usize] == node);
         nodes[progress.nodes as usize] = node;
-        found_at[node as usize] = if known { at } else { progress.nodes };
+        found_at[node.index()] = if known { at } else { progress.nodes };
         progress.nodes += u32::from(!known);
     }
     lookups
