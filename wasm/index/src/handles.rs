@@ -53,8 +53,15 @@ pub type Slot = u32;
 /// chunk, has a number of its own and a mark in the highest bit.
 pub type ProgramId = u32;
 
-/// The number of a predicate in the table of predicates.
-pub type PredicateId = u32;
+handle! {
+    /// The number of a predicate in the table of predicates.
+    pub(crate) struct PredicateId
+}
+
+impl PredicateId {
+    /// No predicate.
+    pub const NONE: PredicateId = PredicateId(u32::MAX);
+}
 
 handle! {
     /// The number of a node.

@@ -209,7 +209,7 @@ impl<'a> Assembler<'a> {
             Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
             None => {
                 self.words.truncate(start + 1);
-                self.words.push(self.catalog.predicates.retain(predicate));
+                self.words.push(self.catalog.predicates.retain(predicate).word());
                 code::SHARED
             }
         };
@@ -316,7 +316,15 @@ pub(crate) fn steps(words: &[u32], code: usize) -> usize {
 
 /// Returns the predicates of a program's `code` that are in the table.
 pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
-    operations(code).filter(|(_, operation)| operation[0] & CODE == code::SHARED).map(|(_, operation)| operation[1])
+    operations(code)
+        .filter(|(_, operation)| operation[0] & CODE == code::SHARED)
+        .map(|(_, operation)| shared_as(operation[1]))
+}
+
+/// Returns the predicate that the operand of [`code::SHARED`] names.
+#[inline(always)]
+pub(crate) fn shared_as(operand: u32) -> PredicateId {
+    PredicateId::from_word(operand)
 }
 
 /// Returns the position of the operation of each predicate of a program's `code`.
@@ -330,7 +338,7 @@ pub(crate) fn asked<'a>(
     predicates: &'a Predicates,
 ) -> (AttributeId, Option<&'a predicate::Test<StringId>>) {
     if words[0] & CODE == code::SHARED {
-        let Predicate { attribute, test } = predicates.get(words[1]);
+        let Predicate { attribute, test } = predicates.get(shared_as(words[1]));
         return (*attribute, Some(test));
     }
     (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
@@ -340,7 +348,7 @@ pub(crate) fn asked<'a>(
 fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predicate<StringId> {
     use predicate::Test;
     if words[0] & CODE == code::SHARED {
-        return predicates.get(words[1]).clone();
+        return predicates.get(shared_as(words[1])).clone();
     }
     let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
     let ty = schema.attribute(attribute).ty;

@@ -114,10 +114,12 @@ fn take(
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),
         code::GO => return ControlFlow::Continue(start + words.word(at + 1) as usize),
-        code::SHARED => match memo.holds(&asked.catalog.predicates, words.word(at + 1), asked.event) {
-            Some(holds) => (holds, at + 2),
-            None => return ControlFlow::Break((false, start + EXHAUSTED)),
-        },
+        code::SHARED => {
+            match memo.holds(&asked.catalog.predicates, program::shared_as(words.word(at + 1)), asked.event) {
+                Some(holds) => (holds, at + 2),
+                None => return ControlFlow::Break((false, start + EXHAUSTED)),
+            }
+        }
         code::PACKED => {
             let (holds, tests) = booleans::run(words, at, asked.digests);
             return ControlFlow::Break((holds, at + tests));
@@ -184,7 +186,7 @@ fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, u
         membership if membership >= code::IN => {
             (is_in(membership, digest, List::at(words, at + 1)), at + 1 + constants::words(operand))
         }
-        code::SHARED => (memo.holds(&catalog.predicates, operand, event).unwrap_or(false), at + 2),
+        code::SHARED => (memo.holds(&catalog.predicates, program::shared_as(operand), event).unwrap_or(false), at + 2),
         comparison => {
             let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
             (holds, at + 1 + program::constants(comparison, operand))
