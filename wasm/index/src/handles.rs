@@ -46,6 +46,8 @@ macro_rules! handle {
     };
 }
 
+pub(crate) use handle;
+
 /// The position of a subscription in [`crate::catalog::subscriptions::Subscriptions`].
 pub type Slot = u32;
 

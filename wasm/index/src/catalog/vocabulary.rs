@@ -91,10 +91,10 @@ impl Vocabulary {
             Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
             Constant::String(id) => id,
         };
-        while self.firsts.len() <= id.0 as usize {
+        while self.firsts.len() <= id.index() {
             self.firsts.push(First::default());
         }
-        let first = &mut self.firsts[id.0 as usize];
+        let first = &mut self.firsts[id.index()];
         if first.count == 0 && !known.shared.contains_key(&id) {
             *first = First { attribute, count: 1 };
             known.own += 1;
@@ -111,7 +111,7 @@ impl Vocabulary {
             Constant::Integer(integer) => return release(&mut known.integers, integer),
             Constant::String(id) => id,
         };
-        let first = &mut self.firsts[id.0 as usize];
+        let first = &mut self.firsts[id.index()];
         if first.count == 0 || first.attribute != attribute {
             return release(&mut known.shared, id);
         }
@@ -190,7 +190,7 @@ mod tests {
             let mut vocabulary = Vocabulary::new(&schema);
             let mut plain: BTreeMap<(AttributeId, u32), u32> = BTreeMap::new();
             for (is_retained, attribute, string) in changes {
-                let predicate = Predicate { attribute, test: Test::StringEqual(StringId(string)) };
+                let predicate = Predicate { attribute, test: Test::StringEqual(StringId::from_word(string)) };
                 let count = plain.entry((attribute, string)).or_default();
                 if is_retained {
                     *count += 1;

@@ -21,7 +21,7 @@ use crate::compile::predicates::Predicates;
 use crate::compile::words::Words;
 use crate::compile::{booleans, steps, Expression, PredicateIndex, Step};
 use crate::event::digest;
-use crate::event::key::Scale;
+use crate::event::key::{self, Scale};
 use crate::handles::{PredicateId, Slot};
 use crate::model::predicate::{self, Constants, Float, Predicate, Relation};
 use crate::model::schema::{AttributeId, Schema, Type};
@@ -355,7 +355,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
     let constants = || {
         let list = List::at(words, 1);
         match ty {
-            Type::String | Type::StringList => Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect()),
+            Type::String | Type::StringList => Constants::Strings(list.iter().map(constants::to_string).collect()),
             _ => Constants::Integers(list.iter().map(i64::from).collect()),
         }
     };
@@ -370,8 +370,8 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
             Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(words, 1)))
         }
         relation => match (ty, RELATIONS[(relation - code::SCALAR) as usize]) {
-            (Type::String, Relation::Equal) => Test::StringEqual(StringId(words[1])),
-            (Type::String, _) => Test::StringNotEqual(StringId(words[1])),
+            (Type::String, Relation::Equal) => Test::StringEqual(constants::to_string(words[1] as i32)),
+            (Type::String, _) => Test::StringNotEqual(constants::to_string(words[1] as i32)),
             (_, relation) => Test::Integer(relation, i64::from(words[1] as i32)),
         },
     };
@@ -389,8 +389,8 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
         Test::True => code::TRUE,
         Test::Null => code::NULL,
         Test::NotNull => code::NOT_NULL,
-        Test::StringEqual(id) => scalar(Relation::Equal, id.0.into(), words)?,
-        Test::StringNotEqual(id) => scalar(Relation::NotEqual, id.0.into(), words)?,
+        Test::StringEqual(id) => scalar(Relation::Equal, key::of_string(*id), words)?,
+        Test::StringNotEqual(id) => scalar(Relation::NotEqual, key::of_string(*id), words)?,
         Test::Integer(relation, constant) => scalar(*relation, *constant, words)?,
         Test::Float(relation, constant) => {
             let bits = constant.get().to_bits();
@@ -422,7 +422,7 @@ pub(crate) fn number(relation: Relation) -> u32 {
 fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
     let fits = match constants {
         Constants::Integers(integers) => constants::push(integers.iter().copied(), words),
-        Constants::Strings(ids) => constants::push(ids.iter().map(|id| i64::from(id.0)), words),
+        Constants::Strings(ids) => constants::push(ids.iter().map(|id| key::of_string(*id)), words),
     };
     fits.then_some(match ty {
         Type::IntegerList => code::ONE_OF_INTEGERS,

@@ -8,7 +8,6 @@ use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
 use crate::model::schema::{AttributeId, Type};
-use crate::model::strings::StringId;
 use crate::tree::level::Level;
 use crate::tree::Branch;
 
@@ -85,7 +84,7 @@ impl Picture<'_> {
             Type::Boolean => (key == 1).to_string(),
             Type::Float => key::to_float(key).to_string(),
             Type::String | Type::StringList => {
-                String::from_utf8_lossy(self.index.strings().get(StringId(key as u32))).into_owned()
+                String::from_utf8_lossy(self.index.strings().get(key::to_string(key))).into_owned()
             }
             _ => key.to_string(),
         }

@@ -14,7 +14,6 @@ use crate::eval::memo::Memo;
 use crate::event::digest::{self, ValueDigest};
 use crate::event::{has_string, Event, Value, FEW};
 use crate::model::predicate::Relation;
-use crate::model::strings::StringId;
 
 /// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
 /// for less, equal, greater and undefined. A lookup replaces a branch, which would often be mispredicted.
@@ -237,9 +236,9 @@ fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<
     let Value::Strings(span) = value else { return None };
     let texts = span.of(&event.strings);
     Some(if texts.len() <= list.len().max(FEW) {
-        texts.iter().any(|text| list.contains(text.id.0 as i32))
+        texts.iter().any(|text| list.contains(constants::of_string(text.id)))
     } else {
-        list.iter().any(|constant| has_string(texts, StringId(constant as u32)))
+        list.iter().any(|constant| has_string(texts, constants::to_string(constant)))
     })
 }
 
@@ -254,5 +253,5 @@ fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool
 fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
     let Value::Strings(span) = value else { return false };
     let texts = span.of(&event.strings);
-    list.iter().all(|constant| has_string(texts, StringId(constant as u32)))
+    list.iter().all(|constant| has_string(texts, constants::to_string(constant)))
 }

@@ -91,7 +91,7 @@ pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) 
         *digest = match value {
             Value::Undefined => ValueDigest::new(0, UNDEFINED),
             Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
-            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
+            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| key::of_string(text.id))),
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
             Value::Caps(_) => list(std::iter::empty()),
             scalar => match key::of_value(scalar) {

@@ -1,13 +1,15 @@
 //! The strings of expressions. Each is stored once, as long as an expression contains it.
 
+use crate::handles::handle;
 use crate::support::bytes::{same, Bytes};
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
-/// The number of a string that an [`Interner`] holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StringId(pub u32);
+handle! {
+    /// The number of a string that an [`Interner`] holds.
+    pub struct StringId
+}
 
 impl StringId {
     /// The id of strings that no expression contains. No interner returns it for a string.
@@ -17,14 +19,24 @@ impl StringId {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
-    /// The number of references, or, from [`FREE`] on, the next free number of a list.
+    /// The number of references, or, from [`FREE`] on, the [`link`] to the next free number.
     references: u32,
 }
 
 /// Above all counts: an expression takes more than two bytes of memory.
 const FREE: u32 = 1 << 31;
-/// The end of the list of free numbers.
+/// The link at the end of the list of free numbers.
 const NONE_FREE: u32 = u32::MAX;
+
+/// Returns the link to a free number.
+fn link(id: StringId) -> u32 {
+    id.word() | FREE
+}
+
+/// Returns the free number to which `link` leads, if it leads to one.
+fn linked(link: u32) -> Option<StringId> {
+    (link != NONE_FREE).then(|| StringId::from_word(link & !FREE))
+}
 
 /// The number of strings that usually fit the nearest cache: they take 50 KB.
 const NEAR: usize = 1024;
@@ -33,7 +45,7 @@ const NEAR: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Interner {
     entries: Chunks<Entry>,
-    /// The first free number and [`FREE`], or [`NONE_FREE`]. Freeing a number takes no memory.
+    /// The [`link`] to the first free number. Freeing a number takes no memory.
     free: u32,
     by_bytes: IdTable,
 }
@@ -60,8 +72,8 @@ impl Interner {
     /// [`Interner::find`] for bytes whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
-        let found = self.by_bytes.find(hash, |i| same(&self.entries[i as usize].bytes, bytes));
-        found.map(StringId)
+        let found = self.by_bytes.find(hash, |id| same(self.get(StringId::from_word(id)), bytes));
+        found.map(StringId::from_word)
     }
 
     /// Returns whether looking up a string is probably a cache miss.
@@ -72,13 +84,13 @@ impl Interner {
     /// Prefetches the entries of strings with these hashes. These reads do not depend on one another, so the processor makes
     /// many at a time.
     pub(crate) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
-        let numbers = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
-        std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
+        let ids = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true)).map(StringId::from_word);
+        std::hint::black_box(ids.fold(0, |sum, id| sum ^ self.entries[id.index()].references));
     }
 
     /// Returns the bytes of `id`, which must be in the table.
     pub fn get(&self, id: StringId) -> &[u8] {
-        &self.entries[id.0 as usize].bytes
+        &self.entries[id.index()].bytes
     }
 
     /// Returns the greatest number so far plus one.
@@ -110,36 +122,35 @@ impl Interner {
             return id;
         }
         let entry = Entry { bytes: bytes.into(), references: 0 };
-        let index = match self.free {
-            NONE_FREE => {
+        let id = match linked(self.free) {
+            None => {
                 self.entries.push(entry);
-                self.entries.len() as u32 - 1
+                StringId::from_index(self.entries.len() - 1)
             }
-            free => {
-                let index = free & !FREE;
-                self.free = self.entries[index as usize].references;
-                self.entries[index as usize] = entry;
-                index
+            Some(id) => {
+                self.free = self.entries[id.index()].references;
+                self.entries[id.index()] = entry;
+                id
             }
         };
-        self.by_bytes.insert(hash, index);
-        StringId(index)
+        self.by_bytes.insert(hash, id.word());
+        id
     }
 
     /// Counts one more reference to `id`.
     pub(crate) fn count(&mut self, id: StringId) {
-        self.entries[id.0 as usize].references += 1;
+        self.entries[id.index()].references += 1;
     }
 
     /// Counts one reference to `id` less, and removes the string with its last reference.
     pub fn release(&mut self, id: StringId) {
-        let entry = &mut self.entries[id.0 as usize];
+        let entry = &mut self.entries[id.index()];
         entry.references -= 1;
         if entry.references > 0 {
             return;
         }
-        self.by_bytes.remove(hash_bytes(&entry.bytes), id.0);
-        *entry = Entry { bytes: Bytes::default(), references: std::mem::replace(&mut self.free, id.0 | FREE) };
+        self.by_bytes.remove(hash_bytes(&entry.bytes), id.word());
+        *entry = Entry { bytes: Bytes::default(), references: std::mem::replace(&mut self.free, link(id)) };
     }
 
     /// Frees all memory. No string may be in use.
@@ -156,15 +167,15 @@ impl Interner {
     pub fn validate(&self) -> Result<(), String> {
         let held = self.entries.iter().filter(|entry| entry.is_held()).count();
         let (mut free, mut next) = (0, self.free);
-        while next != NONE_FREE && free <= self.entries.len() {
-            (free, next) = (free + 1, self.entries[(next & !FREE) as usize].references);
+        while let Some(id) = linked(next).filter(|_| free <= self.entries.len()) {
+            (free, next) = (free + 1, self.entries[id.index()].references);
         }
         if held != self.by_bytes.len() || held + free != self.entries.len() {
             let (hashed, all) = (self.by_bytes.len(), self.entries.len());
             return Err(format!("interner: {held} held, {hashed} hashed, {free} free of {all}"));
         }
         for (i, entry) in self.entries.iter().enumerate() {
-            if entry.is_held() && self.find(&entry.bytes) != Some(StringId(i as u32)) {
+            if entry.is_held() && self.find(&entry.bytes) != Some(StringId::from_index(i)) {
                 return Err(format!("interner: string {i} is not found by its bytes"));
             }
         }

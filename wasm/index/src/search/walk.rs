@@ -73,7 +73,7 @@ impl Search {
             Value::Strings(span) => {
                 let elements = &span.of(&self.event.strings)[progress.element as usize..];
                 let elements = &elements[..elements.len().min(STEP as usize)];
-                let found = elements.iter().map(|text| level.point(i64::from(text.id.0)));
+                let found = elements.iter().map(|text| level.point(key::of_string(text.id)));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
             Value::Segments(span) => {
