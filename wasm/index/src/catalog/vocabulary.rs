@@ -86,7 +86,7 @@ impl Vocabulary {
     }
 
     fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
-        let known = &mut self.attributes[attribute as usize];
+        let known = &mut self.attributes[attribute.index()];
         let id = match constant {
             Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
             Constant::String(id) => id,
@@ -106,7 +106,7 @@ impl Vocabulary {
     }
 
     fn release_constant(&mut self, attribute: AttributeId, constant: Constant) {
-        let known = &mut self.attributes[attribute as usize];
+        let known = &mut self.attributes[attribute.index()];
         let id = match constant {
             Constant::Integer(integer) => return release(&mut known.integers, integer),
             Constant::String(id) => id,
@@ -141,7 +141,7 @@ impl Vocabulary {
         let Some(limit) = limit(attribute, schema) else {
             return Ok(());
         };
-        let known = &self.attributes[attribute as usize];
+        let known = &self.attributes[attribute.index()];
         if known.len() <= limit as usize {
             return Ok(());
         }
@@ -190,6 +190,7 @@ mod tests {
             let mut vocabulary = Vocabulary::new(&schema);
             let mut plain: BTreeMap<(AttributeId, u32), u32> = BTreeMap::new();
             for (is_retained, attribute, string) in changes {
+                let attribute = AttributeId::from_word(attribute);
                 let predicate = Predicate { attribute, test: Test::StringEqual(StringId::from_word(string)) };
                 let count = plain.entry((attribute, string)).or_default();
                 if is_retained {
@@ -200,9 +201,9 @@ mod tests {
                     vocabulary.release(&predicate, &schema);
                 }
                 plain.retain(|_, count| *count > 0);
-                for attribute in 0..3 {
+                for attribute in schema.ids() {
                     let expected = plain.keys().filter(|(of, _)| *of == attribute).count();
-                    prop_assert_eq!(vocabulary.attributes[attribute as usize].len(), expected);
+                    prop_assert_eq!(vocabulary.attributes[attribute.index()].len(), expected);
                 }
             }
         }

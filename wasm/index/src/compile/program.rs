@@ -29,9 +29,12 @@ use crate::model::strings::StringId;
 
 pub(crate) const CODE: u32 = (1 << 5) - 1;
 pub(crate) const ON: u32 = 1 << 5;
-pub(crate) const ATTRIBUTE_SHIFT: u32 = 6;
+const ATTRIBUTE_SHIFT: u32 = 6;
 pub(crate) const ATTRIBUTE: u32 = (1 << 10) - 1;
 pub(crate) const JUMP_SHIFT: u32 = 16;
+
+/// The last attribute that an operation can name.
+const LAST: AttributeId = AttributeId::from_word(ATTRIBUTE);
 
 /// Jumps to the end: the expression is true, or false.
 pub(crate) const ACCEPT: u32 = 0xffff;
@@ -206,7 +209,7 @@ impl<'a> Assembler<'a> {
         let start = self.words.len();
         self.words.push(0);
         self.words[start] = match operands(predicate, self.catalog.schema, &mut self.words) {
-            Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
+            Some(code) => code | naming(predicate.attribute),
             None => {
                 self.words.truncate(start + 1);
                 self.words.push(self.catalog.predicates.retain(predicate).word());
@@ -341,7 +344,7 @@ pub(crate) fn asked<'a>(
         let Predicate { attribute, test } = predicates.get(shared_as(words[1]));
         return (*attribute, Some(test));
     }
-    (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
+    (named(words[0]), None)
 }
 
 /// Returns the predicate of the operation at the start of `words`.
@@ -350,7 +353,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
     if words[0] & CODE == code::SHARED {
         return predicates.get(shared_as(words[1])).clone();
     }
-    let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let attribute = named(words[0]);
     let ty = schema.attribute(attribute).ty;
     let constants = || {
         let list = List::at(words, 1);
@@ -381,7 +384,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
 /// Appends the constants of `predicate` and returns its code, or `None` if the predicate belongs in the table.
 fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
-    if predicate.attribute > ATTRIBUTE {
+    if predicate.attribute > LAST {
         return None;
     }
     let ty = schema.attribute(predicate.attribute).ty;
@@ -432,7 +435,18 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
 }
 
 /// The number of digests that operations may read. The first one belongs to no attribute.
-pub(crate) const DIGESTS: usize = digest::place(ATTRIBUTE) + 1;
+pub(crate) const DIGESTS: usize = digest::place(LAST) + 1;
+
+/// Returns the part of an operation's word that names `attribute`, which is at most [`LAST`].
+fn naming(attribute: AttributeId) -> u32 {
+    attribute.word() << ATTRIBUTE_SHIFT
+}
+
+/// Returns the attribute that an operation's word names.
+#[inline(always)]
+pub(crate) fn named(word: u32) -> AttributeId {
+    AttributeId::from_word(word >> ATTRIBUTE_SHIFT & ATTRIBUTE)
+}
 
 /// Returns the number of words of the operation at the start of `words`.
 pub(crate) fn taken(words: &[u32]) -> u32 {

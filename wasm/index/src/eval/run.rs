@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use crate::catalog::Catalog;
 use crate::compile::booleans;
 use crate::compile::constants::{self, List};
-use crate::compile::program::{
-    self, code, float, number, ACCEPT, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START,
-};
+use crate::compile::program::{self, code, float, number, ACCEPT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START};
 use crate::compile::store::Code;
 use crate::compile::words::{Chunk, Words};
 use crate::eval::memo::Memo;
@@ -177,7 +175,7 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
 fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
     let Asked { event, digests, catalog } = asked;
     let (word, operand) = (words.word(at), words.word(at + 1));
-    let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let attribute = program::named(word);
     let digest = digests[digest::place(attribute)];
     match word & CODE {
         scalar if scalar >= code::SCALAR => (holds(scalar, ordering(digest, operand as i32)), at + 2),
@@ -187,7 +185,7 @@ fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, u
         }
         code::SHARED => (memo.holds(&catalog.predicates, program::shared_as(operand), event).unwrap_or(false), at + 2),
         comparison => {
-            let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
+            let holds = compare(comparison, event.values[attribute.index()], words, at + 1, event);
             (holds, at + 1 + program::constants(comparison, operand))
         }
     }

@@ -16,12 +16,11 @@ use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::compile::order::{Estimate, Order};
 use crate::compile::store::{self, Programs};
-use crate::compile::{program, Literal, PredicateIndex};
+use crate::compile::{booleans, program, Literal, PredicateIndex};
 use crate::error::{Error, Kind};
 use crate::event::Value;
 use crate::handles::{ProgramId, Slot};
 use crate::model::predicate::{self, Predicate};
-use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
@@ -102,7 +101,7 @@ impl Reasons {
         let expression = catalog.expression(subscription);
         if let Normalised::Tree(normal) = normalise(&expression.steps) {
             let tests = lay_out(&normal);
-            let (form, words) = match booleans(&tests, &expression.predicates) {
+            let (form, words) = match over_booleans(&tests, &expression.predicates) {
                 Some(words) => (Form::Booleans, words),
                 None => {
                     let positions: Vec<u32> = program::positions(catalog.code(subscription)).collect();
@@ -219,9 +218,9 @@ pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) 
     (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 
-/// Returns the attribute of a literal.
-pub(crate) fn attribute(literal: u32) -> AttributeId {
-    literal / 2
+/// Returns the reason that a test of a literal decides: the number of its attribute.
+pub(crate) fn reason_of(literal: u32) -> u32 {
+    booleans::attribute(literal as usize).word()
 }
 
 /// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
@@ -236,7 +235,7 @@ pub(crate) fn number(operation: &[u32], catalog: &Catalog, attributes: usize) ->
     let (attribute, shared) = program::asked(operation, &catalog.predicates);
     match shared {
         Some(predicate::Test::GeoWithinRadius { .. }) => attributes + reason::GEO,
-        _ => attribute as usize,
+        _ => attribute.index(),
     }
 }
 
@@ -256,12 +255,12 @@ impl Jump {
 }
 
 /// Returns the words of `tests`, or `None` if some are not of booleans or they are too many.
-fn booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
+fn over_booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
     let word = |test: &Jump| {
         let predicate = &predicates[test.predicate as usize];
-        let literal = 2 * predicate.attribute + u32::from(test.on);
-        let fits = predicate.test == predicate::Test::True && (literal as usize) < MAX_LITERALS;
-        fits.then_some(literal | ((test.distance as i32 - 1) << LITERAL_BITS) as u32)
+        let literal = booleans::literal(predicate.attribute, test.on);
+        let fits = predicate.test == predicate::Test::True && literal < MAX_LITERALS;
+        fits.then_some(literal as u32 | ((test.distance as i32 - 1) << LITERAL_BITS) as u32)
     };
     if tests.len() > MAX_TESTS {
         return None;

@@ -312,7 +312,7 @@ impl Explainer<'_> {
             }
             for (of, at) in of.iter_mut().zip(&mut at) {
                 let (literal, to, decided) = reasons::take(words, *at, self.jumps);
-                self.missed[*of as usize].reason = reasons::attribute(literal);
+                self.missed[*of as usize].reason = reasons::reason_of(literal);
                 let another = if next < end { next } else { none };
                 let start = self.missed[another as usize].place.split().1;
                 *at = if decided { start } else { to };

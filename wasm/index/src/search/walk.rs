@@ -57,7 +57,7 @@ impl Search {
         };
         progress.level += passed as u32;
         let level = tree.level(ahead[passed].level);
-        let value = self.event.values[level.attribute as usize];
+        let value = self.event.values[level.attribute.index()];
         if progress.element == 0 {
             if let Some(node) = level.defined {
                 self.push_node(node, progress);

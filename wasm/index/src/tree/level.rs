@@ -35,6 +35,11 @@ impl Level {
         Level { owner, attribute, points: ValueMap::default(), buckets: Buckets::default(), defined: None }
     }
 
+    /// Returns a level for a free number. It belongs to no node and takes no memory of its own.
+    pub fn none() -> Self {
+        Level::new(NodeId::ROOT, AttributeId::default())
+    }
+
     /// Returns the node below the value `key`.
     #[inline(always)]
     pub fn point(&self, key: i64) -> Option<NodeId> {

@@ -354,7 +354,7 @@ mod tests {
                 assert_eq!(node.entries(), plain);
             }
         }
-        node.add_branch(Branch { attribute: 1, level: LevelId::from_index(3) });
+        node.add_branch(Branch { attribute: AttributeId::from_index(1), level: LevelId::from_index(3) });
         assert_eq!(node.replace_entries(Vec::new()), plain);
         assert!(!node.is_empty());
         node.retain_branches(|_| false);

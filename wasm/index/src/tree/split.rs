@@ -125,12 +125,12 @@ impl Tree {
         for entry in entries {
             match entry.filter.attribute() {
                 // One value of the attribute holds back this share. If the attribute has few values, the share is small.
-                Some(attribute) => scores[attribute as usize] += 1.0 - catalog.statistics.points(attribute, 1),
+                Some(attribute) => scores[attribute.index()] += 1.0 - catalog.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
         }
         let is_promising = |entry: &Entry| match entry.filter.attribute() {
-            Some(attribute) => scores[attribute as usize] > level_cost(attribute, &catalog.statistics),
+            Some(attribute) => scores[attribute.index()] > level_cost(attribute, &catalog.statistics),
             None => unfiltered > LOOKUP_COST,
         };
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
@@ -255,12 +255,11 @@ impl Tree {
     fn worthwhile(&self, node: NodeId, entries: &[Read], catalog: &Catalog) -> Vec<AttributeId> {
         let mut scores = vec![0.0; catalog.schema.len()];
         for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
-            scores[attribute as usize] += 1.0 - share;
+            scores[attribute.index()] += 1.0 - share;
         }
         let is_new = |attribute: &AttributeId| self.nodes[node.index()].level_of(*attribute).is_none();
-        let attributes = 0..scores.len() as AttributeId;
-        let is_worth_it = |a: &AttributeId| scores[*a as usize] > level_cost(*a, &catalog.statistics);
-        attributes.filter(is_worth_it).filter(is_new).collect()
+        let is_worth_it = |a: &AttributeId| scores[a.index()] > level_cost(*a, &catalog.statistics);
+        catalog.schema.ids().filter(is_worth_it).filter(is_new).collect()
     }
 
     /// Returns the cut of `node`'s bucket at the median of its entries' ends, if that shortens both lists enough.
@@ -361,7 +360,7 @@ impl Tree {
         nodes[node.index()].retain_branches(|level| {
             let is_used = !levels[level.index()].is_empty();
             if !is_used {
-                levels[level.index()] = Level::new(NodeId::ROOT, 0);
+                levels[level.index()] = Level::none();
                 free_levels.push(level);
             }
             is_used
@@ -388,7 +387,7 @@ impl Tree {
             let owner = self.levels[level.index()].owner;
             self.nodes[owner.index()].retain_branches(|held| held != level);
             // The new level frees the spare room of the tables.
-            self.levels[level.index()] = Level::new(NodeId::ROOT, 0);
+            self.levels[level.index()] = Level::none();
             self.free_levels.push(level);
             node = owner;
         }

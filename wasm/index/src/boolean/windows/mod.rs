@@ -285,7 +285,7 @@ pub(crate) struct Columns(Vec<AttributeId>);
 
 impl Columns {
     fn new(schema: &Schema) -> Self {
-        let booleans = (0..).zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
+        let booleans = schema.ids().zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
         Columns(booleans.map(|(id, _)| id).take(COLUMNS).collect())
     }
 
@@ -314,7 +314,7 @@ impl Bits {
         for (byte, attributes) in bytes.iter_mut().zip(columns.0.chunks(8)) {
             let bits = attributes.iter().enumerate();
             *byte = bits.fold(0, |byte, (bit, &attribute)| {
-                byte | u8::from(values[attribute as usize] == Value::Boolean(true)) << bit
+                byte | u8::from(values[attribute.index()] == Value::Boolean(true)) << bit
             });
         }
     }

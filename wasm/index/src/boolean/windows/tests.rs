@@ -197,7 +197,7 @@ fn every_processor_picks_the_same_bits() {
 #[test]
 fn expressions_come_and_go_and_the_others_stay() {
     let mut random = Random(4);
-    let mut dense = Dense { columns: Columns((0..20).collect()), ..Dense::default() };
+    let mut dense = Dense { columns: Columns((0..20).map(AttributeId::from_index).collect()), ..Dense::default() };
     let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
     let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();
     // The position of each slot, if it has one.
