@@ -48,12 +48,99 @@ macro_rules! handle {
 
 pub(crate) use handle;
 
-/// The position of a subscription in [`crate::catalog::subscriptions::Subscriptions`].
-pub type Slot = u32;
+handle! {
+    /// The position of a subscription in [`crate::catalog::subscriptions::Subscriptions`].
+    pub(crate) struct Slot
+}
 
-/// The position of a program: its chunk in the upper half, its first word in the lower half. A large program, which is in no
-/// chunk, has a number of its own and a mark in the highest bit.
-pub type ProgramId = u32;
+impl Slot {
+    /// No slot.
+    pub const NONE: Slot = Slot(u32::MAX);
+    /// The number of slots in a word of a set of slots.
+    pub const IN_WORD: u32 = u32::BITS;
+
+    /// Returns the word of a set of slots that has the bit of this slot, and the bit's position there.
+    #[inline(always)]
+    pub const fn in_set(self) -> (u32, u32) {
+        (self.0 / Slot::IN_WORD, self.0 % Slot::IN_WORD)
+    }
+
+    /// Returns the slot whose bit is at a position of a word of a set of slots.
+    #[inline(always)]
+    pub const fn of_set(word: u32, bit: u32) -> Slot {
+        Slot(word * Slot::IN_WORD + bit)
+    }
+}
+
+/// The position of a program in a [`crate::compile::store::Programs`], in one of two forms (see [`Home`]).
+///
+/// A program in a chunk has the number of the chunk in the upper half, and the position of its first word in the lower half.
+/// A large program has a number of its own and a mark in the highest bit. The bit is free, because chunks of 4 GiB in all
+/// need fewer numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub(crate) struct ProgramId(u32);
+
+/// The memory of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// A part of the chunk with this number, from the word `start` on.
+    InChunk { chunk: usize, start: usize },
+    /// The allocation with this number, which is of this program alone.
+    Alone(usize),
+}
+
+impl ProgramId {
+    /// Marks a large program.
+    const ALONE: u32 = 1 << 31;
+    /// The bits of the first word's position.
+    const START_BITS: u32 = 16;
+    const START: u32 = (1 << ProgramId::START_BITS) - 1;
+
+    /// Returns the position of a program in the chunk with this number, from the word `start` on.
+    pub const fn in_chunk(chunk: usize, start: usize) -> ProgramId {
+        ProgramId((chunk as u32) << ProgramId::START_BITS | start as u32)
+    }
+
+    /// Returns the position of the large program with this number.
+    pub const fn alone(number: usize) -> ProgramId {
+        ProgramId(number as u32 | ProgramId::ALONE)
+    }
+
+    /// Returns the memory of the program.
+    #[inline(always)]
+    pub const fn home(self) -> Home {
+        match self.0 & ProgramId::ALONE {
+            0 => Home::InChunk {
+                chunk: (self.0 >> ProgramId::START_BITS) as usize,
+                start: (self.0 & ProgramId::START) as usize,
+            },
+            _ => Home::Alone((self.0 & !ProgramId::ALONE) as usize),
+        }
+    }
+
+    /// Returns the position of the first word of the program's chunk, and the number of words from there to the program. A
+    /// large program is a chunk by itself.
+    #[inline]
+    pub const fn split(self) -> (ProgramId, u32) {
+        match self.0 & ProgramId::ALONE {
+            0 => (ProgramId(self.0 & !ProgramId::START), self.0 & ProgramId::START),
+            _ => (self, 0),
+        }
+    }
+
+    /// Returns the position that [`ProgramId::word`] encoded.
+    #[inline(always)]
+    pub const fn from_word(word: u32) -> Self {
+        ProgramId(word)
+    }
+
+    /// Returns the position as a part of a packed word.
+    #[inline(always)]
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+}
 
 handle! {
     /// The number of a predicate in the table of predicates.

@@ -233,7 +233,7 @@ impl Index {
     fn extent_with(&self, id: u64, predicates: usize) -> Extent {
         let extent = self.extent();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next() as usize + 1),
+            slots: extent.slots.max(self.subscriptions.next().index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             greatest: extent

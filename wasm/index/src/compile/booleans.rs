@@ -144,6 +144,7 @@ pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGEST
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handles::Slot;
     use crate::index::{Index, Insertion};
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
@@ -153,7 +154,7 @@ mod tests {
             |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
         let mut index = Index::new(Schema::new((0..booleans).map(attribute).collect()).unwrap());
         index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
-        let code = index.catalog().code(index.subscriptions().get(0));
+        let code = index.catalog().code(index.subscriptions().get(Slot::default()));
         match tests(code) {
             Tests::Packed(_) => "packed",
             Tests::Operations(_) if is_boolean(code) => "boolean",

@@ -183,7 +183,7 @@ impl<'a> Assembler<'a> {
     fn new(slot: Slot, expression: &'a Expression, catalog: Shared<'a>) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
-        words.push(slot);
+        words.push(slot.word());
         Assembler { words, expression, catalog, places, operations: 0 }
     }
 

@@ -46,7 +46,7 @@ use found::HEADER;
 use progress::{Phase, Progress};
 
 use crate::eval::memo::Memo;
-use crate::handles::{NodeId, ProgramId, Slot};
+use crate::handles::{NodeId, ProgramId};
 use matches::SlotSet;
 use seen::Seen;
 use sort::Sort;
@@ -61,6 +61,7 @@ use crate::event::{decode, Event, Format};
 use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
+use crate::tree::scan::Proven;
 
 /// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
@@ -92,7 +93,7 @@ pub struct Search {
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
     /// The slots of the sufficient entries that passed in this step, some of them in doubt.
-    proven: Vec<Slot>,
+    proven: Vec<Proven>,
     seen: Seen,
     memo: Memo,
     matches: SlotSet,

@@ -58,9 +58,44 @@ const LEAF_CAPACITY: usize = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// The expression's program, or its slot if the entry is sufficient: the path and the filters prove the expression.
-    pub subject: u32,
+    pub subject: Subject,
     pub filter: Filter,
+}
+
+/// The subject of an entry in one word: the expression's program, or its slot if the entry is sufficient, so that the path
+/// and the filters prove the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Subject(u32);
+
+impl Subject {
+    /// Returns the subject of a sufficient entry.
+    pub fn slot(slot: Slot) -> Self {
+        Subject(slot.word())
+    }
+
+    /// Returns the subject of an entry that is not sufficient.
+    pub fn program(program: ProgramId) -> Self {
+        Subject(program.word())
+    }
+
+    /// Returns the slot. The entry is sufficient.
+    #[inline(always)]
+    pub fn as_slot(self) -> Slot {
+        Slot::from_word(self.0)
+    }
+
+    /// Returns the program. The entry is not sufficient.
+    #[inline(always)]
+    pub fn as_program(self) -> ProgramId {
+        ProgramId::from_word(self.0)
+    }
+
+    /// Returns the subject as a word, of which vectors have four.
+    #[inline(always)]
+    pub fn word(self) -> u32 {
+        self.0
+    }
 }
 
 /// The tree of nodes and value levels, and the lists of expressions outside it.
@@ -114,7 +149,7 @@ impl Entry {
     #[inline(always)]
     fn words(self) -> [u32; 4] {
         let [digest, low, span] = self.filter.words();
-        [self.subject, digest, low, span]
+        [self.subject.word(), digest, low, span]
     }
 
     /// Returns the access predicate of this entry: a literal in its expression's normal form.
@@ -125,14 +160,14 @@ impl Entry {
     /// Returns the slot of the subscription.
     pub fn slot(self, catalog: &Catalog) -> Slot {
         match self.filter.is_sufficient() {
-            true => self.subject,
-            false => catalog.slot(self.subject),
+            true => self.subject.as_slot(),
+            false => catalog.slot(self.subject.as_program()),
         }
     }
 
     /// Returns whether this is an entry of the subscription in `slot`, whose program is `program`.
     fn is_of(self, slot: Slot, program: ProgramId) -> bool {
-        self.subject == if self.filter.is_sufficient() { slot } else { program }
+        self.subject == if self.filter.is_sufficient() { Subject::slot(slot) } else { Subject::program(program) }
     }
 }
 
@@ -190,7 +225,7 @@ impl Tree {
     /// runs.
     pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Placement {
         let node = &mut self.nodes[NodeId::LIKELY.index()];
-        node.push(Entry { subject: slot, filter: filter.as_sufficient() });
+        node.push(Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() });
         Placement::Likely(node.entries().len() as u32 - 1)
     }
 
@@ -242,7 +277,7 @@ impl Tree {
     pub fn remove_likely(&mut self, position: u32) -> Option<Slot> {
         let node = &mut self.nodes[NodeId::LIKELY.index()];
         node.swap_remove_entry(position as usize);
-        node.entries().get(position as usize).map(|entry| entry.subject)
+        node.entries().get(position as usize).map(|entry| entry.subject.as_slot())
     }
 
     /// Frees the remaining memory of a tree without entries. Allocates nothing.
@@ -387,8 +422,8 @@ impl Tree {
         front.map(Filter::joined).into_iter().chain([own]).map(move |filter| {
             let filter = filter.noting(literal);
             match prove {
-                true => Entry { subject: slot, filter: filter.as_sufficient() },
-                false => Entry { subject: program, filter },
+                true => Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() },
+                false => Entry { subject: Subject::program(program), filter },
             }
         })
     }

@@ -316,7 +316,9 @@ impl Default for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handles::Slot;
     use crate::plan::filter::Filter;
+    use crate::tree::Subject;
 
     #[test]
     fn positions_are_read_back() {
@@ -338,19 +340,22 @@ mod tests {
         }
     }
 
+    fn entry(slot: usize) -> Entry {
+        Entry { subject: Subject::slot(Slot::from_index(slot)), filter: Filter::NONE.as_sufficient() }
+    }
+
     #[test]
     fn entries_stay_in_order_as_a_list_comes_and_goes() {
-        let entry = |subject| Entry { subject, filter: Filter::NONE };
         let mut node = Node::new(Position::Root);
         let mut plain = Vec::new();
-        for subject in 0..200 {
+        for slot in 0..200 {
             assert_eq!(node.is_empty(), plain.is_empty());
-            node.push(entry(subject));
-            plain.push(entry(subject));
+            node.push(entry(slot));
+            plain.push(entry(slot));
             assert_eq!(node.entries(), plain);
-            if subject % 7 < 4 {
-                node.retain_entries(|kept| kept.subject % 5 == subject % 5);
-                plain.retain(|kept| kept.subject % 5 == subject % 5);
+            if slot % 7 < 4 {
+                node.retain_entries(|kept| kept.subject.as_slot().index() % 5 == slot % 5);
+                plain.retain(|kept| kept.subject.as_slot().index() % 5 == slot % 5);
                 assert_eq!(node.entries(), plain);
             }
         }
@@ -365,8 +370,8 @@ mod tests {
     fn a_list_that_stays_long_is_left_alone_until_it_has_doubled() {
         let mut node = Node::new(Position::Root);
         let mut tried = Vec::new();
-        for subject in 0..1000 {
-            node.push(Entry { subject, filter: Filter::NONE });
+        for slot in 0..1000 {
+            node.push(entry(slot));
             if node.is_to_be_split() {
                 tried.push(node.entries().len());
                 node.split_later();
