@@ -96,6 +96,16 @@ impl IdTable {
         }
     }
 
+    /// Replaces the number `from`, which must be in the table, by `to`, which must be new. Takes no memory.
+    pub fn renumber(&mut self, hash: u64, from: u32, to: u32) {
+        let mask = self.places.len() - 1;
+        let mut at = hash as usize & mask;
+        while number_in(self.places[at]) != from {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = u64::from(to + 1) << 32 | u64::from(hash as u32);
+    }
+
     /// Returns the bytes by which adding `more` numbers may grow the table.
     pub fn growth(&self, more: usize) -> usize {
         let fewest = (8 * (self.len + more)).div_ceil(FULL);
