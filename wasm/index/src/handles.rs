@@ -172,5 +172,7 @@ handle! {
     pub(crate) struct LevelId
 }
 
-/// The position of an expression in [`crate::boolean::windows::Dense`].
-pub type DensePosition = u32;
+handle! {
+    /// The position of an expression in [`crate::boolean::windows::Dense`].
+    pub(crate) struct DensePosition
+}

@@ -88,7 +88,7 @@ impl Subscription {
             2 => Placement::Indexed,
             packed => match (packed % 3, packed / 3 - 1) {
                 (0, position) => Placement::Unindexed(position),
-                (1, position) => Placement::Dense(position),
+                (1, position) => Placement::Dense(DensePosition::from_word(position)),
                 (_, position) => Placement::Likely(position),
             },
         }
@@ -124,7 +124,7 @@ impl PackedPlacement {
             Placement::Nowhere => 1,
             Placement::Indexed => 2,
             Placement::Unindexed(position) => 3 + 3 * position,
-            Placement::Dense(position) => 4 + 3 * position,
+            Placement::Dense(position) => 4 + 3 * position.word(),
             Placement::Likely(position) => 5 + 3 * position,
         };
         PackedPlacement(packed)
@@ -288,7 +288,11 @@ mod tests {
         let mut words: Vec<u32> = (0..9).collect();
         let mut subscription = Subscription::new(ProgramId::default(), Length::noted(&mut words, 4));
         for placement in [0, 1, 77, u32::MAX / 4].into_iter().flat_map(|position| {
-            [Placement::Unindexed(position), Placement::Dense(position), Placement::Likely(position)]
+            [
+                Placement::Unindexed(position),
+                Placement::Dense(DensePosition::from_word(position)),
+                Placement::Likely(position),
+            ]
         }) {
             subscription.set_placement(placement);
             assert_eq!(subscription.placement(), placement);
