@@ -23,7 +23,7 @@ pub(crate) const LIST_LENGTH: f32 = 4.0;
 pub(crate) const UNKNOWN_RANGE_SELECTIVITY: f32 = 0.5;
 /// A share of the events that define an attribute: the least that an interval is assumed to select. It is bounded, because a
 /// few constants do not justify certainty.
-pub(crate) const MIN_RANGE_SELECTIVITY: f32 = 0.001;
+pub(crate) const MIN_RANGE_SELECTIVITY: f32 = 0.01;
 
 // The access predicate and the filter of an expression.
 
@@ -52,7 +52,7 @@ pub(crate) const MAX_CONTEXT: usize = 64;
 // Levels and leaf lists of the tree.
 
 /// The cost of a level to an event that does not define its attribute, in entries.
-pub(crate) const LEVEL_VISIT: f32 = 2.0;
+pub(crate) const LEVEL_VISIT: f32 = 1.0;
 /// The additional cost of a level to an event that defines its attribute, in entries: a look-up, mostly a cache miss.
 pub(crate) const VALUE_LOOKUP: f32 = 24.0;
 /// The number of entries up to which a leaf list is not considered for a split.

@@ -105,15 +105,18 @@ impl Statistics {
         let statistics = self.attributes[attribute.index()];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
-                let inside = high.min(greatest) as f64 - low.max(least) as f64;
-                // Different keys may be the same float, so even a range of two keys may have width 0.
-                (greater(inside, 0.0) / greater(greatest as f64 - least as f64, 1.0)) as f32
+                (keys(low.max(least), high.min(greatest)) / keys(least, greatest)) as f32
             }
             _ => cost::UNKNOWN_RANGE_SELECTIVITY,
         };
         // Bounded, because a few constants do not justify certainty.
         share.clamp(cost::MIN_RANGE_SELECTIVITY, 1.0) * statistics.defined
     }
+}
+
+/// Returns the number of keys from `low` to `high`, both included.
+fn keys(low: i64, high: i64) -> f64 {
+    greater(high as f64 - low as f64 + 1.0, 0.0)
 }
 
 /// Returns the assumed share of events that define an attribute, from the share of expressions that ask for it.
@@ -139,5 +142,24 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         range,
         declared: range.is_some(),
         optional: attribute.optional,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_as_selective_as_its_values() {
+        let bounds = Bounds::Integer { min: 0, max: 9 };
+        let attribute = Attribute { name: "a".into(), ty: Type::Integer, optional: false, bounds };
+        let schema = Schema::new(vec![attribute]).unwrap();
+        let statistics = Statistics::new(&schema);
+        let attribute = schema.find(b"a").unwrap();
+        for (low, high, count) in [(3, 3, 1), (0, 4, 5), (0, 9, 10), (5, i64::MAX, 5), (i64::MIN, 1, 2)] {
+            let (interval, points) = (statistics.interval(attribute, low, high), statistics.points(attribute, count));
+            assert!((interval - points).abs() < 1e-6, "{low} to {high}: {interval}, and {points} as values");
+        }
+        assert_eq!(statistics.interval(attribute, 4, 3), cost::MIN_RANGE_SELECTIVITY);
     }
 }
