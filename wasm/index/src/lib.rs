@@ -41,3 +41,10 @@ pub mod search;
 pub mod support;
 pub mod term;
 mod tree;
+
+// The unit tests use the oracle and the generators of the integration tests, which name this crate as others do.
+#[cfg(test)]
+extern crate self as be_tree_index;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod oracle;

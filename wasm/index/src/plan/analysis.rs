@@ -1,6 +1,9 @@
 //! An analysis has the demands of an expression: its normal form with each literal's access predicate. It chooses the
 //! literals under which the expression is found.
 
+#[cfg(test)]
+mod tests;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
@@ -343,7 +346,10 @@ fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: 
             }
         }
         for &(_, index) in group {
-            access_predicates[index as usize] = Some(common.clone());
+            if let Some(access_predicate) = &mut access_predicates[index as usize] {
+                // Each stays as exact as it is: every event in the common interval is in the literal's own.
+                access_predicate.values = common.values.clone();
+            }
         }
     }
 }
