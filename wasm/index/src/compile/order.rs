@@ -4,6 +4,9 @@
 //! no longer matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), which minimizes
 //! the expected cost.
 
+#[cfg(test)]
+mod tests;
+
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::compile::Literal;
 use crate::support::number::greater;
