@@ -1,5 +1,8 @@
 //! Statistics of attributes: the number of their values, from which the selectivity of a predicate follows.
 
+#[cfg(test)]
+mod tests;
+
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::number::{greater, lesser};
