@@ -1,5 +1,8 @@
 //! Long leaf lists are split by new value levels or cut buckets. Empty nodes are freed, and short buckets merged.
 
+#[cfg(test)]
+mod tests;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
