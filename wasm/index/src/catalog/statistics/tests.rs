@@ -164,6 +164,9 @@ fn constants_give_the_range_of_an_attribute_without_bounds() {
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 0, 500), Seen::Interval(UNBOUNDED, 300, 1000)]), 0.1);
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 120, 170)]), 1.0);
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 500, 600)]), 0.001);
+    let statistics = after(false, &[Seen::Interval(UNBOUNDED, 0, 1000)]);
+    assert_eq!(statistics.interval(UNBOUNDED, 500, i64::MAX), 0.5);
+    assert_eq!(statistics.interval(UNBOUNDED, i64::MIN, 250), 0.25);
     // Declared bounds stay.
     for (attribute, low, high) in [(BOUNDED, -10, 989), (FLOAT, of_float(-1.5), of_float(1e9))] {
         let statistics = after(false, &[Seen::Interval(attribute, -5000, 5000)]);
