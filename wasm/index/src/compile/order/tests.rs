@@ -28,7 +28,10 @@ fn run(tests: &[Test], mut is_true: impl FnMut(Literal) -> bool) -> bool {
         next += 1;
         if (is_true(test.literal) != test.literal.negated) == test.on {
             match test.target {
-                Target::Test(target) => next = target as usize,
+                Target::Test(target) => {
+                    assert!(target as usize >= next, "a jump leads back");
+                    next = target as usize;
+                }
                 Target::Done(value) => return value,
             }
         }
