@@ -133,6 +133,7 @@ impl Memory {
     }
 
     fn take(&self, layout: Layout) -> *mut u8 {
+        debug_assert!(self.is_used(), "a search has begun");
         loop {
             let chunk = chunk(self.chunk.load(Relaxed));
             let start = self.free.load(Relaxed).checked_next_multiple_of(layout.align());

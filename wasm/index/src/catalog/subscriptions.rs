@@ -233,6 +233,7 @@ impl Subscriptions {
 
     /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
+        debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next();
         self.ascending = self.stays_ascending(id);
         if self.free == Slot::NONE {

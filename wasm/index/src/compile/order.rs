@@ -161,6 +161,11 @@ fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
             start = after;
         }
     }
+    let leads_ahead = |(position, test): (usize, &Test)| match test.target {
+        Target::Test(target) => (position + 1..tests.len()).contains(&(target as usize)),
+        Target::Done(_) => true,
+    };
+    debug_assert!(tests.iter().enumerate().all(leads_ahead), "a jump leads to a later test");
     tests
 }
 

@@ -310,6 +310,7 @@ impl Search {
                 break;
             }
         }
+        debug_assert!(progress.is_within_lists(), "{progress:?}");
         self.checkpoint.commit(progress);
         progress.phase == Phase::Done
     }

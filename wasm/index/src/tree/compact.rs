@@ -41,6 +41,7 @@ impl Tree {
             moved.push(NodeId::from_index(hole));
         }
         self.nodes.truncate(used);
+        debug_assert!(self.nodes.iter().all(|node| !node.is_free()), "all nodes that are left are used");
         self.free_node = NodeId::ROOT;
         self.free_nodes = 0;
         let number = |node: NodeId| moved.get(node.index().wrapping_sub(used)).copied().unwrap_or(node);

@@ -320,6 +320,7 @@ impl Tree {
             }
         }
         self.compact();
+        debug_assert!(self.entries > 0 || self.nodes() == 1, "the last entry takes all nodes with it");
     }
 
     /// Removes the entries of an expression from the list of `node`.
@@ -506,6 +507,7 @@ impl Tree {
         let level = Level::new(owner, attribute);
         let id = match self.free_levels.pop() {
             Some(id) => {
+                debug_assert!(self.levels[id.index()].is_empty(), "level {id} is free");
                 self.levels[id.index()] = level;
                 id
             }

@@ -83,6 +83,7 @@ impl Above {
     }
 
     fn of(kind: u32, handle: u32) -> Self {
+        debug_assert_eq!(handle >> KIND_SHIFT, 0, "a handle leaves room for the kind");
         Above(handle | kind << KIND_SHIFT)
     }
 
@@ -273,6 +274,8 @@ impl Node {
     pub(super) fn add_branch(&mut self, branch: Branch) {
         let branches = &mut self.many().1.get_or_insert_default().branches;
         let position = branches.partition_point(|held| held.attribute < branch.attribute);
+        let is_new = branches.get(position).is_none_or(|held| held.attribute > branch.attribute);
+        debug_assert!(is_new, "an attribute has one level");
         branches.insert(position, branch);
     }
 

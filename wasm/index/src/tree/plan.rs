@@ -236,7 +236,10 @@ impl Tree {
                 self.nodes[node.index()] = Node::new(position);
                 node
             }
-            _ => self.add_node(position),
+            _ => {
+                debug_assert_eq!((node, self.free_nodes), (NodeId::ROOT, 0), "no node is free");
+                self.add_node(position)
+            }
         }
     }
 

@@ -412,6 +412,7 @@ impl Tree {
 
     /// Frees a node. Allocates nothing, because the free nodes are a linked list.
     fn free(&mut self, node: NodeId) {
+        debug_assert!(node > NodeId::LIKELY && !self.nodes[node.index()].is_free(), "node {node} is used");
         self.nodes[node.index()] = super::Node::new(Position::Free(self.free_node));
         self.free_node = node;
         self.free_nodes += 1;

@@ -3,9 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 /// The attributes of the schema, in the order of its types and bounds.
-const ATTRIBUTES: AttributeId = 9;
-const BOUNDED: AttributeId = 2;
-const FLOAT: AttributeId = 3;
+const ATTRIBUTES: usize = 9;
+const BOUNDED: AttributeId = AttributeId::from_index(2);
+const FLOAT: AttributeId = AttributeId::from_index(3);
+/// An attribute without bounds.
+const UNBOUNDED: AttributeId = AttributeId::from_index(1);
 
 fn schema(optional: bool) -> Schema {
     let attributes = [
@@ -23,6 +25,14 @@ fn schema(optional: bool) -> Schema {
     Schema::new((0..).zip(attributes).map(attribute).collect()).unwrap()
 }
 
+fn attributes() -> impl Iterator<Item = AttributeId> {
+    (0..ATTRIBUTES).map(AttributeId::from_index)
+}
+
+fn attribute() -> impl Strategy<Value = AttributeId> {
+    (0..ATTRIBUTES).prop_map(AttributeId::from_index)
+}
+
 /// The statistics learn of an expression: the attributes that it asks for, or an interval of one.
 #[derive(Clone, Debug)]
 enum Seen {
@@ -35,8 +45,8 @@ fn key() -> impl Strategy<Value = i64> {
 }
 
 fn seen() -> impl Strategy<Value = Vec<Seen>> {
-    let asked = prop::collection::vec(0..ATTRIBUTES, 0..4).prop_map(Seen::Asked);
-    let interval = (0..ATTRIBUTES, key(), key());
+    let asked = prop::collection::vec(attribute(), 0..4).prop_map(Seen::Asked);
+    let interval = (attribute(), key(), key());
     let interval = interval.prop_map(|(attribute, low, high)| Seen::Interval(attribute, low.min(high), low.max(high)));
     prop::collection::vec(prop_oneof![asked, interval], 0..60)
 }
@@ -65,7 +75,7 @@ fn estimates(statistics: &Statistics) -> Vec<f32> {
         let intervals = pairs.map(move |(low, high)| statistics.interval(attribute, low, high));
         points.chain(intervals).chain([statistics.defined(attribute)])
     };
-    (0..ATTRIBUTES).flat_map(of).collect()
+    attributes().flat_map(of).collect()
 }
 
 proptest! {
@@ -73,7 +83,7 @@ proptest! {
     fn an_estimate_is_a_share_of_the_events_that_define_the_attribute(optional: bool, seen in seen()) {
         let statistics = after(optional, &seen);
         prop_assert!(estimates(&statistics).iter().all(|share| (0.0..=1.0).contains(share)));
-        for attribute in 0..ATTRIBUTES {
+        for attribute in attributes() {
             let defined = statistics.defined(attribute);
             let is_possible = if optional { defined > 0.0 && defined < 1.0 } else { defined == 1.0 };
             prop_assert!(is_possible);
@@ -83,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn more_values_are_met_by_no_fewer_events(seen in seen(), attribute in 0..ATTRIBUTES, count in 0_usize..200) {
+    fn more_values_are_met_by_no_fewer_events(seen in seen(), attribute in attribute(), count in 0_usize..200) {
         let statistics = after(true, &seen);
         let share = |count| statistics.points(attribute, count);
         prop_assert_eq!(share(0), 0.0);
@@ -95,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wider_interval_is_met_by_no_fewer_events(seen in seen(), attribute in 0..ATTRIBUTES, mut keys: [i64; 4]) {
+    fn a_wider_interval_is_met_by_no_fewer_events(seen in seen(), attribute in attribute(), mut keys: [i64; 4]) {
         keys.sort_unstable();
         let statistics = after(true, &seen);
         let [low, inner_low, inner_high, high] = keys;
@@ -123,7 +133,7 @@ proptest! {
     fn what_is_restored_estimates_as_before(before in seen(), seen in seen()) {
         let mut statistics = after(true, &before);
         let expected = estimates(&statistics);
-        let saved = statistics.saved(0..ATTRIBUTES);
+        let saved = statistics.saved(attributes());
         tell(&mut statistics, &seen);
         statistics.restore(saved);
         prop_assert_eq!(estimates(&statistics), expected.clone());
@@ -136,9 +146,9 @@ proptest! {
 #[test]
 fn the_more_expressions_ask_for_an_attribute_the_more_events_define_it() {
     let share = |asking: usize, of: usize| {
-        let asked = |expression| if expression < of - asking { vec![0] } else { vec![1, 1, 1] };
+        let asked = |expression| if expression < of - asking { vec![BOUNDED] } else { vec![UNBOUNDED; 3] };
         let statistics = after(true, &(0..of).map(|expression| Seen::Asked(asked(expression))).collect::<Vec<_>>());
-        statistics.defined(1)
+        statistics.defined(UNBOUNDED)
     };
     for of in [1, 10, 1000] {
         for asking in 1..of {
@@ -149,13 +159,12 @@ fn the_more_expressions_ask_for_an_attribute_the_more_events_define_it() {
     assert!((share(200, 1000) - 0.5).abs() < 0.01);
     assert!((share(1, 1) - 0.5).abs() < 0.05);
     // An attribute that an expression asks for three times counts once.
-    let once = after(true, &[Seen::Asked(vec![1])]).defined(1);
+    let once = after(true, &[Seen::Asked(vec![UNBOUNDED])]).defined(UNBOUNDED);
     assert_eq!(share(1, 1), once);
 }
 
 #[test]
 fn constants_give_the_range_of_an_attribute_without_bounds() {
-    const UNBOUNDED: AttributeId = 1;
     let share = |seen: &[Seen]| after(false, seen).interval(UNBOUNDED, 100, 200);
     assert_eq!(share(&[]), 0.5);
     // An open end says nothing, and one constant is no range.
@@ -178,7 +187,7 @@ fn constants_give_the_range_of_an_attribute_without_bounds() {
 #[test]
 fn the_number_of_values_gives_the_share_of_one() {
     let statistics = after(false, &[]);
-    let share = |attribute| statistics.points(attribute, 1);
+    let share = |attribute| statistics.points(AttributeId::from_index(attribute), 1);
     let expected = [0.5, 0.01, 0.001, 0.01, 1.0, 1.0 / u32::MAX as f32, 0.04, 0.1];
     for (attribute, expected) in (0..).zip(expected) {
         assert!((share(attribute) - expected).abs() <= expected * 1e-4, "{attribute}: {}", share(attribute));

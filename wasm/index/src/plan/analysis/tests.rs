@@ -70,10 +70,10 @@ fn seen(random: &mut Random, index: &Index) -> Seen {
 
 /// Returns whether `event` meets `access_predicate`, by the definition of each [`ValueSet`].
 fn meets(access_predicate: &AccessPredicate, event: &Event) -> bool {
-    let keys: Vec<i64> = match event.values[access_predicate.attribute as usize] {
+    let keys: Vec<i64> = match event.values[access_predicate.attribute.index()] {
         Value::Undefined => return access_predicate.is_lax,
         Value::Integers(span) => span.of(&event.integers).to_vec(),
-        Value::Strings(span) => span.of(&event.strings).iter().map(|text| i64::from(text.id.0)).collect(),
+        Value::Strings(span) => span.of(&event.strings).iter().map(|text| i64::from(text.id.word())).collect(),
         Value::Segments(span) => span.of(&event.segments).iter().map(|segment| segment.id).collect(),
         Value::Caps(_) => Vec::new(),
         scalar => key::of_value(scalar).into_iter().collect(),
@@ -190,7 +190,8 @@ fn an_entry_alone_has_the_context_of_the_whole_expression() {
                 }
                 for attribute in 0..2 {
                     let missing = |analysis: &Analysis| {
-                        let is_known = |known: &AccessPredicate| known.is_exact && known.attribute % 2 == attribute;
+                        let is_known =
+                            |known: &AccessPredicate| known.is_exact && known.attribute.index() % 2 == attribute;
                         format!("{:?}", analysis.missing(literal, catalog, is_known))
                     };
                     assert_eq!(missing(&entry), missing(&whole), "{seed}");
@@ -269,8 +270,8 @@ fn the_rarest_demand_of_a_conjunction_and_all_of_a_disjunction_lead_to_an_expres
     let attributes = |text: &str| {
         let (analysis, access, _) = analyzed(&ADS, text);
         let Access::Demands(literals) = access else { panic!("{text} is found by demands, not by {access:?}") };
-        let attribute = |literal| analysis.access_predicate(literal).unwrap().attribute;
-        let mut attributes: Vec<AttributeId> = literals.into_iter().map(attribute).collect();
+        let attribute = |literal| analysis.access_predicate(literal).unwrap().attribute.index();
+        let mut attributes: Vec<usize> = literals.into_iter().map(attribute).collect();
         attributes.sort_unstable();
         attributes
     };
