@@ -12,6 +12,7 @@ use std::slice::Iter;
 
 use crate::boolean::bit_sliced::bits::EVENTS;
 use crate::boolean::bit_sliced::Sliced;
+use crate::cost;
 use crate::error::{Error, Kind};
 use crate::event::Format;
 use crate::handles::Slot;
@@ -26,18 +27,12 @@ const SPARE: usize = 16 * 1024;
 /// The number of words with which a part ends. The remaining room is for picking the ids of the next event.
 const PART: usize = SPARE - ROOM;
 
-/// The least number of events in a group, and of dense expressions, for bit-sliced evaluation.
-const FEWEST_EVENTS: u32 = 16;
-const FEWEST_EXPRESSIONS: usize = 64;
-/// The maximal number of other expressions for each dense one, because the rows have a place for each slot.
-const MOST_OTHERS: usize = 15;
-
 /// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
 
 /// Returns whether bit-sliced evaluation is worthwhile. A deletion never changes that to true.
 fn is_sliceable(dense: usize, slots: usize) -> bool {
-    dense >= FEWEST_EXPRESSIONS && dense >= slots / (MOST_OTHERS + 1)
+    dense >= cost::MIN_SLICED_EXPRESSIONS && dense >= slots / (cost::MAX_OTHERS_PER_SLICED + 1)
 }
 
 /// Returns the number of words that a result list needs.
@@ -192,7 +187,7 @@ impl Batch {
         progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
         let is_dense =
             self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
-        progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
+        progress.is_sliced = is_dense && progress.len >= cost::MIN_SLICED_EVENTS;
         progress.slot = 0;
         progress.phase = if progress.len == 0 {
             Phase::Done
