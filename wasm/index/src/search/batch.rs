@@ -82,6 +82,8 @@ struct Progress {
     phase: Phase,
     /// The current or the next event.
     next: Cursor,
+    /// The event behind it, once its search has started.
+    behind: Cursor,
     /// The first event of the group; `len` is its number of events.
     group: Cursor,
     len: u32,
@@ -95,7 +97,7 @@ struct Progress {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// A group begins.
+    /// A group begins. If it is not bit-sliced, its first search starts in the same step.
     Group,
     /// The booleans of a group are decoded.
     Columns,
@@ -135,7 +137,7 @@ impl Batch {
 
     /// Returns whether the last part was the final one.
     pub fn is_done(&self) -> bool {
-        self.checkpoint.load().phase == Phase::Done
+        self.checkpoint.current().phase == Phase::Done
     }
 
     /// Runs to the end of a part, from the present position, and returns the part. It has for each event the number of
@@ -151,52 +153,64 @@ impl Batch {
     ///
     /// Errors: those of [`Batch::run`].
     pub fn advance(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<bool, Refused> {
-        let mut progress = self.checkpoint.load();
-        if !matches!(progress.phase, Phase::Full | Phase::Done) {
-            self.step(index, search, message, &mut progress).map_err(|error| (progress.next.event as usize, error))?;
+        if let Some(progress) = self.step(index, search, message)? {
             self.checkpoint.commit(progress);
         }
-        Ok(matches!(progress.phase, Phase::Full | Phase::Done))
+        Ok(matches!(self.checkpoint.current().phase, Phase::Full | Phase::Done))
     }
 
     /// Returns the finished part of a batch that works with `search`.
     pub fn part<'a>(&self, search: &'a Search) -> &'a [u64] {
-        &search.ids[..self.checkpoint.load().words as usize]
+        &search.ids[..self.checkpoint.current().words as usize]
     }
 
-    fn step(
+    /// Runs one step. Returns the new progress, if it changed. A search has a checkpoint of its own, so the progress of the
+    /// batch changes only when the search ends.
+    fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Option<Progress>, Refused> {
+        let current = self.checkpoint.current();
+        if current.phase == Phase::Search && !search.step_with(index, self.dense(current)) {
+            return Ok(None);
+        }
+        let mut progress = *current;
+        match progress.phase {
+            Phase::Group => self.group(index, search, message, &mut progress),
+            Phase::Columns => self.add_column(index, search, message, &mut progress),
+            Phase::Slice => {
+                self.slice(index, &mut progress);
+                Ok(())
+            }
+            Phase::Open => self.open_search(index, search, message, &mut progress),
+            Phase::Search => self.end_search(index, search, &mut progress),
+            Phase::Full | Phase::Done => return Ok(None),
+        }
+        .map_err(|error| (progress.next.event as usize, error))?;
+        Ok(Some(progress))
+    }
+
+    fn group(
         &mut self,
         index: &Index,
         search: &mut Search,
         message: &[u8],
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        match progress.phase {
-            Phase::Group => self.group(index, progress),
-            Phase::Columns => self.add_column(index, search, message, progress)?,
-            Phase::Slice => self.slice(index, progress),
-            Phase::Open => self.open_search(index, search, message, progress)?,
-            Phase::Search => self.search(index, search, message, progress)?,
-            Phase::Full | Phase::Done => {}
-        }
-        Ok(())
-    }
-
-    fn group(&mut self, index: &Index, progress: &mut Progress) {
         progress.group = progress.next;
         progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
         let is_dense =
             self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
         progress.is_sliced = is_dense && progress.len >= cost::MIN_SLICED_EVENTS;
         progress.slot = 0;
-        progress.phase = if progress.len == 0 {
-            Phase::Done
-        } else if progress.is_sliced {
+        if progress.is_sliced {
             self.sliced.begin(progress.len as usize);
-            Phase::Columns
+            progress.phase = Phase::Columns;
+            return Ok(());
+        }
+        progress.phase = if progress.len == 0 { Phase::Done } else { Phase::Open };
+        if progress.len > 0 {
+            self.open_search(index, search, message, progress)
         } else {
-            Phase::Open
-        };
+            Ok(())
+        }
     }
 
     fn add_column(
@@ -238,41 +252,45 @@ impl Batch {
         }
         let start = progress.words + 1;
         let form = self.request.form;
+        let (format, event, behind) = self.frame(message, progress.next)?;
+        progress.behind = behind;
         if progress.is_sliced && index.is_dense() {
             search.begin_dense(start, form);
         } else {
-            let (format, event, _) = self.frame(message, progress.next)?;
             search.decode(index, format, event)?;
             let only = self.request.only.map(|bytes| packed(&message[self.request.bytes..][..bytes]));
             search.begin(index, only, start, form)?;
         }
         progress.phase = Phase::Search;
-        self.search(index, search, message, progress)
+        if search.step_with(index, self.dense(progress)) {
+            self.end_search(index, search, progress)?;
+        }
+        Ok(())
     }
 
-    fn search(
-        &mut self,
-        index: &Index,
-        search: &mut Search,
-        message: &[u8],
-        progress: &mut Progress,
-    ) -> Result<(), Error> {
-        let number = progress.next.event - progress.group.event;
-        let dense = match progress.is_sliced {
-            true => Dense::Sliced(&self.sliced, number as usize),
+    /// Returns the source of the dense matches of the current event.
+    fn dense(&self, progress: &Progress) -> Dense<'_> {
+        match progress.is_sliced {
+            true => Dense::Sliced(&self.sliced, (progress.next.event - progress.group.event) as usize),
             false => Dense::Open,
-        };
-        if !search.step_with(index, dense) {
-            return Ok(());
         }
-        let ended = search.checkpoint.load();
+    }
+
+    /// Takes over the result of the search, and moves on to the next event.
+    fn end_search(&mut self, index: &Index, search: &mut Search, progress: &mut Progress) -> Result<(), Error> {
         if let Some(error) = search.refusal(index) {
             return Err(error);
         }
-        search.ids[progress.words as usize] = u64::from(ended.ids);
-        progress.words += 1 + ended.ids;
-        (_, _, progress.next) = self.frame(message, progress.next)?;
-        progress.phase = if number + 1 == progress.len { Phase::Group } else { Phase::Open };
+        let ids = search.checkpoint.current().ids;
+        search.ids[progress.words as usize] = u64::from(ids);
+        progress.words += 1 + ids;
+        progress.next = progress.behind;
+        let is_last_of_group = progress.next.event - progress.group.event == progress.len;
+        progress.phase = match progress.next.event == self.request.events {
+            true => Phase::Done,
+            false if is_last_of_group => Phase::Group,
+            false => Phase::Open,
+        };
         Ok(())
     }
 
@@ -367,23 +385,22 @@ mod tests {
                 let mut steps = 0;
                 while !batch.is_done() {
                     let before = (batch.checkpoint, search.checkpoint);
-                    let mut progress = before.0.load();
-                    if progress.phase == Phase::Full {
-                        answer.extend_from_slice(&search.ids[..progress.words as usize]);
+                    if before.0.current().phase == Phase::Full {
+                        answer.extend_from_slice(batch.part(&search));
                         batch.next_part();
                         continue;
                     }
-                    batch.step(&index, &mut search, &message, &mut progress).unwrap();
+                    let progress = batch.step(&index, &mut search, &message).unwrap();
                     steps += 1;
                     if steps % (lost + 1) == 0 {
-                        batch.checkpoint.commit(progress);
+                        progress.into_iter().for_each(|progress| batch.checkpoint.commit(progress));
                     } else if steps % 2 == 0 {
                         // Simulates a trap between the last write of the step and its commit.
                         (batch.checkpoint, search.checkpoint) = before;
                         batch.sliced.cut_off();
                     }
                 }
-                answer.extend_from_slice(&search.ids[..batch.checkpoint.load().words as usize]);
+                answer.extend_from_slice(batch.part(&search));
                 let differs = answer.iter().zip(&expected).position(|(a, b)| a != b);
                 assert!(answer == expected, "{form:?} {lost} {differs:?} {} {}", answer.len(), expected.len());
             }
