@@ -47,8 +47,10 @@ impl Interner {
     /// [`Interner::find`] for bytes whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
-        let found = self.by_bytes.find(hash, |at| same(&self.entries[at as usize].bytes, bytes));
-        found.map(|at| self.entries[at as usize].id)
+        self.by_bytes.find_map(hash, |position| {
+            let entry = &self.entries[position as usize];
+            same(&entry.bytes, bytes).then_some(entry.id)
+        })
     }
 
     /// Returns whether looking up a string is probably a cache miss.

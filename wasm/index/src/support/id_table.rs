@@ -29,14 +29,22 @@ impl IdTable {
     /// Returns the number with this hash for which `is` is true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        self.find_map(hash, |number| is(number).then_some(number))
+    }
+
+    /// Returns what `find` returns for the number with this hash for which it returns anything.
+    #[inline]
+    pub fn find_map<T>(&self, hash: u64, find: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut at = hash as usize;
         loop {
             let place = *self.places.get(at & self.places.len().wrapping_sub(1))?;
             if place == 0 {
                 return None;
             }
-            if hash_in(place) == hash as u32 && is(number_in(place)) {
-                return Some(number_in(place));
+            if hash_in(place) == hash as u32 {
+                if let Some(found) = find(number_in(place)) {
+                    return Some(found);
+                }
             }
             at += 1;
         }
