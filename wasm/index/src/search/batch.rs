@@ -1,7 +1,8 @@
 //! A batch searches for many events in one call. The results stand one behind the other.
 //!
-//! If there are many dense expressions, events go in groups of 256. The batch decodes a group once for its booleans,
-//! evaluates the dense expressions for all of its events at once (`sliced`), and each event's search takes over the results.
+//! Events go in groups of 256. If there are many dense expressions and many events, the batch decodes a group once for its
+//! booleans, evaluates the dense expressions for all of its events at once (`bit_sliced`), and each event's search takes over
+//! the results. Otherwise each event is searched alone. So a batch never costs more than as many searches.
 //!
 //! The result is returned in parts, so that its memory does not grow with the number of events. A part ends with the event
 //! that fills it. Like a search, a batch can be interrupted anywhere and resumed: its own progress stands above that of the
@@ -30,7 +31,7 @@ const PART: usize = SPARE - ROOM;
 /// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
 
-/// Returns whether bit-sliced evaluation is worthwhile. A deletion never changes that to true.
+/// Returns whether bit-sliced evaluation may be worthwhile. A deletion never changes that to true.
 fn is_sliceable(dense: usize, slots: usize) -> bool {
     dense >= cost::MIN_SLICED_EXPRESSIONS && dense >= slots / (cost::MAX_OTHERS_PER_SLICED + 1)
 }
@@ -50,8 +51,21 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
+    /// The current group. The step that begins a group sets it, and sets it again if it is repeated.
+    group: Group,
     sliced: Sliced,
     checkpoint: Checkpoint<Progress>,
+}
+
+/// Up to 256 events that are searched one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Group {
+    /// The first event.
+    first: Cursor,
+    /// The number of events.
+    len: u32,
+    /// The dense expressions are evaluated for all events of the group at once.
+    is_sliced: bool,
 }
 
 /// The request of a batch.
@@ -84,11 +98,6 @@ struct Progress {
     next: Cursor,
     /// The event behind it, once its search has started.
     behind: Cursor,
-    /// The first event of the group; `len` is its number of events.
-    group: Cursor,
-    len: u32,
-    /// The dense expressions are evaluated for the whole group at once.
-    is_sliced: bool,
     /// The slot from which bit-sliced evaluation continues.
     slot: Slot,
     /// The number of words in the part so far.
@@ -141,22 +150,29 @@ impl Batch {
     }
 
     /// Runs to the end of a part, from the present position, and returns the part. It has for each event the number of
-    /// words, then these words. The message holds the events and the ids.
+    /// words, then these words. The message holds the events and the ids. `committed` is called after each step.
     ///
     /// Errors: those of decoding an event, and an id that is too large for a bitmap.
-    pub fn run<'a>(&mut self, index: &Index, search: &'a mut Search, message: &[u8]) -> Result<&'a [u64], Refused> {
-        while !self.advance(index, search, message)? {}
-        Ok(self.part(search))
-    }
-
-    /// Runs one step of the batch. Returns whether a part is finished.
-    ///
-    /// Errors: those of [`Batch::run`].
-    pub fn advance(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<bool, Refused> {
-        if let Some(progress) = self.step(index, search, message)? {
+    pub fn run<'a>(
+        &mut self,
+        index: &Index,
+        search: &'a mut Search,
+        message: &[u8],
+        mut committed: impl FnMut(),
+    ) -> Result<&'a [u64], Refused> {
+        while !matches!(self.checkpoint.current().phase, Phase::Full | Phase::Done) {
+            if self.checkpoint.current().phase == Phase::Search {
+                let dense = self.dense(self.checkpoint.current());
+                // The search has a checkpoint of its own.
+                while !search.step_with(index, dense) {
+                    committed();
+                }
+            }
+            let progress = self.step(index, search, message)?;
             self.checkpoint.commit(progress);
+            committed();
         }
-        Ok(matches!(self.checkpoint.current().phase, Phase::Full | Phase::Done))
+        Ok(self.part(search))
     }
 
     /// Returns the finished part of a batch that works with `search`.
@@ -164,53 +180,52 @@ impl Batch {
         &search.ids[..self.checkpoint.current().words as usize]
     }
 
-    /// Runs one step. Returns the new progress, if it changed. A search has a checkpoint of its own, so the progress of the
-    /// batch changes only when the search ends.
-    fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Option<Progress>, Refused> {
-        let current = self.checkpoint.current();
-        if current.phase == Phase::Search && !search.step_with(index, self.dense(current)) {
-            return Ok(None);
-        }
-        let mut progress = *current;
+    /// Runs one step. Returns the progress to commit. A search under way must have ended.
+    fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Progress, Refused> {
+        let mut progress = self.checkpoint.load();
         match progress.phase {
-            Phase::Group => self.group(index, search, message, &mut progress),
+            Phase::Group => self.begin_group(index, search, message, &mut progress),
             Phase::Columns => self.add_column(index, search, message, &mut progress),
-            Phase::Slice => {
-                self.slice(index, &mut progress);
-                Ok(())
-            }
+            Phase::Slice => self.slice(index, &mut progress),
             Phase::Open => self.open_search(index, search, message, &mut progress),
             Phase::Search => self.end_search(index, search, &mut progress),
-            Phase::Full | Phase::Done => return Ok(None),
+            Phase::Full | Phase::Done => Ok(()),
         }
         .map_err(|error| (progress.next.event as usize, error))?;
-        Ok(Some(progress))
+        Ok(progress)
     }
 
-    fn group(
+    fn begin_group(
         &mut self,
         index: &Index,
         search: &mut Search,
         message: &[u8],
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        progress.group = progress.next;
-        progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_dense =
-            self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
-        progress.is_sliced = is_dense && progress.len >= cost::MIN_SLICED_EVENTS;
-        progress.slot = 0;
-        if progress.is_sliced {
-            self.sliced.begin(progress.len as usize);
+        let len = (self.request.events - progress.next.event).min(EVENTS as u32);
+        let is_sliced = len >= cost::MIN_SLICED_EVENTS && self.is_worth_slicing(index);
+        self.group = Group { first: progress.next, len, is_sliced };
+        if len == 0 {
+            progress.phase = Phase::Done;
+        } else if is_sliced {
+            self.sliced.begin(len as usize);
+            progress.slot = 0;
             progress.phase = Phase::Columns;
-            return Ok(());
-        }
-        progress.phase = if progress.len == 0 { Phase::Done } else { Phase::Open };
-        if progress.len > 0 {
-            self.open_search(index, search, message, progress)
         } else {
-            Ok(())
+            progress.phase = Phase::Open;
+            self.open_search(index, search, message, progress)?;
         }
+        Ok(())
+    }
+
+    /// Returns whether bit-sliced evaluation of many events costs less than their searches.
+    fn is_worth_slicing(&self, index: &Index) -> bool {
+        let Request { events, bytes, only, .. } = self.request;
+        let dense = index.dense().len();
+        let decoding = if index.is_dense() { 0 } else { bytes / events as usize * cost::DECODE_FUEL_PER_BYTE };
+        only.is_none()
+            && is_sliceable(dense, index.subscriptions().capacity())
+            && decoding <= dense * cost::SLICED_SAVING
     }
 
     fn add_column(
@@ -222,21 +237,22 @@ impl Batch {
     ) -> Result<(), Error> {
         let (format, event, next) = self.frame(message, progress.next)?;
         search.decode(index, format, event)?;
-        let number = progress.next.event - progress.group.event;
+        let number = progress.next.event - self.group.first.event;
         self.sliced.add(number as usize, &search.event.values);
         progress.next = next;
-        if number + 1 == progress.len {
-            progress.next = progress.group;
+        if number + 1 == self.group.len {
+            progress.next = self.group.first;
             progress.phase = Phase::Slice;
         }
         Ok(())
     }
 
-    fn slice(&mut self, index: &Index, progress: &mut Progress) {
+    fn slice(&mut self, index: &Index, progress: &mut Progress) -> Result<(), Error> {
         match self.sliced.step(progress.slot, index.subscriptions(), index.catalog()) {
             Some(slot) => progress.slot = slot,
             None => progress.phase = Phase::Open,
         }
+        Ok(())
     }
 
     fn open_search(
@@ -254,7 +270,7 @@ impl Batch {
         let form = self.request.form;
         let (format, event, behind) = self.frame(message, progress.next)?;
         progress.behind = behind;
-        if progress.is_sliced && index.is_dense() {
+        if self.group.is_sliced && index.is_dense() {
             search.begin_dense(start, form);
         } else {
             search.decode(index, format, event)?;
@@ -270,8 +286,8 @@ impl Batch {
 
     /// Returns the source of the dense matches of the current event.
     fn dense(&self, progress: &Progress) -> Dense<'_> {
-        match progress.is_sliced {
-            true => Dense::Sliced(&self.sliced, (progress.next.event - progress.group.event) as usize),
+        match self.group.is_sliced {
+            true => Dense::Sliced(&self.sliced, (progress.next.event - self.group.first.event) as usize),
             false => Dense::Open,
         }
     }
@@ -285,7 +301,7 @@ impl Batch {
         search.ids[progress.words as usize] = u64::from(ids);
         progress.words += 1 + ids;
         progress.next = progress.behind;
-        let is_last_of_group = progress.next.event - progress.group.event == progress.len;
+        let is_last_of_group = progress.next.event - self.group.first.event == self.group.len;
         progress.phase = match progress.next.event == self.request.events {
             true => Phase::Done,
             false if is_last_of_group => Phase::Group,
@@ -377,7 +393,7 @@ mod tests {
             batch.open(request);
             while !batch.is_done() {
                 batch.next_part();
-                expected.extend_from_slice(batch.run(&index, &mut search, &message).unwrap());
+                expected.extend_from_slice(batch.run(&index, &mut search, &message, || ()).unwrap());
             }
             for lost in 1..4 {
                 batch.open(request);
@@ -390,10 +406,15 @@ mod tests {
                         batch.next_part();
                         continue;
                     }
-                    let progress = batch.step(&index, &mut search, &message).unwrap();
+                    let dense = batch.dense(before.0.current());
+                    let is_searching = before.0.current().phase == Phase::Search;
+                    let progress = match is_searching && !search.step_with(&index, dense) {
+                        true => before.0.load(),
+                        false => batch.step(&index, &mut search, &message).unwrap(),
+                    };
                     steps += 1;
                     if steps % (lost + 1) == 0 {
-                        progress.into_iter().for_each(|progress| batch.checkpoint.commit(progress));
+                        batch.checkpoint.commit(progress);
                     } else if steps % 2 == 0 {
                         // Simulates a trap between the last write of the step and its commit.
                         (batch.checkpoint, search.checkpoint) = before;
