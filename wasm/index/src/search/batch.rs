@@ -209,7 +209,7 @@ impl Batch {
             progress.phase = Phase::Done;
         } else if is_sliced {
             self.sliced.begin(len as usize);
-            progress.slot = 0;
+            progress.slot = Slot::from_index(0);
             progress.phase = Phase::Columns;
         } else {
             progress.phase = Phase::Open;
