@@ -180,6 +180,38 @@ defmodule BeTree.Attacks.ArgumentsTest do
     assert Enum.uniq(public) -- (listed ++ bangs) == []
   end
 
+  # These take the arguments of another function, whose documentation has the options.
+  @same_options %{
+    {Search, :start} => :moduledoc,
+    {Search, :run} => :moduledoc,
+    {Sandbox, :start} => {Sandbox, :call},
+    {Sandbox, :write} => {Sandbox, :read},
+    {Image, :to_binary} => {Image, :write},
+    {Files, :locate} => {Files, :load}
+  }
+
+  test "every option of a public function is documented", context do
+    missing =
+      for {module, function, _arguments, options} when options != nil <- rows(context),
+          text = documentation(module, Map.get(@same_options, {module, function}, {module, function})),
+          option <- options,
+          not (text =~ "* `#{inspect(option)}` - "),
+          do: {module, function, option}
+
+    assert Enum.uniq(missing) == []
+  end
+
+  defp documentation(module, :moduledoc) do
+    {:docs_v1, _, _, _, %{"en" => text}, _, _functions} = Code.fetch_docs(module)
+    text
+  end
+
+  defp documentation(_module, {module, function}) do
+    {:docs_v1, _, _, _, _, _, functions} = Code.fetch_docs(module)
+    [text] = for {{:function, ^function, _arity}, _, _, %{"en" => text}, _} <- functions, do: text
+    text
+  end
+
   test "wrong arguments", context do
     failures =
       for {module, function, arguments, _options} <- rows(context),
