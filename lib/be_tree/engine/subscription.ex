@@ -73,7 +73,9 @@ defmodule BeTree.Engine.Subscription do
   end
 
   defp check_constants([]), do: {:ok, []}
-  defp check_constants(constants) when is_map(constants), do: constants |> Map.to_list() |> Enum.sort() |> check_constants()
+
+  defp check_constants(constants) when is_map(constants),
+    do: constants |> Map.to_list() |> Enum.sort() |> check_constants()
 
   defp check_constants([constant | rest]) do
     with {:ok, constant} <- check_constant(constant),
