@@ -207,7 +207,8 @@ defmodule BeTree.ImageTest do
   end
 
   test "a guest that keeps what it knows elsewhere is refused" do
-    assert refusal(Image.to_binary(unfit())) =~ "it has 2 globals that change, where only __stack_pointer may"
+    assert refusal(Image.to_binary(unfit())) =~
+             "this index module has 2 globals that change, where only __stack_pointer may"
   end
 
   test "another guest's index is an index, forgetful or not" do

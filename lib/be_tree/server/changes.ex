@@ -82,7 +82,7 @@ defmodule BeTree.Server.Changes do
   defp blame(%Error{position: position} = error, subscriptions) do
     case Enum.fetch(subscriptions, position) do
       {:ok, {id, text, _constants}} -> %{error | text: text, message: "subscription #{id}: #{error.message}"}
-      :error -> Reply.bad("that subscription #{position} of #{length(subscriptions)} is wrong")
+      :error -> Reply.bad("an error of subscription #{position}, and there are #{length(subscriptions)}")
     end
   end
 

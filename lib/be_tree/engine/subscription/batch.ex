@@ -61,7 +61,7 @@ defmodule BeTree.Engine.Subscription.Batch do
   end
 
   def blame(%Error{position: position}, %__MODULE__{count: count}) do
-    Reply.bad("that subscription #{position} of #{count} is wrong")
+    Reply.bad("an error of subscription #{position}, and there are #{count}")
   end
 
   defp fetch(%__MODULE__{count: count, input: input, sizes: sizes}, position) do
