@@ -270,7 +270,7 @@ fn a_list_stays_if_no_level_pays() {
     let cost = level_cost(AttributeId::from_index(0), &Grove::new().catalog.statistics);
     let held_back = 1.0 - 3.0 / VALUES as f32;
     let pays = (cost / held_back) as usize + 1;
-    assert!(pays > LEAF_CAPACITY);
+    assert!(pays > cost::LEAF_CAPACITY);
     for (count, is_split) in [(pays - 1, false), (pays, true)] {
         let mut grove = Grove::of(few(count));
         grove.split(usize::MAX);
@@ -363,7 +363,7 @@ fn a_cut_shortens_both_lists_and_leaves_each_interval_on_its_sides() {
             assert_eq!((left.contains(&entry.slot), right.contains(&entry.slot)), (low < cut.at, high >= cut.at));
         }
         assert!(left.len() < count && right.len() < count);
-        assert!((left.len() + right.len()) as f32 <= MAX_COPIES * count as f32);
+        assert!((left.len() + right.len()) as f32 <= cost::MAX_CUT_COPIES * count as f32);
         grove.check(random);
     }
 }
