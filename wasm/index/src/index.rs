@@ -70,6 +70,29 @@ pub struct Info {
 ///
 /// Only [`Index::insert`], [`Index::insert_all`] and [`Index::delete`] change it. Each of them succeeds or changes nothing.
 /// A [`crate::search::Search`] reads it.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::index::{Index, Insertion};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// let insertion = |id, text| Insertion { id, text, constants: vec![] };
+/// index.insert(&insertion(7, b"age > 30"))?;
+/// assert_eq!(index.insert(&insertion(7, b"age > 40")).unwrap_err().kind, Kind::DuplicateId);
+///
+/// // All or none: the second text ends too early.
+/// let texts: [(u64, &[u8]); 2] = [(8, b"city = 'Rome'"), (9, b"age >")];
+/// let (position, error) = index.insert_all(texts.map(|(id, text)| Ok(insertion(id, text)))).unwrap_err();
+/// assert_eq!((position, error.kind, index.len()), (1, Kind::Syntax, 1));
+///
+/// index.delete(7)?;
+/// assert_eq!(index.delete(7).unwrap_err().kind, Kind::NotFound);
+/// assert!(index.is_empty());
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     catalog: Catalog,
@@ -133,6 +156,28 @@ impl Index {
 
     /// Keeps the data that [`crate::search::Search::open_reasons`] needs: at most 8 bytes for each predicate of a text.
     /// Later insertions keep it too.
+    ///
+    /// ```
+    /// use be_tree_index::event::Format;
+    /// use be_tree_index::index::{Index, Insertion};
+    /// use be_tree_index::search::Search;
+    /// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+    /// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    /// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+    ///
+    /// let mut index = Index::new(schema);
+    /// index.insert(&Insertion { id: 1, text: b"age > 30 and city = 'Rome'", constants: vec![] })?;
+    /// index.keep_reasons()?;
+    /// let mut search = Search::default();
+    /// search.reserve_for_reasons(&index)?;
+    /// let event = br#"{"age": 40, "city": "Oslo"}"#;
+    /// search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>)?;
+    /// let found = search.run(&index);
+    /// assert!(found.ids().is_empty());
+    /// // The id that does not match, and then a count for each reason. The reason is the second attribute, `city`.
+    /// assert_eq!(found.reasons()[..3], [1, 0, 1]);
+    /// # Ok::<(), be_tree_index::error::Error>(())
+    /// ```
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
