@@ -147,7 +147,7 @@ impl Index {
 
     /// Returns whether every expression that some event makes true is dense.
     pub(crate) fn is_dense(&self) -> bool {
-        self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.unindexed().is_empty()
+        self.tree.entries() == 0 && self.tree.scanned().is_empty() && self.tree.unindexed().is_empty()
     }
 
     pub(crate) fn reasons(&self) -> Option<&Reasons> {
@@ -210,7 +210,7 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            unindexed: self.tree.unindexed().len() + self.tree.likely().len() + self.dense.len(),
+            unindexed: self.tree.unindexed().len() + self.tree.scanned().len() + self.dense.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
@@ -430,9 +430,9 @@ impl Index {
                     subscriptions.get_mut(catalog.slot(moved)).set_placement(Placement::Unindexed(position));
                 }
             }
-            Placement::Likely(position) => {
-                if let Some(moved) = tree.remove_likely(position) {
-                    subscriptions.get_mut(moved).set_placement(Placement::Likely(position));
+            Placement::Scanned(position) => {
+                if let Some(moved) = tree.remove_scanned(position) {
+                    subscriptions.get_mut(moved).set_placement(Placement::Scanned(position));
                 }
             }
             Placement::Dense(position) => {
@@ -544,7 +544,7 @@ impl Index {
             Normalised::Constant(value) => {
                 let slot = self.hold(id, |slot, catalog| program::constant(slot, value, expression, catalog.shared()));
                 if value {
-                    self.hang_unindexed(slot);
+                    self.insert_unindexed(slot);
                 }
                 Ok((slot, Vec::new()))
             }
@@ -589,18 +589,18 @@ impl Index {
                 return Ok((slot, long));
             }
             (Access::Filter(filter), _) => {
-                self.subscriptions.get_mut(slot).set_placement(self.tree.insert_likely(slot, filter));
+                self.subscriptions.get_mut(slot).set_placement(self.tree.insert_scanned(slot, filter));
             }
             _ if booleans::is_boolean(self.catalog.code(self.subscriptions.get(slot))) => {
-                self.hang_dense(slot, &analysis, &expression.predicates);
+                self.insert_dense(slot, &analysis, &expression.predicates);
             }
-            _ => self.hang_unindexed(slot),
+            _ => self.insert_unindexed(slot),
         }
         Ok((slot, Vec::new()))
     }
 
     /// Inserts a dense expression. Its program runs if its windows leave it open, and in batches of events.
-    fn hang_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
+    fn insert_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
         let chance = |index, literal| self.probability(index, literal, analysis, &[]);
         let windows = self.dense.windows(&analysis.normal, predicates, chance);
         let subscription = self.subscriptions.get_mut(slot);
@@ -618,7 +618,7 @@ impl Index {
         })
     }
 
-    fn hang_unindexed(&mut self, slot: Slot) {
+    fn insert_unindexed(&mut self, slot: Slot) {
         let subscription = self.subscriptions.get_mut(slot);
         subscription.set_placement(self.tree.insert_unindexed(subscription.program));
     }

@@ -444,7 +444,7 @@ fn a_large_heap_grows_by_large_pages_while_it_may() {
         // A large page is refused, and a part of it is enough.
         linear::limit(linear::pages() + LARGE - 1);
         let last = HEAP.alloc(layout((LARGE - 4) * PAGE));
-        assert!(!last.is_null() && linear::pages() % LARGE != 0);
+        assert!(!last.is_null() && !linear::pages().is_multiple_of(LARGE));
         HEAP.dealloc(last, layout((LARGE - 4) * PAGE));
         HEAP.dealloc(small, layout(40 * PAGE));
         HEAP.dealloc(block, most);

@@ -44,7 +44,7 @@ impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
         let dense = |placement: Placement| {
-            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Likely(_))
+            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Scanned(_))
         };
         let subscriptions = self.index.subscriptions();
         let every =

@@ -96,7 +96,8 @@ pub struct Attribute {
 /// use be_tree_index::error::Kind;
 /// use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 ///
-/// let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: Bounds::Integer { min: 0, max: 150 } };
+/// let years = Bounds::Integer { min: 0, max: 150 };
+/// let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: years };
 /// let city = Attribute { name: "city".into(), ty: Type::String, optional: true, bounds: Bounds::Unbounded };
 /// let schema = Schema::new(vec![age.clone(), city])?;
 /// let id = schema.find(b"city").unwrap();

@@ -273,8 +273,8 @@ impl Search {
             None => {
                 self.candidates.choose(false);
                 self.nodes[0] = NodeId::ROOT;
-                self.nodes[1] = NodeId::LIKELY;
-                progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
+                self.nodes[1] = NodeId::SCANNED;
+                progress.nodes = 1 + u32::from(!index.tree().scanned().is_empty());
             }
             Some(ids) => {
                 self.select(index, ids, &mut progress)?;

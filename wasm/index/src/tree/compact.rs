@@ -58,7 +58,7 @@ impl Tree {
             levels.swap_remove(free.index());
             if let Some(moved) = levels.get(free.index()) {
                 nodes[moved.owner.index()].renumber_branch(LevelId::from_index(levels.len()), free);
-                moved.nodes().for_each(|node| nodes[node.index()].hang_under(free));
+                moved.nodes().for_each(|node| nodes[node.index()].set_level_above(free));
             }
         }
         trim(levels);

@@ -144,7 +144,7 @@ impl Node {
     }
 
     /// Changes the number of the level above.
-    pub(super) fn hang_under(&mut self, level: LevelId) {
+    pub(super) fn set_level_above(&mut self, level: LevelId) {
         self.above = Above::under(level, self.above.kind());
     }
 
@@ -157,7 +157,7 @@ impl Node {
 
     /// Counts an expression that was removed from the list of a node in a bucket. Returns whether to compare the list with
     /// its neighbor's now, which is due when the removed are a quarter of the remaining. Then the count restarts.
-    pub(super) fn is_to_be_compared(&mut self) -> bool {
+    pub(super) fn count_removal(&mut self) -> bool {
         self.key += 1;
         let is_renewed = 4 * self.key as usize >= self.entries().len();
         if is_renewed {
@@ -194,7 +194,7 @@ impl Node {
     }
 
     /// Returns whether the leaf list is long enough to consider a split.
-    pub(super) fn is_to_be_split(&self) -> bool {
+    pub(super) fn is_split_due(&self) -> bool {
         let next_split = match &self.held {
             Held::Many(_, Some(directory)) => directory.next_split,
             _ => cost::LEAF_CAPACITY,
@@ -376,7 +376,7 @@ mod tests {
         let mut tried = Vec::new();
         for slot in 0..1000 {
             node.push(entry(slot));
-            if node.is_to_be_split() {
+            if node.is_split_due() {
                 tried.push(node.entries().len());
                 node.split_later();
             }

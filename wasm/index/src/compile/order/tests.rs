@@ -125,7 +125,9 @@ proptest! {
 
     #[test]
     fn each_literal_is_tested_once_and_jumps_lead_ahead(normal in forms(6, 64)) {
-        let estimate = |index: NodeIndex, _| Estimate { probability: (index % 7) as f32 / 7.0, cost: 1.0 + (index % 5) as f32 };
+        let estimate = |index: NodeIndex, _| {
+            Estimate { probability: (index % 7) as f32 / 7.0, cost: 1.0 + (index % 5) as f32 }
+        };
         let tests = order(&normal, estimate);
         let expected = literals(&normal, &Order::new(&normal, estimate), normal.root());
         prop_assert!(tests.iter().map(|test| test.literal).eq(expected));

@@ -125,7 +125,7 @@ fn each_event_that_an_expression_matches_meets_a_whole_context_of_its_access() {
 }
 
 #[test]
-fn an_event_that_meets_all_that_is_known_and_missing_makes_the_expression_true() {
+fn an_event_that_meets_all_that_is_known_and_the_residual_makes_the_expression_true() {
     let (mut nothing, mut one, mut either) = (0, 0, 0);
     for seed in 0..INDEXES {
         let random = &mut Random::new(seed);
@@ -143,30 +143,33 @@ fn an_event_that_meets_all_that_is_known_and_missing_makes_the_expression_true()
                     .map(|access_predicate| access_predicate as *const _)
                     .collect();
                 let is_known = |access_predicate: &AccessPredicate| known.contains(&(access_predicate as *const _));
-                let missing = analysis.missing(literal, catalog, is_known);
+                let residual = analysis.residual(literal, catalog, is_known);
                 let is_reached = |event: &Event| {
                     let known = analysis.access_predicates.iter().flatten().filter(|known| is_known(known));
                     known.into_iter().all(|known| meets(known, event))
                 };
                 for Seen { naive, event, digests } in sample.events.iter().filter(|seen| is_reached(&seen.event)) {
-                    let is_proven = match &missing {
-                        Missing::Nothing => {
+                    let is_proven = match &residual {
+                        Residual::Nothing => {
                             nothing += 1;
                             true
                         }
-                        Missing::One(access_predicate) => {
+                        Residual::One(access_predicate) => {
                             one += 1;
                             meets(access_predicate, event)
                         }
-                        Missing::Either(likely) => {
+                        Residual::Either(likely) => {
                             either += 1;
                             let tested = likely.filter.test(&digests[..]);
                             assert!(tested.passes, "{seed}: {text:?} and {naive:?}");
                             !tested.is_in_doubt
                         }
-                        Missing::More => false,
+                        Residual::More => false,
                     };
-                    assert!(!is_proven || naive::matches(text, naive), "{seed}: {missing:?} of {text:?} and {naive:?}");
+                    assert!(
+                        !is_proven || naive::matches(text, naive),
+                        "{seed}: {residual:?} of {text:?} and {naive:?}"
+                    );
                 }
             }
         });
@@ -189,12 +192,12 @@ fn an_entry_alone_has_the_context_of_the_whole_expression() {
                     assert_eq!(entry.share(index), whole.share(index), "{seed}");
                 }
                 for attribute in 0..2 {
-                    let missing = |analysis: &Analysis| {
+                    let residual = |analysis: &Analysis| {
                         let is_known =
                             |known: &AccessPredicate| known.is_exact && known.attribute.index() % 2 == attribute;
-                        format!("{:?}", analysis.missing(literal, catalog, is_known))
+                        format!("{:?}", analysis.residual(literal, catalog, is_known))
                     };
-                    assert_eq!(missing(&entry), missing(&whole), "{seed}");
+                    assert_eq!(residual(&entry), residual(&whole), "{seed}");
                 }
                 contexts += usize::from(whole.context(literal).count() > 1);
             }
@@ -298,7 +301,7 @@ fn siblings_on_one_attribute_are_narrowed_to_what_is_common() {
     assert_eq!(intervals, [&ValueSet::Interval(4, 20), &ValueSet::Interval(4, 20), &ValueSet::Except(except)]);
     // Known and exact, all three prove the expression.
     let first = literals(&analysis)[0];
-    assert!(matches!(analysis.missing(first, &catalog, |access| access.is_exact), Missing::Nothing));
+    assert!(matches!(analysis.residual(first, &catalog, |access| access.is_exact), Residual::Nothing));
     // Alternatives stay as wide as they are.
     let (analysis, ..) = analyzed(&ADS, "age > 3 or age <= 20");
     let intervals: Vec<&ValueSet> = analysis.access_predicates().map(|access| &access.values).collect();
@@ -316,6 +319,6 @@ fn a_narrowed_demand_is_exact_only_if_it_was_before() {
         assert_eq!(first.values, second.values);
         assert_eq!([first.is_exact, second.is_exact], expected, "{text}");
         let first = literals(&analysis)[0];
-        assert!(matches!(analysis.missing(first, &catalog, |access| access.is_exact), Missing::More), "{text}");
+        assert!(matches!(analysis.residual(first, &catalog, |access| access.is_exact), Residual::More), "{text}");
     }
 }

@@ -238,7 +238,7 @@ fn a_split_moves_entries_and_neither_loses_nor_adds_one() {
         assert_eq!(grove.all().into_iter().collect::<BTreeSet<_>>(), before);
         // Only the parts of a bucket that was cut wait for their next entry.
         let is_bucket = |node: NodeId| matches!(grove.tree.position(node), Position::Under(_, Place::Bucket));
-        let long = |node: &NodeId| grove.tree.node(*node).is_to_be_split() && !is_bucket(*node);
+        let long = |node: &NodeId| grove.tree.node(*node).is_split_due() && !is_bucket(*node);
         assert!(!grove.below(NodeId::ROOT).iter().any(long));
         deepest = deepest.max(grove.tree.depth());
     }
@@ -285,7 +285,7 @@ fn a_split_that_is_refused_leaves_every_entry_reachable() {
         let random = &mut Random::new(seed);
         let mut grove = Grove::of(texts(random, 80, seed % 2 == 0));
         let before: BTreeSet<_> = grove.list(NodeId::ROOT).into_iter().collect();
-        // The second node has the list of likely expressions.
+        // The second node has the list that every search scans.
         let nodes = random.pick(&[2, 3, 5, 10, 20]);
         grove.split(nodes);
         grove.check(random);
