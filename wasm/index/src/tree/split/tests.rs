@@ -320,7 +320,7 @@ fn removals_take_their_own_entries_alone_and_in_the_end_all_nodes() {
         while let Some(slot) = left.pop() {
             grove.remove(slot, random.chance(80));
             entries.remove(&slot);
-            if left.len() % 20 == 0 {
+            if left.len().is_multiple_of(20) {
                 grove.check(random);
                 let held: BTreeSet<_> = grove.all().into_iter().collect();
                 let expected =
