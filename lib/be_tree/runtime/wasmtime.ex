@@ -18,7 +18,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Runtime}
+  alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
 
   # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
@@ -33,6 +33,9 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def available?, do: Native.load() == :ok
+
+  @impl Runtime
+  def default_slice, do: Fuel.default_slice()
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
