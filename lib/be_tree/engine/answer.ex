@@ -49,14 +49,23 @@ defmodule BeTree.Engine.Answer do
 
   defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
 
-  @doc "Returns the refusal in `binary`."
+  # The most bytes of a guest's message that are kept. Messages go to logs.
+  @longest_message 4_096
+
+  @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
   @spec refusal(binary) :: Error.t()
   def refusal(binary) do
     case term(binary) do
       {:ok, {kind, message, attribute, column, position}}
       when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
              is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
-        %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+        case shortened(message) do
+          {:ok, message} ->
+            %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+
+          :error ->
+            bad("an error of kind #{inspect(kind)} whose message is not UTF-8")
+        end
 
       {:ok, other} ->
         bad("an error of the wrong shape: #{Describe.value(other)}")
@@ -65,6 +74,20 @@ defmodule BeTree.Engine.Answer do
         error
     end
   end
+
+  defp shortened(message) do
+    beginning = binary_part(message, 0, min(byte_size(message), @longest_message))
+
+    case :unicode.characters_to_binary(beginning) do
+      ^message -> {:ok, message}
+      kept when is_binary(kept) -> {:ok, cut(message, kept)}
+      # The cut went through a character.
+      {:incomplete, kept, _part} when byte_size(beginning) < byte_size(message) -> {:ok, cut(message, kept)}
+      _not_utf8 -> :error
+    end
+  end
+
+  defp cut(message, kept), do: "#{kept}... (#{byte_size(message) - byte_size(kept)} bytes are left out)"
 
   @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
   @spec nothing(binary) :: :ok | {:error, Error.t()}
