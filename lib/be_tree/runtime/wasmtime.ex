@@ -35,15 +35,19 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
+    # crypto yields after each 20,000 bytes.
     with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load() do
-      mend = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{mend}")
+    with {:error, kind, reason} <- Native.load() do
+      error(kind, "the built-in runtime cannot be used here: #{reason}#{mend(kind)}")
     end
   end
+
+  # The host says how to mend a lack of memory.
+  defp mend(:out_of_memory), do: ""
+  defp mend(:bad_module), do: "; compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
 
   defp compile(digest, wasm) do
     reference = make_ref()
