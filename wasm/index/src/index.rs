@@ -233,7 +233,7 @@ impl Index {
     fn extent_with(&self, id: u64, predicates: usize) -> Extent {
         let extent = self.extent();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next() as usize + 1),
+            slots: extent.slots.max(self.subscriptions.next().index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             greatest: extent
@@ -405,7 +405,7 @@ impl Index {
     pub fn validate(&self) -> Result<(), String> {
         let mut references = vec![0; self.catalog.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
-            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
+            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate.index()] += 1);
         }
         self.catalog.predicates.validate(&references)?;
         self.strings.validate()?;

@@ -59,19 +59,19 @@ impl Statistics {
 
     /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
     pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
-        let saved = attributes.map(|attribute| (attribute, self.attributes[attribute as usize]));
+        let saved = attributes.map(|attribute| (attribute, self.attributes[attribute.index()]));
         Saved { attributes: saved.collect(), expressions: self.expressions }
     }
 
     /// Restores the statistics of a copy.
     pub fn restore(&mut self, saved: Saved) {
-        saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute as usize] = known);
+        saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute.index()] = known);
         self.expressions = saved.expressions;
     }
 
     /// Updates the range of an attribute with an interval of an expression.
     pub fn observe(&mut self, attribute: AttributeId, low: i64, high: i64) {
-        let statistics = &mut self.attributes[attribute as usize];
+        let statistics = &mut self.attributes[attribute.index()];
         if statistics.declared {
             return;
         }
@@ -87,7 +87,7 @@ impl Statistics {
     pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {
-            let statistics = &mut self.attributes[attribute as usize];
+            let statistics = &mut self.attributes[attribute.index()];
             if statistics.asked_last == self.expressions {
                 continue;
             }
@@ -110,19 +110,19 @@ impl Statistics {
 
     /// Returns the share of events that define `attribute`.
     pub fn defined(&self, attribute: AttributeId) -> f32 {
-        self.attributes[attribute as usize].defined
+        self.attributes[attribute.index()].defined
     }
 
     /// Returns the share of events in which `attribute` has one of `count` values.
     pub fn points(&self, attribute: AttributeId, count: usize) -> f32 {
-        let statistics = self.attributes[attribute as usize];
+        let statistics = self.attributes[attribute.index()];
         let values = greater(statistics.values.unwrap_or(UNKNOWN_VALUES), 1.0);
         lesser(count as f32 * statistics.elements / values, 1.0) * statistics.defined
     }
 
     /// Returns the share of events in which the key of `attribute` is from `low` to `high`.
     pub fn interval(&self, attribute: AttributeId, low: i64, high: i64) -> f32 {
-        let statistics = self.attributes[attribute as usize];
+        let statistics = self.attributes[attribute.index()];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
                 let inside = high.min(greatest) as f64 - low.max(least) as f64;

@@ -193,7 +193,7 @@ impl Batch {
         let is_dense =
             self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
         progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
-        progress.slot = 0;
+        progress.slot = Slot::from_index(0);
         progress.phase = if progress.len == 0 {
             Phase::Done
         } else if progress.is_sliced {

@@ -27,7 +27,7 @@ impl Seen {
     pub fn note(&mut self, digests: &[ValueDigest]) {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
-        for (defined, digest) in self.defined.iter_mut().zip(&digests[digest::place(0)..]) {
+        for (defined, digest) in self.defined.iter_mut().zip(&digests[digest::FIRST..]) {
             *defined += u32::from(is_room & digest.is_defined());
         }
     }

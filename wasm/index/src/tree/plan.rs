@@ -188,7 +188,7 @@ impl Tree {
             for (target, _) in group {
                 let node = self.reach(*target);
                 self.add_entry(node, slot, &demands, catalog, subscriptions);
-                if self.nodes[node as usize].is_to_be_split() && long.last() != Some(&node) {
+                if self.nodes[node.index()].is_to_be_split() && long.last() != Some(&node) {
                     long.push(node);
                 }
             }
@@ -204,7 +204,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Point(key)));
-                    self.levels[level as usize].points.insert(key, node);
+                    self.levels[level.index()].points.insert(key, node);
                     node
                 }
             },
@@ -212,7 +212,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Defined));
-                    self.levels[level as usize].defined = Some(node);
+                    self.levels[level.index()].defined = Some(node);
                     node
                 }
             },
@@ -220,7 +220,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Bucket));
-                    self.levels[level as usize].buckets.fill(key, node);
+                    self.levels[level.index()].buckets.fill(key, node);
                     node
                 }
             },
@@ -233,7 +233,7 @@ impl Tree {
             Position::Free(next) => {
                 self.free_node = next;
                 self.free_nodes -= 1;
-                self.nodes[node as usize] = Node::new(position);
+                self.nodes[node.index()] = Node::new(position);
                 node
             }
             _ => self.add_node(position),
