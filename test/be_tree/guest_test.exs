@@ -4,7 +4,7 @@ defmodule BeTree.GuestTest do
   import BeTree.WasmModule, only: [i32_const: 1, i32_store: 0, i32_store: 1, nop: 0]
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Engine.{Instance, Reply}
   alias BeTree.Test.WasmGuest
 
   doctest Guest
@@ -155,6 +155,20 @@ defmodule BeTree.GuestTest do
     end
   end
 
+  test "a long message about an event is cut, and has nothing of its value" do
+    secret = String.duplicate("1", 9_000)
+
+    for {message, rest} <- [
+          {"`#{secret}` does not fit a 64-bit float", "the value"},
+          {"x: `#{secret}` does not fit a 64-bit float", "x: the value"},
+          {"expected an integer, given #{secret}", "expected an integer"}
+        ] do
+      refusal = :erlang.term_to_binary({:type, message, nil, nil, nil})
+      omitted = byte_size(message) - 4_096
+      assert Reply.event_refusal(refusal).message == "#{rest}... (#{omitted} bytes are left out)"
+    end
+  end
+
   test "a message of a guest that is no UTF-8 is refused" do
     for message <- [
           <<"abc", 255>>,
@@ -173,7 +187,7 @@ defmodule BeTree.GuestTest do
           {%{"delete" => {[@i32], 0}}, ~r/its export be_tree_delete is .*:i32.*; expected .*:i64/},
           {%{"search" => {[@i32], 0}}, ~r/its export be_tree_search/},
           {%{:stack_mutable => 0}, ~r/its export __stack_pointer/},
-          {%{"abi" => {[], 2}}, ~r/speaks version 2 of the interface; expected 1/}
+          {%{"abi" => {[], 2}}, ~r/has version 2 of the interface; expected 1/}
         ] do
       assert {:error, %Error{kind: :bad_module} = error} = BeTree.new([a: :integer], guest: guest(changes))
       assert Exception.message(error) =~ message

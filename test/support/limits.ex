@@ -19,8 +19,8 @@ defmodule BeTree.Test.Limits do
   @doc "Calls `function` of this module in a node of its own, after `ulimit` with these arguments."
   def in_limited_node(ulimit, function, arguments) do
     limit = if ulimit, do: "ulimit #{ulimit} && ", else: ""
-    shell = ['-c', String.to_charlist(limit <> ~S(exec erl "$@")), 'sh']
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {'/bin/sh', shell}})
+    shell = [~c"-c", String.to_charlist(limit <> ~S(exec erl "$@")), ~c"sh"]
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {~c"/bin/sh", shell}})
 
     try do
       :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()])

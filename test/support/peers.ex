@@ -28,18 +28,24 @@ defmodule BeTree.Test.Peers do
 
   @doc "Starts a node, which ends with the test. Returns its process, for `stop/1`, and its name."
   def start(name \\ :peer.random_name()) do
+    {peer, node} = start_bare(name)
+    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
+    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
+    {peer, node}
+  end
+
+  @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
+  def start_bare(name \\ :peer.random_name()) do
     options = %{
       name: name,
-      host: '127.0.0.1',
+      host: ~c"127.0.0.1",
       longnames: true,
       # If one node is killed, the others stay connected.
-      args: ['-setcookie', Atom.to_charlist(Node.get_cookie()), '-connect_all', 'false']
+      args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
     {:ok, peer, node} = :peer.start(options)
     ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
-    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
-    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
     {peer, node}
   end
 

@@ -15,6 +15,7 @@
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::Catalog;
+use crate::cost;
 use crate::event::digest::{self, Table, ValueDigest, UNDEFINED};
 use crate::event::key::Scale;
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
@@ -48,12 +49,6 @@ const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 fn probe(attribute: AttributeId) -> u32 {
     digest::place(attribute) as u32
 }
-
-/// The share of events assumed to pass a demand that excludes nearly none.
-const PARTLY: f32 = 0.99;
-/// The share of proven events above which a filter may be joined. Below it a joined filter saves few evaluations, yet every
-/// event that reaches the entry would test both.
-const MANY: f32 = 0.125;
 
 /// A demand on the digest of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,13 +264,13 @@ pub(crate) fn choose<'a>(
     for &demanded in demands.iter() {
         let access_predicate = demanded.access_predicate;
         // At least as many events pass a filter as meet its demand.
-        let fewest = lesser(PARTLY, demanded.share);
+        let fewest = lesser(cost::WEAK_SELECTIVITY, demanded.share);
         if fewest >= least {
             break;
         }
         let share = match (led(access_predicate), &access_predicate.values) {
             (Coverage::Wholly, _) => continue,
-            (Coverage::Partly, _) => PARTLY,
+            (Coverage::Partly, _) => cost::WEAK_SELECTIVITY,
             // Nearly every event passes, but this demand may be the only one left to prove.
             (Coverage::Nothing, ValueSet::Except(_)) => fewest,
             (Coverage::Nothing, _) => share(access_predicate, &catalog.schema, &catalog.statistics),
@@ -319,7 +314,7 @@ fn meeting(attribute: AttributeId, keys: &[i64], statistics: &Statistics) -> f32
 /// Returns whether a filter is worth a further entry. `proven` is the share of the arriving events for which it proves the
 /// expression.
 pub(crate) fn is_worth_joining(proven: f32) -> bool {
-    proven > MANY
+    proven > cost::MIN_JOINED
 }
 
 fn mask(digest: u32, keys: &[i64]) -> Filter {

@@ -50,9 +50,6 @@ use crate::support::headroom::{ensure, push, trim, AROUND};
 /// An upper bound of the bytes that the demands of one literal take.
 const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 
-/// The length up to which a leaf list is not considered for a split.
-const LEAF_CAPACITY: usize = 24;
-
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! A node has a leaf list and value levels. It is small: most nodes have one entry, and there is nearly one per expression.
 
+use crate::cost;
 use crate::handles::{LevelId, NodeId};
 use crate::model::schema::AttributeId;
 use crate::support::headroom::trim;
 use crate::tree::level::Place;
 use crate::tree::plan::list_growth;
-use crate::tree::{Entry, LEAF_CAPACITY};
+use crate::tree::Entry;
 
 /// A node has a leaf list and value levels.
 #[derive(Clone, Debug)]
@@ -195,16 +196,16 @@ impl Node {
     pub(super) fn is_to_be_split(&self) -> bool {
         let next_split = match &self.held {
             Held::Many(_, Some(directory)) => directory.next_split,
-            _ => LEAF_CAPACITY,
+            _ => cost::LEAF_CAPACITY,
         };
         self.entries().len() > next_split
     }
 
     /// Postpones the next split until the leaf list is twice as long as now.
     pub(super) fn split_later(&mut self) {
-        let next_split = (2 * self.entries().len()).max(LEAF_CAPACITY);
+        let next_split = (2 * self.entries().len()).max(cost::LEAF_CAPACITY);
         let (_, directory) = self.many();
-        if directory.is_some() || next_split > LEAF_CAPACITY {
+        if directory.is_some() || next_split > cost::LEAF_CAPACITY {
             directory.get_or_insert_default().next_split = next_split;
         }
     }
@@ -309,7 +310,7 @@ pub(super) fn grown_by(len: usize) -> usize {
 
 impl Default for Directory {
     fn default() -> Self {
-        Directory { branches: Vec::new(), next_split: LEAF_CAPACITY }
+        Directory { branches: Vec::new(), next_split: cost::LEAF_CAPACITY }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
+use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::plan::access_predicate::ValueSet;
@@ -11,7 +12,7 @@ use crate::plan::demands::Demands;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::{push, AROUND};
 use crate::tree::node::grown_by;
-use crate::tree::{Entry, Node, Place, Position, Tree, LEAF_CAPACITY};
+use crate::tree::{Entry, Node, Place, Position, Tree};
 
 /// A plan has the places for the entries of one expression.
 #[derive(Debug, Default)]
@@ -261,6 +262,6 @@ pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
 /// Returns an upper bound of the bytes for splitting a list of `len` entries. It covers lists and tables of that length, and
 /// one table with an element for each of the `attributes`.
 pub(super) fn list_bytes(len: usize, attributes: usize) -> usize {
-    let elements = len.max(LEAF_CAPACITY);
+    let elements = len.max(cost::LEAF_CAPACITY);
     elements * (6 * size_of::<Entry>() + 16 * size_of::<usize>()) + attributes * 48 + 32 * AROUND
 }

@@ -4,6 +4,7 @@ use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
+use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::model::schema::AttributeId;
@@ -15,21 +16,7 @@ use crate::support::hash::out_of_memory;
 use crate::support::headroom::{ensure, push};
 use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
-use crate::tree::{Branch, Entry, Position, Tree, DEMANDS, LEAF_CAPACITY};
-
-/// The cost of asking whether an event defines an attribute, in entries passed.
-const ASK_COST: f32 = 2.0;
-/// The cost of looking up the attribute's value, in entries passed. Most of it is a cache miss.
-const LOOKUP_COST: f32 = 24.0;
-
-/// The maximal number of buckets of a level.
-const MAX_BUCKETS: usize = 4096;
-/// The maximal number of entries that a cut makes of one, on average. At 2.0 every entry is on both sides and nothing is
-/// gained.
-const MAX_COPIES: f32 = 1.5;
-/// Two neighboring buckets are merged if they have more entries than this for each distinct one. The limit is below that of
-/// a cut: a merged list is not cut again before it has doubled.
-const COPIES_IN_VAIN: f32 = 1.4;
+use crate::tree::{Branch, Entry, Position, Tree, DEMANDS};
 
 /// An upper bound of the bytes of analyses that are kept while a list is split. Other expressions are analyzed twice.
 const KEPT: usize = 256 * 1024;
@@ -131,7 +118,7 @@ impl Tree {
         }
         let is_promising = |entry: &Entry| match entry.filter.attribute() {
             Some(attribute) => scores[attribute.index()] > level_cost(attribute, &catalog.statistics),
-            None => unfiltered > LOOKUP_COST,
+            None => unfiltered > cost::VALUE_LOOKUP,
         };
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
     }
@@ -268,7 +255,7 @@ impl Tree {
             return None;
         };
         let Level { buckets, .. } = &self.levels[level.index()];
-        if !self.nodes[node.index()].branches().is_empty() || buckets.len() >= MAX_BUCKETS {
+        if !self.nodes[node.index()].branches().is_empty() || buckets.len() >= cost::MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
@@ -281,7 +268,7 @@ impl Tree {
         // If an entry demands two disjoint intervals, the remaining interval is empty and may be on neither side.
         let some = 1..intervals.len();
         let divides = some.contains(&left) && some.contains(&right);
-        let is_worthwhile = divides && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
+        let is_worthwhile = divides && (left + right) as f32 <= cost::MAX_CUT_COPIES * intervals.len() as f32;
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
@@ -440,7 +427,7 @@ impl Tree {
             return;
         }
         let length: usize = merged.iter().map(|node| self.nodes[node.index()].entries().len()).sum();
-        if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
+        if length <= cost::LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
             // After a refusal the buckets are valid as they are.
             let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
         }
@@ -459,7 +446,7 @@ impl Tree {
         distinct.extend(lists().map(|entry| (entry.slot(catalog), entry.literal())));
         distinct.sort_unstable();
         distinct.dedup();
-        length as f32 > COPIES_IN_VAIN * distinct.len() as f32
+        length as f32 > cost::MIN_MERGE_COPIES * distinct.len() as f32
     }
 
     /// Joins the bucket at the position `first` of `level` and the next one, whose nodes are `merged`. Errors: out of
@@ -519,7 +506,7 @@ fn again(entry: &Read, catalog: &Catalog, subscriptions: &Subscriptions) -> Resu
 
 /// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries passed.
 fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
-    ASK_COST + LOOKUP_COST * statistics.defined(attribute)
+    cost::LEVEL_VISIT + cost::VALUE_LOOKUP * statistics.defined(attribute)
 }
 
 /// Returns the entries of each expression as one slice. A joined entry precedes the expression's own.

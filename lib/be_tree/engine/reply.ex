@@ -1,7 +1,7 @@
-defmodule BeTree.Engine.Answer do
+defmodule BeTree.Engine.Reply do
   @moduledoc false
-  # Decodes the outbox of a guest (docs/abi.md). Anybody may replace a guest, so its replies are not trusted: a reply of
-  # another shape is an error of kind :bad_module.
+  # Decodes the replies of a guest, the content of its outbox (docs/abi.md). Users may replace the guest, so a reply is not
+  # trusted: one of another shape is an error of kind :bad_module.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits}
@@ -54,13 +54,25 @@ defmodule BeTree.Engine.Answer do
 
   @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
   @spec refusal(binary) :: Error.t()
-  def refusal(binary) do
+  def refusal(binary), do: refusal(binary, fn beginning, _is_cut -> beginning end)
+
+  @doc """
+  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
+
+  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
+  """
+  @spec event_refusal(binary) :: Error.t()
+  def event_refusal(binary), do: refusal(binary, &without_value/2)
+
+  # `redact` returns a message without its secrets. It takes the beginning of the message, and whether the rest is cut off.
+  defp refusal(binary, redact) do
     case term(binary) do
       {:ok, {kind, message, attribute, column, position}}
       when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
              is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
-        case shortened(message) do
-          {:ok, message} ->
+        case beginning(message) do
+          {:ok, beginning} ->
+            message = shortened(message, beginning, redact)
             %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
 
           :error ->
@@ -68,31 +80,45 @@ defmodule BeTree.Engine.Answer do
         end
 
       {:ok, other} ->
-        bad("an error of the wrong shape: #{Describe.value(other)}")
+        bad("an error of the wrong shape: #{Describe.kind(other)}")
 
       {:error, error} ->
         error
     end
   end
 
-  defp shortened(message) do
-    beginning = binary_part(message, 0, min(byte_size(message), @longest_message))
+  # Returns the whole characters among the first bytes.
+  defp beginning(message) do
+    bytes = binary_part(message, 0, min(byte_size(message), @longest_message))
 
-    case :unicode.characters_to_binary(beginning) do
-      ^message -> {:ok, message}
-      kept when is_binary(kept) -> {:ok, cut(message, kept)}
-      # The cut went through a character.
-      {:incomplete, kept, _part} when byte_size(beginning) < byte_size(message) -> {:ok, cut(message, kept)}
+    case :unicode.characters_to_binary(bytes) do
+      ^bytes -> {:ok, bytes}
+      {:incomplete, whole, _part} when byte_size(bytes) < byte_size(message) -> {:ok, whole}
       _not_utf8 -> :error
     end
   end
 
-  defp cut(message, kept), do: "#{kept}... (#{byte_size(message) - byte_size(kept)} bytes are left out)"
+  defp shortened(message, message, redact), do: redact.(message, false)
+
+  defp shortened(message, beginning, redact) do
+    "#{redact.(beginning, true)}... (#{byte_size(message) - byte_size(beginning)} bytes are left out)"
+  end
+
+  defp without_value(message, is_cut) do
+    message = message |> cut_given() |> cut_misfit()
+    # The words after a value are perhaps cut off.
+    if is_cut, do: Regex.replace(~r/(^|: )`.*\z/s, message, "\\1the value"), else: message
+  end
+
+  # The value is the last part of such a message. So nothing of it remains, also if the value contains the same words.
+  defp cut_given(message), do: message |> String.split(", given ", parts: 2) |> hd()
+
+  defp cut_misfit(message), do: Regex.replace(~r/(^|: )`.*` does not fit /s, message, "\\1the value does not fit ")
 
   @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
   @spec nothing(binary) :: :ok | {:error, Error.t()}
   def nothing(""), do: :ok
-  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes instead of an empty reply")}
 
   @doc "Returns the counts and sizes in `binary`, if all of them are present."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
@@ -102,7 +128,7 @@ defmodule BeTree.Engine.Answer do
            Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
         {:ok, Map.new(pairs)}
       else
-        {:error, bad("counts of the wrong shape: #{Describe.value(pairs)}")}
+        {:error, bad("counts of the wrong shape: #{Describe.kind(pairs)}")}
       end
     end
   end
@@ -110,7 +136,7 @@ defmodule BeTree.Engine.Answer do
   defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
   defp count?(_other), do: false
 
-  @doc "Returns the error for a guest with the reply `what`."
+  @doc "Returns the error for a guest whose reply is wrong. `reply` describes it, and completes the sentence."
   @spec bad(String.t()) :: Error.t()
-  def bad(what), do: %Error{kind: :bad_module, message: "the index module returned #{what}"}
+  def bad(reply), do: %Error{kind: :bad_module, message: "the index module returned #{reply}"}
 end
