@@ -54,6 +54,16 @@ defmodule BeTree.Engine.Batch do
   @doc "Returns a result for each of `events`, or the first error, with its position if it concerns a single event."
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
+  # One event is searched without the work of a batch.
+  def search(%module{} = tree, [event], options) when module != View do
+    with {:ok, run} <- run(tree, options, 0) do
+      case Event.encode(event) do
+        {:ok, format, bytes} -> search_one(format, bytes, run)
+        {:error, error} -> {:error, %{error | position: 0}}
+      end
+    end
+  end
+
   def search(tree, events, options) do
     with :ok <- Check.enumerable(events, "events"),
          # The length of a stream is unknown.
@@ -68,6 +78,28 @@ defmodule BeTree.Engine.Batch do
       end
     end
   end
+
+  defp search_one(format, bytes, %{options: options} = run) do
+    arguments = [format, byte_size(bytes), run.ids_length, Search.number(options.as)]
+    output = if options.as == :list, do: :u64s, else: :binary
+    run |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output) |> found_by_one()
+  end
+
+  # The result starts with two counts, which a batch does not have.
+  defp found_by_one({:done, 0, [_visited, _evaluated | ids], _slices}), do: {:ok, [ids]}
+  defp found_by_one({:done, 0, <<_counts::binary-size(16), found::binary>>, _slices}), do: {:ok, [found]}
+
+  defp found_by_one({:done, 1, refusal, _slices}) when is_binary(refusal) do
+    # A damaged tree is no fault of the event.
+    error = Reply.event_refusal(refusal)
+    {:error, %{error | position: if(error.kind == :trap, do: nil, else: 0)}}
+  end
+
+  defp found_by_one({:done, status, _output, _slices}) do
+    {:error, Reply.bad("a search with status #{status} and no list of ids")}
+  end
+
+  defp found_by_one({:error, error}), do: {:error, error}
 
   defp search_next(chunk, {results, count, run}) do
     case search_chunk(chunk, run) do
@@ -285,9 +317,12 @@ defmodule BeTree.Engine.Batch do
 
   defp check_position(error, _batch), do: %{error | position: nil}
 
-  defp call(%{tree: tree, options: options} = run, function, arguments, input) do
+  defp call(%{options: options} = run, function, arguments, input) do
+    call(run, function, arguments, input, if(options.as == :list, do: :u64_lists, else: :u64_binaries))
+  end
+
+  defp call(%{tree: tree, options: options} = run, function, arguments, input, output) do
     with :ok <- check_left(run) do
-      output = if options.as == :list, do: :u64_lists, else: :u64_binaries
       budget = %{options | fuel: run.fuel, timeout: Deadline.left(run.deadline)}
 
       request = %{
