@@ -39,15 +39,19 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
+    # crypto yields after each 20,000 bytes.
     with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load() do
-      remedy = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{remedy}")
+    with {:error, kind, reason} <- Native.load() do
+      error(kind, "the built-in runtime cannot be used here: #{reason}#{remedy(kind)}")
     end
   end
+
+  # The host's message has the remedy for a lack of memory.
+  defp remedy(:out_of_memory), do: ""
+  defp remedy(:bad_module), do: "; compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
 
   defp compile(digest, wasm) do
     reference = make_ref()
