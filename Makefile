@@ -102,4 +102,4 @@ fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
 clean: ## Delete all that was built; the next build takes minutes
-	@rm -rf _build priv wasm/target
+	@rm -rf _build wasm/target

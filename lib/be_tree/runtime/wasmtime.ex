@@ -19,7 +19,7 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Runtime}
-  alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
 
   # The fuel that a change never needs more of, as the host has it for one that lost its process.
   @longest_change 500_000_000
@@ -39,10 +39,7 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load() do
-      mend = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{mend}")
-    end
+    with {:error, reason} <- Native.load(), do: Absent.built_in(__MODULE__, reason)
   end
 
   defp compile(digest, wasm) do
