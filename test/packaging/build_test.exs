@@ -1,6 +1,5 @@
 defmodule BeTree.Packaging.BuildTest do
-  # What is compiled, where it lies, and what a project without Rust is told. The dependency has BeTree's compilers and
-  # mix.exs, and crates without content; a script is the cargo.
+  # The places of compiled files, and the errors without Rust.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Packaging
@@ -10,85 +9,19 @@ defmodule BeTree.Packaging.BuildTest do
   @debian "/usr/bin/cargo"
   @no_rust [skip: File.exists?(@debian) && "Rust is found in #{@debian}, whatever the PATH is"]
 
-  @compilers ["mix.exs" | Path.wildcard("lib/mix/be_tree/*.ex")] ++ Path.wildcard("lib/mix/tasks/compile.*.ex")
-
   @wasm "priv/be_tree.wasm"
   @nif "priv/native/be_tree_host.so"
 
-  setup %{tmp_dir: folder} do
-    be_tree = Path.join(folder, "be_tree")
-    write(be_tree, Map.new(@compilers, &{&1, File.read!(&1)}))
-
-    write(be_tree, %{
-      "wasm/Cargo.toml" => "[workspace]",
-      "wasm/Cargo.lock" => "version = 4",
-      "wasm/index/src/lib.rs" => "// the index",
-      "wasm/guest/src/lib.rs" => "// the guest",
-      "wasm/host/src/lib.rs" => "// the host"
-    })
-
-    write(folder, %{"app/mix.exs" => project("app", ~s({:be_tree, path: "../be_tree"}))})
-    without = programs(Path.join(folder, "programs"))
-    rust = rust(Path.join(folder, "rust"))
-
-    {:ok,
-     app: Path.join(folder, "app"),
-     be_tree: be_tree,
-     log: Path.join(rust, "log"),
-     rust: [{"PATH", "#{rust}:#{without}"}],
-     no_rust: [{"PATH", without}]}
-  end
-
-  defp project(app, deps) do
-    """
-    defmodule #{Macro.camelize(app)}.MixProject do
-      use Mix.Project
-      def project, do: [app: :#{app}, version: "1.0.0", deps: [#{deps}]]
-    end
-    """
-  end
-
-  # A cargo that writes its arguments to a log, and the name of the package as the result of its build.
-  defp rust(folder) do
-    script(Path.join(folder, "cargo"), """
-    #!/bin/sh
-    [ "$1" = --version ] && echo "cargo 1.99.0" && exit
-    echo "$*" >>"#{folder}/log"
-    while [ $# -gt 0 ]; do
-      case "$1" in
-        --package) package=$2 ;;
-        --profile) profile=$2 ;;
-        --target) target=$2 ;;
-        --target-dir) folder=$2 ;;
-      esac
-      shift
-    done
-    mkdir -p "$folder/$target/$profile/deps"
-    for name in be_tree_guest.wasm libbe_tree_host.so libbe_tree_host.dylib; do
-      echo "$package of $(cat host/src/lib.rs)" >"$folder/$target/$profile/$name"
-    done
-    """)
-
-    script(Path.join(folder, "rustc"), "#!/bin/sh\necho '#{folder}'\n")
-    File.write!(Path.join(folder, "libstd-0.rlib"), "")
-    folder
-  end
+  setup %{tmp_dir: folder}, do: {:ok, projects(folder)}
 
   defp built(app, path, environment \\ "dev"), do: Path.join([app, "_build", environment, "lib/be_tree", path])
-
-  defp calls(log) do
-    case File.read(log) do
-      {:ok, text} -> Regex.scan(~r/--package (\w+)/, text, capture: :all_but_first) |> List.flatten()
-      {:error, :enoent} -> []
-    end
-  end
 
   test "the results lie in the build of the project, and nothing else is left", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
     output = mix!(app, ["compile"], rust)
     assert output =~ "Compiling be_tree_host with Rust 1.99.0"
-    assert calls(log) == ["be_tree_guest", "be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_host"]
     assert files(be_tree) == sources
     assert File.read!(built(app, @wasm)) =~ "be_tree_guest"
     assert File.read!(built(app, @nif)) == "be_tree_host of // the host\n"
@@ -102,18 +35,18 @@ defmodule BeTree.Packaging.BuildTest do
     # Another environment takes what this one has.
     refute mix!(app, ["compile"], [{"MIX_ENV", "prod"} | rust]) =~ "with Rust"
     assert File.read!(built(app, @nif, "prod")) == File.read!(built(app, @nif))
-    assert length(calls(log)) == 2
+    assert length(cargo_calls(log)) == 2
 
     # Of changed sources only the crate that they belong to is compiled.
     File.write!(Path.join(be_tree, "wasm/host/src/lib.rs"), "// another host")
     mix!(app, ["compile"], [{"CARGO_TARGET_DIR", Path.join(app, "kept")} | rust])
-    assert calls(log) == ["be_tree_guest", "be_tree_host", "be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_host", "be_tree_host"]
     assert File.read!(built(app, @nif)) == "be_tree_host of // another host\n"
     assert File.exists?(Path.join(app, "kept/release/deps"))
 
     # So are other flags.
     mix!(app, ["compile"], [{"RUSTFLAGS", "-C target-cpu=native"} | rust])
-    assert List.last(calls(log)) == "be_tree_host" and length(calls(log)) == 4
+    assert List.last(cargo_calls(log)) == "be_tree_host" and length(cargo_calls(log)) == 4
   end
 
   @tag @no_rust
@@ -168,10 +101,10 @@ defmodule BeTree.Packaging.BuildTest do
     File.rm!(log)
     sources = files(be_tree)
     mix!(app, ["compile"], rust)
-    assert calls(log) == ["be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_host"]
     assert File.read!(built(app, @wasm)) == sources[@wasm]
     refute mix!(app, ["compile"], rust) =~ "with Rust"
-    assert calls(log) == ["be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_host"]
     assert files(be_tree) == sources
 
     File.write!(Path.join(be_tree, "wasm/index/src/lib.rs"), "// another index")
@@ -181,7 +114,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert output =~ "delete this file"
     File.rm!(Path.join(be_tree, @wasm))
     mix!(app, ["compile"], rust)
-    assert calls(log) == ["be_tree_host", "be_tree_guest"]
+    assert cargo_calls(log) == ["be_tree_host", "be_tree_guest"]
   end
 
   # Puts the module into the dependency, as a package has it, and forgets what was built.

@@ -76,7 +76,7 @@ defmodule BeTree.Packaging.ReleaseTest do
     for {name, program} <- programs, do: File.cp!(program, Path.join([root, "bin", name]))
     copy_to(root, System.find_executable("env"))
 
-    binaries = Path.wildcard(Path.join(release, "{erts-*/bin/*,lib/**/*.so}"))
+    binaries = Enum.flat_map(["erts-*/bin/*", "lib/**/*.so"], &Path.wildcard(Path.join(release, &1)))
     for file <- Enum.map(programs, &elem(&1, 1)) ++ binaries, library <- libraries(file), do: copy_to(root, library)
   end
 
