@@ -55,7 +55,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
           name = "lib#{options[:crate]}-v#{options[:version]}-nif-2.15-#{target}"
           archive = name <> ".so.tar.gz"
           {:ok, _started} = Application.ensure_all_started(:inets)
-          address = String.to_charlist(options[:base_url] <> "/" <> archive)
+          address = options[:base_url] |> URI.parse() |> Map.update!(:path, &Path.join(&1, archive)) |> to_string() |> String.to_charlist()
 
           with {:ok, {{_, 200, _}, _, bytes}} <- :httpc.request(:get, {address, []}, [], body_format: :binary),
                {:checksum, true} <- {:checksum, checksum(bytes) == checksums(module)[archive]} do
@@ -91,6 +91,9 @@ defmodule BeTree.Packaging.PrecompiledTest do
              ~w(be_tree_host.so be_tree_host.so.sha256)
 
     refute mix!(app, ["compile"], download) =~ "Downloading"
+    # It stays without the address too.
+    mix!(app, ["compile"], context.rust)
+    assert cargo_calls(log) == ["be_tree_guest"]
     assert files(be_tree) == sources
 
     compiled = "be_tree_host of // the host\n"
@@ -116,8 +119,11 @@ defmodule BeTree.Packaging.PrecompiledTest do
     archive = Release.archive(released, Path.join(folder, "nif"), @version, "riscv64gc-unknown-linux-gnu")
     {output, status} = mix(app, ["compile"], download)
     assert status != 0
-    assert output =~ "BeTree's NIF cannot be downloaded from #{url}"
-    assert output =~ "the integrity check failed because the checksum of files does not match."
+
+    assert output =~
+             "The NIF of BeTree cannot be downloaded from #{url}: the integrity check failed because the checksum of files does not match."
+
+    assert output =~ "rustler_precompiled keeps what it downloads"
     assert output =~ "set BE_TREE_BUILD=1 or config :be_tree, force_build: true"
     refute output =~ "You can force the project"
     refute File.exists?(Path.join(app, @nif))

@@ -24,9 +24,15 @@ defmodule Mix.BeTree.Precompiled do
   @spec library(String.t(), String.t(), String.t()) :: String.t()
   def library(version, nif_version, target), do: "lib#{@crate}-v#{version}-nif-#{nif_version}-#{target}"
 
-  @doc "Returns whether the NIF is downloaded and not compiled."
-  @spec chosen?() :: boolean
-  def chosen?, do: not build_forced?() and missing() == nil
+  @doc "Returns whether `file`, the NIF, is downloaded and not compiled, or is such a download already."
+  @spec chosen?(Path.t()) :: boolean
+  def chosen?(file), do: not build_forced?() and (missing() == nil or downloaded?(file))
+
+  defp downloaded?(file), do: File.exists?(checksums_file()) and Crate.fresh?(file, origin())
+
+  defp origin do
+    "precompiled, from #{Base.encode16(:crypto.hash(:sha256, File.read!(checksums_file())), case: :lower)}"
+  end
 
   # Returns what is missing for a download.
   defp missing do
@@ -80,14 +86,11 @@ defmodule Mix.BeTree.Precompiled do
   @doc "Brings `file`, the NIF, up to date, for a Mix compiler."
   @spec compile(Path.t()) :: {:ok | :noop, []}
   def compile(file) do
-    checksums = File.read!(checksums_file())
-    origin = "precompiled, from #{Base.encode16(:crypto.hash(:sha256, checksums), case: :lower)}"
-
-    if Crate.fresh?(file, origin) do
+    if downloaded?(file) do
       {:noop, []}
     else
-      downloaded = download(checksums)
-      installed = Crate.install(downloaded, file, origin)
+      downloaded = download(File.read!(checksums_file()))
+      installed = Crate.install(downloaded, file, origin())
       File.rm!(downloaded)
       installed
     end
@@ -100,7 +103,8 @@ defmodule Mix.BeTree.Precompiled do
     options = [
       otp_app: :be_tree,
       crate: @crate,
-      base_url: url(),
+      # rustler_precompiled takes no address without a path.
+      base_url: String.trim_trailing(url(), "/") <> "/",
       version: Mix.Project.config()[:version],
       targets: targets,
       nif_versions: nif_versions,
@@ -128,16 +132,23 @@ defmodule Mix.BeTree.Precompiled do
   # The message ends with advice for libraries that are compiled by rustler.
   @spec fail(String.t()) :: no_return
   defp fail(message) do
-    reason = message |> String.split("\n\n", parts: 2) |> hd() |> String.trim_trailing(".")
+    reason =
+      message
+      |> String.split("\n\n", parts: 2)
+      |> hd()
+      |> String.replace_prefix("Error while downloading precompiled NIF: ", "")
+      |> String.trim_trailing(".")
 
     Mix.raise("""
-    BeTree's NIF cannot be downloaded from #{url()}. #{reason}.
-
-    rustler_precompiled keeps what it downloads: after a wrong archive is replaced at its source, delete the former one in
-    #{cache()}.
-
+    The NIF of BeTree cannot be downloaded from #{url()}: #{reason}.
+    #{if reason =~ "checksum", do: kept_archive()}
     To compile the NIF with Rust instead, set #{@build_variable}=1 or config :be_tree, force_build: true.
     """)
+  end
+
+  defp kept_archive do
+    "\nrustler_precompiled keeps what it downloads. When the archive is right at its source, delete the wrong one in " <>
+      "#{cache()}.\n"
   end
 
   defp cache do

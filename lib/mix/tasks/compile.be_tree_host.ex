@@ -30,7 +30,7 @@ defmodule Mix.Tasks.Compile.BeTreeHost do
   def run(_arguments) do
     cond do
       Application.get_env(:be_tree, :runtime, BeTree.Runtime.Wasmtime) != BeTree.Runtime.Wasmtime -> {:noop, []}
-      Precompiled.chosen?() -> Precompiled.compile(crate().file)
+      Precompiled.chosen?(crate().file) -> Precompiled.compile(crate().file)
       true -> Crate.compile(crate(), &Toolchain.native/0, &without_rust/1)
     end
   end
