@@ -6,11 +6,20 @@ defmodule BeTree.Test.Peers do
     unless Node.alive?() do
       # Without a shell nobody has started it.
       {_output, 0} = System.cmd(epmd(), ["-daemon"])
+      await_epmd()
       name = :"be_tree_#{System.pid()}_#{System.unique_integer([:positive])}@127.0.0.1"
       {:ok, _pid} = Node.start(name, :longnames)
     end
 
     :ok
+  end
+
+  # The daemon goes to the background before it listens.
+  defp await_epmd do
+    with {:error, _not_yet} <- :net_adm.names({127, 0, 0, 1}) do
+      Process.sleep(10)
+      await_epmd()
+    end
   end
 
   defp epmd do
@@ -19,18 +28,24 @@ defmodule BeTree.Test.Peers do
 
   @doc "Starts a node, which ends with the test: its process, for `stop/1`, and its name."
   def start(name \\ :peer.random_name()) do
+    {peer, node} = start_bare(name)
+    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
+    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
+    {peer, node}
+  end
+
+  @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
+  def start_bare(name \\ :peer.random_name()) do
     options = %{
       name: name,
-      host: '127.0.0.1',
+      host: ~c"127.0.0.1",
       longnames: true,
       # Where one node is killed, the others stay connected.
-      args: ['-setcookie', Atom.to_charlist(Node.get_cookie()), '-connect_all', 'false']
+      args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
     {:ok, peer, node} = :peer.start(options)
     ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
-    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
-    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
     {peer, node}
   end
 

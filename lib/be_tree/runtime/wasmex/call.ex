@@ -9,6 +9,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   alias BeTree.{Error, Runtime}
   alias BeTree.Runtime.Wasmex.{Gate, Instance, Machine}
 
+  @derive {Inspect, only: []}
   @enforce_keys [:instance, :number, :id, :export, :arguments, :output, :budget, :slice, :scheduler]
   defstruct @enforce_keys
 
@@ -122,7 +123,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
 
   # The probable place of the output, and the bytes to read.
   defp guess(%{output: output}, machine) when output in @lists do
-    case Machine.get(machine, :answer) do
+    case Machine.get(machine, :result) do
       0 -> nil
       address -> {address, machine |> Machine.get(:length) |> max(@least_guess) |> min(@most_guess)}
     end
@@ -148,7 +149,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   defp output(call, machine, status, [_size, <<address::little-32, length::little-32, _::32>> | read], guess) do
     with {:ok, bytes} <- bytes(machine, address, length, read, guess) do
       if call.output in @lists and status == 0 do
-        Machine.put(machine, :answer, address)
+        Machine.put(machine, :result, address)
         Machine.put(machine, :length, length + div(length, 4))
         lists(call.output, bytes)
       else
@@ -178,13 +179,13 @@ defmodule BeTree.Runtime.Wasmex.Call do
   defp each("", _make, made), do: {:ok, Enum.reverse(made)}
 
   defp each(<<count::little-64, rest::binary>>, make, made) do
-    case rest do
-      <<list::binary-size(count)-unit(64), rest::binary>> ->
-        each(rest, make, [make.(list) | made])
+    left = div(byte_size(rest), 8)
 
-      shorter ->
-        left = div(byte_size(shorter), 8)
-        error(:bad_module, "the output has a list of #{count} integers where #{left} are left")
+    if count <= left do
+      {list, rest} = :erlang.split_binary(rest, 8 * count)
+      each(rest, make, [make.(list) | made])
+    else
+      error(:bad_module, "the output has a list of #{count} integers where #{left} are left")
     end
   end
 

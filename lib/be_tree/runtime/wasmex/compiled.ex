@@ -8,6 +8,7 @@ defmodule BeTree.Runtime.Wasmex.Compiled do
   # wasmex may be added after this module was compiled.
   @compile {:no_warn_undefined, [Wasmex.Engine, Wasmex.EngineConfig, Wasmex.Module, Wasmex.Store]}
 
+  @derive {Inspect, only: []}
   @enforce_keys [:module, :wasm, :exports, :imports, :carried]
   defstruct @enforce_keys
 
@@ -72,9 +73,9 @@ defmodule BeTree.Runtime.Wasmex.Compiled do
 
   defp make_unless_made(key, make) do
     with nil <- :persistent_term.get(key, nil),
-         {:ok, _made} = answer <- make.() do
-      :persistent_term.put(key, answer)
-      answer
+         {:ok, _made} = made <- make.() do
+      :persistent_term.put(key, made)
+      made
     end
   end
 
