@@ -2,7 +2,7 @@ defmodule ErlBetree.Reasons do
   @moduledoc false
   # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
-  alias BeTree.{Error, Event, Fuel, Search}
+  alias BeTree.{Error, Event, Search}
   alias BeTree.Engine.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
@@ -25,7 +25,7 @@ defmodule ErlBetree.Reasons do
   end
 
   defp run(tree, arguments, input) do
-    request = %{input: input, output: :binary, fuel: :infinity, slice: Fuel.default_slice(), scheduler: :normal}
+    request = %{input: input, output: :binary, fuel: :infinity, slice: tree.runtime.default_slice(), scheduler: :normal}
     slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
     tree.instance |> tree.runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
   end

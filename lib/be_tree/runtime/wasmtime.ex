@@ -18,7 +18,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Runtime}
+  alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
 
   # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
@@ -35,12 +35,21 @@ defmodule BeTree.Runtime.Wasmtime do
   def available?, do: Native.load() == :ok
 
   @impl Runtime
+  def default_slice, do: Fuel.default_slice()
+
+  @impl Runtime
   def load(wasm) when is_binary(wasm) do
+    # crypto yields after each 20,000 bytes.
     with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load(), do: Absent.built_in(__MODULE__, reason)
+    case Native.load() do
+      :ok -> :ok
+      {:error, :bad_module, reason} -> Absent.built_in(__MODULE__, reason)
+      # The host's message has the remedy.
+      {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
+    end
   end
 
   defp compile(digest, wasm) do
