@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz clean
+.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -101,5 +101,8 @@ fmt: $(ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
+release: $(ready) ## Build the package and the archive of the NIF, in _build/release
+	@MIX_ENV=dev mix be_tree.release
+
 clean: ## Delete all that was built; the next build takes minutes
-	@rm -rf _build priv wasm/target
+	@rm -rf _build wasm/target

@@ -224,8 +224,10 @@ defmodule BeTree.Runtime do
   Returns the default runtime.
 
   This is the runtime in the application's environment, `config :be_tree, runtime: BeTree.Runtime.Wasmex`; without one, the
-  built-in runtime if it is compiled; otherwise the runtime of the hex package wasmex if that is present. With none of them,
-  the error of loading a module names the package to add.
+  built-in runtime if it can be used; otherwise `BeTree.Runtime.Wasmex` if the hex package wasmex is present. With none of
+  them, the error of loading a module names the ways to get one. `docs/runtimes.md` compares the two.
+
+  Raises an `ArgumentError` if the environment names no runtime.
 
       iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       true
@@ -234,8 +236,20 @@ defmodule BeTree.Runtime do
   def default do
     case Application.get_env(:be_tree, :runtime) do
       nil -> if not @built_in.available?() and available?(@wasmex), do: @wasmex, else: @built_in
-      runtime when is_atom(runtime) -> runtime
+      runtime when is_atom(runtime) -> implemented!(runtime)
       other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{Describe.value(other)}"
+    end
+  end
+
+  defp implemented!(runtime) do
+    if Code.ensure_loaded?(runtime) and function_exported?(runtime, :instantiate, 2) do
+      runtime
+    else
+      fault = if Code.ensure_loaded?(runtime), do: "which does not implement BeTree.Runtime", else: "which is not here"
+
+      raise ArgumentError,
+            "config :be_tree, runtime: #{inspect(runtime)} names a module #{fault}; add the application that has it to " <>
+              "your dependencies, or remove the setting, to use a runtime of BeTree"
     end
   end
 
@@ -248,6 +262,5 @@ defmodule BeTree.Runtime do
   @spec available() :: [module]
   def available, do: Enum.filter([@built_in, @wasmex], &available?/1)
 
-  # The runtime for wasmex is compiled only if wasmex is present.
-  defp available?(runtime), do: Code.ensure_loaded?(runtime) and runtime.available?()
+  defp available?(runtime), do: runtime.available?()
 end

@@ -36,7 +36,9 @@ defmodule BeTree.Engine.Instance do
     path = Application.app_dir(:be_tree, "priv/be_tree.wasm")
 
     with {:error, reason} <- File.read(path) do
-      message = "cannot read #{path}: #{:file.format_error(reason)}; compile the project again"
+      message =
+        "cannot read #{path}: #{:file.format_error(reason)}; compile BeTree again (mix deps.compile be_tree --force)"
+
       {:error, %Error{kind: :bad_module, message: message}}
     end
   end

@@ -19,7 +19,7 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Fuel, Runtime}
-  alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
 
   # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
   # lost its process.
@@ -44,14 +44,13 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   defp load_library do
-    with {:error, kind, reason} <- Native.load() do
-      error(kind, "the built-in runtime cannot be used here: #{reason}#{remedy(kind)}")
+    case Native.load() do
+      :ok -> :ok
+      {:error, :bad_module, reason} -> Absent.built_in(__MODULE__, reason)
+      # The host's message has the remedy.
+      {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
     end
   end
-
-  # The host's message has the remedy for a lack of memory.
-  defp remedy(:out_of_memory), do: ""
-  defp remedy(:bad_module), do: "; compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
 
   defp compile(digest, wasm) do
     reference = make_ref()
