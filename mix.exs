@@ -28,7 +28,13 @@ defmodule BeTree.MixProject do
     ]
   end
 
-  def application, do: [extra_applications: [:crypto]]
+  # Since Elixir 1.15 a build sees only the applications that the project names. Where wasmex is not a dependency, ERL_LIBS
+  # can hold it.
+  def application, do: [extra_applications: [:crypto, wasmex: :optional] ++ test_applications(Mix.env())]
+
+  # Tests in Erlang include the header of EUnit.
+  defp test_applications(:test) when @root, do: [:eunit]
+  defp test_applications(_), do: []
 
   # The tools (workloads, benchmarks, the demo) are for this project's own development.
   defp elixirc_paths(:test) when @root, do: ["lib", "tools", "test/support"]
