@@ -28,7 +28,7 @@ defmodule BeTree.Bench.Json do
     term
   end
 
-  defp parse(<<space, rest::binary>>) when space in ' \n', do: parse(rest)
+  defp parse(<<space, rest::binary>>) when space in ~c" \n", do: parse(rest)
   defp parse("null" <> rest), do: {nil, rest}
   defp parse("true" <> rest), do: {true, rest}
   defp parse("false" <> rest), do: {false, rest}
@@ -45,7 +45,7 @@ defmodule BeTree.Bench.Json do
 
   defp parse(number) do
     {integer, rest} = Integer.parse(number)
-    if match?(<<digit, _::binary>> when digit in '.eE', rest), do: Float.parse(number), else: {integer, rest}
+    if match?(<<digit, _::binary>> when digit in ~c".eE", rest), do: Float.parse(number), else: {integer, rest}
   end
 
   defp elements(text, close, element, found) do

@@ -93,7 +93,7 @@ defmodule BeTreeTest do
     end
 
     test "an expression is a string", %{tree: tree} do
-      for expression <- [nil, 'a = 1', ["a = ", "1"], :a] do
+      for expression <- [nil, ~c"a = 1", ["a = ", "1"], :a] do
         assert {:error, %Error{kind: :type}} = BeTree.insert(tree, 1, expression)
       end
     end

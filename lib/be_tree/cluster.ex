@@ -92,7 +92,7 @@ defmodule BeTree.Cluster do
     %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
 
     case shard.(id) do
-      number when number in 0..(tuple_size(shards) - 1) ->
+      number when is_integer(number) and number >= 0 and number < tuple_size(shards) ->
         elem(shards, number)
 
       other ->

@@ -105,7 +105,7 @@ defmodule BeTree.Domain do
     do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain) do
-    bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
+    bounds = for key <- [:min, :max, :count], bound <- [Map.fetch!(domain, key)], bound != nil, do: {key, bound}
     parse_one({domain.name, {domain.type, [optional: domain.optional] ++ bounds}})
   end
 
@@ -139,7 +139,7 @@ defmodule BeTree.Domain do
   defp parse_type(_name, type) when is_map_key(@bounds, type), do: {:ok, type}
 
   defp parse_type(name, type) do
-    types = Enum.map_join(Map.keys(@bounds), ", ", &inspect/1)
+    types = @bounds |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)
 
     refuse(
       :type,

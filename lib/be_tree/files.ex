@@ -250,7 +250,7 @@ defmodule BeTree.Files do
 
   # An expression's characters begin behind `<<"`, and some of them are escaped with a backslash.
   defp column_in_file(text, offset, column) do
-    <<before::binary-size(offset), literal::binary>> = text
+    {before, literal} = :erlang.split_binary(text, offset)
     length(String.codepoints(before)) + column_in_literal(literal, column)
   end
 

@@ -389,7 +389,8 @@ defmodule BeTree.Image do
     end
   end
 
-  defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
+  defp text(counts),
+    do: counts |> Enum.sort() |> Enum.map_join(", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
   defp unreadable(what, path, reason), do: file_error("cannot #{what} #{path}: #{:file.format_error(reason)}")
 

@@ -39,13 +39,11 @@ defmodule ErlBetree.Reasons do
   # Returns the matching ids, and the bytes after the numbers visited and evaluated undecoded: few programs decode them.
   defp split(<<_visited::64, _evaluated::64, found::binary>>, names) do
     counts_size = 8 * tuple_size(names)
-    ids_size = byte_size(found) - counts_size - 8 * @trailer
 
-    with <<ids::binary-size(ids_size), counts::binary-size(counts_size), ascend::little-64, does_not_fit::little-64>> <-
-           found,
+    with {:ok, ids, rest} <- split_at(found, byte_size(found) - counts_size - 8 * @trailer),
+         {:ok, counts, <<ascend::little-64, does_not_fit::little-64>>} <- split_at(rest, counts_size),
          missed_size = 8 * (counts |> Ids.unpack() |> Enum.sum()),
-         matched_size = ids_size - missed_size,
-         <<matched::binary-size(matched_size), missed::binary>> <- ids do
+         {:ok, matched, missed} <- split_at(ids, byte_size(ids) - missed_size) do
       status = if does_not_fit == 0, do: :ok, else: :error
       {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, {names, missed, counts, ascend == 1})}}
     else
@@ -54,6 +52,13 @@ defmodule ErlBetree.Reasons do
   end
 
   defp split(_other, _names), do: {:error, Answer.bad("reasons of the wrong shape")}
+
+  defp split_at(bytes, size) when size >= 0 and size <= byte_size(bytes) do
+    {before, rest} = :erlang.split_binary(bytes, size)
+    {:ok, before, rest}
+  end
+
+  defp split_at(_bytes, _size), do: :error
 
   @doc "Returns the name of each reason with its ids in ascending order."
   @spec parse(reference) :: [{atom, [BeTree.id()]}]
@@ -66,7 +71,7 @@ defmodule ErlBetree.Reasons do
   defp groups([_name | names], [0 | counts], missed, ascend), do: groups(names, counts, missed, ascend)
 
   defp groups([name | names], [count | counts], missed, ascend) do
-    <<group::binary-size(count)-unit(64), missed::binary>> = missed
+    {group, missed} = :erlang.split_binary(missed, 8 * count)
     ids = Ids.unpack(group)
     [{name, if(ascend, do: ids, else: Enum.sort(ids))} | groups(names, counts, missed, ascend)]
   end

@@ -35,7 +35,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       [{1, 2, 3}],
       [{"a", 1} | :tail],
       [[[[]]]],
-      'text',
+      ~c"text",
       {},
       {1, 2},
       {:json, 1},

@@ -72,7 +72,7 @@ defmodule BeTree.EventTest do
     for {event, kind} <- [
           {30, :type},
           {"age", :type},
-          {{:json, 'text'}, :type},
+          {{:json, ~c"text"}, :type},
           {{:json, :binary}, :type},
           {{:record, %{}}, :type},
           {{:other, []}, :type},

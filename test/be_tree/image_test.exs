@@ -391,7 +391,7 @@ defmodule BeTree.ImageTest do
     end
 
     defp put(bytes, at) do
-      <<before::binary-size(at), _::32, behind::binary>> = bytes
+      {before, <<_::32, behind::binary>>} = :erlang.split_binary(bytes, at)
       <<before::binary, Enum.random([0, 1, 0xFFFF_FFFF, :rand.uniform(0x8000_0000)])::32, behind::binary>>
     end
   end
@@ -401,7 +401,7 @@ defmodule BeTree.ImageTest do
 
     for _ <- 1..100 do
       at = Enum.random(0..(byte_size(image) - 1))
-      <<before::binary-size(at), byte, behind::binary>> = image
+      {before, <<byte, behind::binary>>} = :erlang.split_binary(image, at)
       damaged = <<before::binary, rem(byte + Enum.random(1..255), 256), behind::binary>>
       for bytes <- [damaged, before, image <> before], do: refusal(Image.read({:binary, bytes}))
     end

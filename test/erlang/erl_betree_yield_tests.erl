@@ -2,7 +2,9 @@
 -module(erl_betree_yield_tests).
 
 -include("erl_betree.hrl").
--include_lib("eunit/include/eunit.hrl").
+-include("assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
 
 -define(CLOCK, ?CLOCK_MONOTONIC).
 

@@ -13,9 +13,9 @@ defmodule BeTree.Test.Limits do
 
   @doc "Calls `function` of this module in a node of its own that may have so many descriptors, or as many as this one has."
   def in_node(function, arguments, descriptors \\ nil) do
-    limit = if descriptors, do: 'ulimit -n #{descriptors} && ', else: ''
-    shell = ['-c', limit ++ 'exec erl "$@"', 'sh']
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {'/bin/sh', shell}})
+    limit = if descriptors, do: ~c"ulimit -n #{descriptors} && ", else: []
+    shell = [~c"-c", limit ++ ~c(exec erl "$@"), ~c"sh"]
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {~c"/bin/sh", shell}})
 
     try do
       :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()])

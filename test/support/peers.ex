@@ -21,10 +21,10 @@ defmodule BeTree.Test.Peers do
   def start(name \\ :peer.random_name()) do
     options = %{
       name: name,
-      host: '127.0.0.1',
+      host: ~c"127.0.0.1",
       longnames: true,
       # Where one node is killed, the others stay connected.
-      args: ['-setcookie', Atom.to_charlist(Node.get_cookie()), '-connect_all', 'false']
+      args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
     {:ok, peer, node} = :peer.start(options)

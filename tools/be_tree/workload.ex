@@ -59,7 +59,7 @@ defmodule BeTree.Workload do
   @doc """
   Returns the workloads by name.
 
-      iex> Map.keys(BeTree.Workload.all())
+      iex> BeTree.Workload.all() |> Map.keys() |> Enum.sort()
       ["W1", "W2", "W3", "W4", "W5"]
   """
   @spec all() :: %{String.t() => module}
@@ -101,7 +101,7 @@ defmodule BeTree.Workload do
   # A workload's own parameters are those of its defaults.
   defp check_parameters(workload, parameters) do
     unless is_map(parameters) and Enum.all?(Map.keys(workload.defaults()), &is_map_key(parameters, &1)) do
-      keys = workload.defaults() |> Map.keys() |> Enum.map_join(", ", &inspect/1)
+      keys = workload.defaults() |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)
       BeTree.Engine.Check.expected!("a map of parameters with the keys #{keys}", parameters)
     end
   end

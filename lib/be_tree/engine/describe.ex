@@ -7,13 +7,15 @@ defmodule BeTree.Engine.Describe do
   # The greatest number of values, and of bytes of a string, that are printed.
   @values 24
   @bytes 64
+  # Keys are sorted, so that a message does not depend on the VM.
+  @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
   @counted 10_000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."
   @spec value(term) :: String.t()
   def value(term) do
-    if is_integer(small(term, @values)), do: inspect(term, structs: false), else: kind(term)
+    if is_integer(small(term, @values)), do: inspect(term, @inspect), else: kind(term)
   end
 
   @doc "Returns the name of an attribute or a constant, shortened if it is long, and described if it is no text."

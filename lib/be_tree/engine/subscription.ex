@@ -70,7 +70,7 @@ defmodule BeTree.Engine.Subscription do
   end
 
   defp check_constants([]), do: {:ok, []}
-  defp check_constants(constants) when is_map(constants), do: check_constants(Map.to_list(constants))
+  defp check_constants(constants) when is_map(constants), do: constants |> Enum.sort() |> check_constants()
 
   defp check_constants([constant | rest]) do
     with {:ok, constant} <- check_constant(constant),

@@ -167,5 +167,5 @@ defmodule BeTree.Files.Schema do
   defp name_bounds(type, _bounds) when type in @counted, do: {:error, "this type has one bound, a count"}
   defp name_bounds(_type, _bounds), do: {:error, "this type has no bounds"}
 
-  defp names(types), do: types |> Map.keys() |> Enum.join(", ")
+  defp names(types), do: types |> Map.keys() |> Enum.sort() |> Enum.join(", ")
 end

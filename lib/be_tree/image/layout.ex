@@ -270,7 +270,8 @@ defmodule BeTree.Image.Layout do
 
   defp read_header(bytes, length) do
     with {:ok, size, _rest} <- section_start(bytes),
-         <<section::binary-size(size), rest::binary>> <- bytes,
+         true <- size <= byte_size(bytes),
+         {section, rest} = :erlang.split_binary(bytes, size),
          {:ok, header, pieces} <- fields(binary_part(section, @before + 12, size - @before - 12)),
          :ok <- check_sizes(header, length) do
       {:ok, header, pieces, rest}
@@ -358,12 +359,11 @@ defmodule BeTree.Image.Layout do
   defp put_pieces(kept, _at, [], done), do: {:ok, IO.iodata_to_binary(Enum.reverse([kept | done]))}
 
   defp put_pieces(kept, at, [{offset, bytes} | pieces], done) do
-    case kept do
-      <<before::binary-size(offset - at), rest::binary>> when offset >= at ->
-        put_pieces(rest, offset + byte_size(bytes), pieces, [bytes, before | done])
-
-      _shorter ->
-        bad("a piece of its guest belongs at #{offset}, where the guest has no place")
+    if offset in at..(at + byte_size(kept)) do
+      {before, rest} = :erlang.split_binary(kept, offset - at)
+      put_pieces(rest, offset + byte_size(bytes), pieces, [bytes, before | done])
+    else
+      bad("a piece of its guest belongs at #{offset}, where the guest has no place")
     end
   end
 

@@ -211,9 +211,11 @@ defmodule BeTree.Image.Wasm do
   defp sized(contents), do: [encode_u32(IO.iodata_length(contents)), contents]
 
   defp take(bytes, size, what) do
-    case bytes do
-      <<taken::binary-size(size), rest::binary>> -> {:ok, taken, rest}
-      _shorter -> {:error, "a #{what} of #{size} bytes with #{byte_size(bytes)} of them there"}
+    if size <= byte_size(bytes) do
+      {taken, rest} = :erlang.split_binary(bytes, size)
+      {:ok, taken, rest}
+    else
+      {:error, "a #{what} of #{size} bytes with #{byte_size(bytes)} of them there"}
     end
   end
 

@@ -179,13 +179,13 @@ if Code.ensure_loaded?(Wasmex) do
     defp each("", _make, made), do: {:ok, Enum.reverse(made)}
 
     defp each(<<count::little-64, rest::binary>>, make, made) do
-      case rest do
-        <<list::binary-size(count)-unit(64), rest::binary>> ->
-          each(rest, make, [make.(list) | made])
+      left = div(byte_size(rest), 8)
 
-        shorter ->
-          left = div(byte_size(shorter), 8)
-          error(:bad_module, "the output has a list of #{count} integers where #{left} are left")
+      if count <= left do
+        {list, rest} = :erlang.split_binary(rest, 8 * count)
+        each(rest, make, [make.(list) | made])
+      else
+        error(:bad_module, "the output has a list of #{count} integers where #{left} are left")
       end
     end
 

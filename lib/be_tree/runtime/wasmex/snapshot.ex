@@ -85,14 +85,11 @@ if Code.ensure_loaded?(Wasmex) do
     @doc "Returns a part of its memory."
     @spec read(t, non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
     def read(%__MODULE__{memory: memory}, address, length) do
-      case memory do
-        <<_before::binary-size(address), bytes::binary-size(length), _rest::binary>> ->
-          {:ok, bytes}
+      size = byte_size(memory)
 
-        _shorter ->
-          size = byte_size(memory)
-          error(:bad_module, "the read is #{length} bytes at #{address}, outside of the snapshot of #{size} bytes")
-      end
+      if address >= 0 and length >= 0 and address + length <= size,
+        do: {:ok, binary_part(memory, address, length)},
+        else: error(:bad_module, "the read is #{length} bytes at #{address}, outside of the snapshot of #{size} bytes")
     end
 
     @doc """
