@@ -9,7 +9,7 @@ defmodule ErlBetree.Clock do
   @process 2
 
   @doc "Returns the result of `work`, and the microseconds that it took."
-  @spec time(integer, (() -> answer)) :: {answer, non_neg_integer} when answer: term
+  @spec time(integer, (... -> answer)) :: {answer, non_neg_integer} when answer: term
   def time(clock, work) do
     started = now(clock)
     answer = work.()

@@ -34,7 +34,7 @@ defmodule Mix.BeTree.Crate do
   build. Without a toolchain it prints `otherwise`, which says how the library works without the file, and builds nothing. If
   `otherwise` is nil, it raises.
   """
-  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()}), String.t() | nil) :: {:ok | :noop, []}
+  @spec compile(t, (... -> {:ok, Toolchain.t()} | {:error, String.t()}), String.t() | nil) :: {:ok | :noop, []}
   def compile(crate, find_toolchain, otherwise \\ nil) do
     sources = digest(crate)
 
