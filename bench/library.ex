@@ -113,6 +113,6 @@ defmodule BeTree.Bench.Library do
   end
 
   # What a function answers that leaves much garbage.
-  @spec in_process((() -> term)) :: term
+  @spec in_process((... -> term)) :: term
   def in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 end
