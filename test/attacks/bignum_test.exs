@@ -7,7 +7,6 @@ defmodule BeTree.Attacks.BignumTest do
 
   alias BeTree.{Domain, Error, Event, Explanation}
   alias BeTree.Engine.{Answer, Describe}
-  alias BeTree.Test.Attack
 
   @moduletag timeout: 60_000
 
