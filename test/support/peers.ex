@@ -6,11 +6,20 @@ defmodule BeTree.Test.Peers do
     unless Node.alive?() do
       # Without a shell nobody has started it.
       {_output, 0} = System.cmd(epmd(), ["-daemon"])
+      await_epmd()
       name = :"be_tree_#{System.pid()}_#{System.unique_integer([:positive])}@127.0.0.1"
       {:ok, _pid} = Node.start(name, :longnames)
     end
 
     :ok
+  end
+
+  # The daemon goes to the background before it listens.
+  defp await_epmd do
+    with {:error, _not_yet} <- :net_adm.names({127, 0, 0, 1}) do
+      Process.sleep(10)
+      await_epmd()
+    end
   end
 
   defp epmd do

@@ -111,13 +111,26 @@ impl Vocabulary {
             Constant::Integer(integer) => return release(&mut known.integers, integer),
             Constant::String(id) => id,
         };
-        let first = &mut self.firsts[id.0 as usize];
-        if first.count == 0 || first.attribute != attribute {
+        let is_first = |first: &First| first.count > 0 && first.attribute == attribute;
+        if !self.firsts.get(id.0 as usize).is_some_and(is_first) {
             return release(&mut known.shared, id);
         }
+        let first = &mut self.firsts[id.0 as usize];
         first.count -= 1;
         if first.count == 0 {
             known.own -= 1;
+            self.free_the_end();
+        }
+    }
+
+    /// Frees the elements behind the last string that a bounded attribute contains.
+    fn free_the_end(&mut self) {
+        let mut len = self.firsts.len();
+        while len > 0 && self.firsts[len - 1].count == 0 {
+            len -= 1;
+        }
+        if len < self.firsts.len() {
+            self.firsts.shorten(len);
         }
     }
 
