@@ -20,7 +20,13 @@ defmodule BeTree.LayoutTest do
   end
 
   test "what lies in lib/be_tree/engine is private" do
-    engine = for module <- modules(), String.starts_with?(source(module), "lib/be_tree/engine/"), do: module
+    engine =
+      for module <- modules(),
+          String.starts_with?(source(module), "lib/be_tree/engine/"),
+          # A derived implementation of a protocol has no documentation to hide.
+          not function_exported?(module, :__impl__, 1),
+          do: module
+
     assert BeTree.Engine.Native in engine
     assert Enum.reject(engine, &private?/1) == []
   end

@@ -3,7 +3,7 @@ defmodule ErlBetree.Reasons do
   # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
   alias BeTree.{Error, Event, Fuel, Search}
-  alias BeTree.Engine.{Answer, Slices}
+  alias BeTree.Engine.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
   # After the counts come two fields: whether the ids of each group ascend, and whether the event is invalid.
@@ -17,8 +17,8 @@ defmodule ErlBetree.Reasons do
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- Search.append_ids(bytes, ids),
          {:ok, found} <- run(Tree.target(tree), [format, byte_size(bytes), ids_length], input),
-         {:ok, answer} <- split(found, names) do
-      answer
+         {:ok, result} <- split(found, names) do
+      result
     else
       {:error, error} -> Tree.fail(error)
     end
@@ -33,8 +33,8 @@ defmodule ErlBetree.Reasons do
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, 0, found, _slices}), do: {:ok, found}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Answer.refusal(refusal)}
-  defp finish({:done, status, _output, _slices}), do: {:error, Answer.bad("a search for reasons with status #{status}")}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.event_refusal(refusal)}
+  defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("a search for reasons with status #{status}")}
   defp finish({:error, %Error{} = error}), do: {:error, error}
 
   # Returns the matching ids, and the bytes after the numbers visited and evaluated undecoded: few programs decode them.
@@ -48,11 +48,11 @@ defmodule ErlBetree.Reasons do
       status = if does_not_fit == 0, do: :ok, else: :error
       {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, {names, missed, counts, ascend == 1})}}
     else
-      _other -> {:error, Answer.bad("reasons of the wrong shape")}
+      _other -> {:error, Reply.bad("reasons of the wrong shape")}
     end
   end
 
-  defp split(_other, _names), do: {:error, Answer.bad("reasons of the wrong shape")}
+  defp split(_other, _names), do: {:error, Reply.bad("reasons of the wrong shape")}
 
   defp split_at(bytes, size) when size >= 0 and size <= byte_size(bytes) do
     {before, rest} = :erlang.split_binary(bytes, size)

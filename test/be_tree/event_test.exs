@@ -112,7 +112,7 @@ defmodule BeTree.EventTest do
     for answer <- [&BeTree.search(tree, &1), &BeTree.explain(tree, &1, 1)] do
       {:error, error} = answer.({:json, ~s({"age": oops})})
       assert {error.kind, error.column} == {:syntax, 9}
-      assert Exception.message(error) =~ ~r/^ *{"age": oops}\n {12}\^/m
+      assert Exception.message(error) == "expected a value (column 9)"
     end
   end
 end

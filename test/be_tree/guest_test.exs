@@ -128,7 +128,7 @@ defmodule BeTree.GuestTest do
           {%{"delete" => {[@i32], 0}}, ~r/its export be_tree_delete is .*:i32.*; expected .*:i64/},
           {%{"search" => {[@i32], 0}}, ~r/its export be_tree_search/},
           {%{:stack_mutable => 0}, ~r/its export __stack_pointer/},
-          {%{"abi" => {[], 2}}, ~r/speaks version 2 of the interface; expected 1/}
+          {%{"abi" => {[], 2}}, ~r/has version 2 of the interface; expected 1/}
         ] do
       assert {:error, %Error{kind: :bad_module} = error} = BeTree.new([a: :integer], guest: guest(changes))
       assert Exception.message(error) =~ message

@@ -207,7 +207,8 @@ defmodule BeTree.ImageTest do
   end
 
   test "a guest that keeps what it knows elsewhere is refused" do
-    assert refusal(Image.to_binary(unfit())) =~ "it has 2 globals that change, where only __stack_pointer may"
+    assert refusal(Image.to_binary(unfit())) =~
+             "this index module has 2 globals that change, where only __stack_pointer may"
   end
 
   test "another guest's index is an index, forgetful or not" do
@@ -323,7 +324,7 @@ defmodule BeTree.ImageTest do
       end
 
       assert refusal(Image.read(forge(layout, counts: "x"))) =~ "this is no image: its counts are wrong: "
-      {:ok, counts} = BeTree.Engine.Answer.info(layout.counts)
+      {:ok, counts} = BeTree.Engine.Reply.info(layout.counts)
       other = :erlang.term_to_binary(Enum.to_list(%{counts | expressions: 7}))
 
       assert refusal(Image.read(forge(layout, counts: other))) =~

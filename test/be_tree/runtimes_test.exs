@@ -301,6 +301,25 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
+      # What starts a batch costs some hundred units of fuel, once.
+      test "a batch costs no more fuel than its searches", %{runtime: runtime} do
+        whole = [slice: :infinity]
+
+        for {workload, expressions} <- [{BeTree.Workload.W1, 600}, {BeTree.Workload.W4, 1_000}] do
+          parameters = Map.merge(workload.defaults(), %{expressions: expressions, events: 300})
+          tree = BeTree.new!(workload.schema(parameters), runtime: runtime)
+          BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
+          events = Enum.to_list(workload.events(parameters))
+          searched = for event <- events, do: BeTree.search!(tree, event, [stats: true] ++ whole)
+
+          for count <- [1, 2, 3, 16, 79, 80, 256, 257, 300] do
+            {found, stats} = searched |> Enum.take(count) |> Enum.unzip()
+            fuel = Enum.sum(Enum.map(stats, & &1.fuel)) + if(count == 1, do: 0, else: 500)
+            assert BeTree.search_many(tree, Enum.take(events, count), [fuel: fuel] ++ whole) == {:ok, found}
+          end
+        end
+      end
+
       # Over the phases that a small index has, cut off after any number of units up to some.
       test "a search that is cut off anywhere finds the same", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: runtime)

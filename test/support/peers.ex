@@ -28,6 +28,14 @@ defmodule BeTree.Test.Peers do
 
   @doc "Starts a node, which ends with the test: its process, for `stop/1`, and its name."
   def start(name \\ :peer.random_name()) do
+    {peer, node} = start_bare(name)
+    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
+    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
+    {peer, node}
+  end
+
+  @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
+  def start_bare(name \\ :peer.random_name()) do
     options = %{
       name: name,
       host: ~c"127.0.0.1",
@@ -38,8 +46,6 @@ defmodule BeTree.Test.Peers do
 
     {:ok, peer, node} = :peer.start(options)
     ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
-    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
-    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
     {peer, node}
   end
 

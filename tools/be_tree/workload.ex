@@ -52,6 +52,26 @@ defmodule BeTree.Workload do
   @doc "Returns the names of the files, each with a lazy stream of its lines as iodata."
   @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
 
+  @doc false
+  # Takes all callbacks but `files/1` from a generator of the library, which calibrates with the same expressions.
+  defmacro __using__(generator: generator) do
+    quote do
+      @behaviour BeTree.Workload
+
+      @impl BeTree.Workload
+      defdelegate defaults(), to: unquote(generator)
+
+      @impl BeTree.Workload
+      defdelegate schema(parameters), to: unquote(generator)
+
+      @impl BeTree.Workload
+      defdelegate expressions(parameters), to: unquote(generator)
+
+      @impl BeTree.Workload
+      defdelegate events(parameters), to: unquote(generator)
+    end
+  end
+
   @workloads for module <- [__MODULE__.W1, __MODULE__.W2, __MODULE__.W3, __MODULE__.W4, __MODULE__.W5],
                  into: %{},
                  do: {module |> Module.split() |> List.last(), module}

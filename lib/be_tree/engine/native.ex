@@ -24,7 +24,7 @@ defmodule BeTree.Engine.Native do
     with :ok <- if(library?(__MODULE__), do: :ok, else: load(:code.priv_dir(:be_tree))) do
       case engine_error() do
         nil -> :ok
-        why -> {:error, "its engine cannot run on this machine: #{why}"}
+        reason -> {:error, "its engine cannot run on this machine: #{reason}"}
       end
     end
   end

@@ -1,7 +1,7 @@
 if Code.ensure_loaded?(Wasmex) do
   defmodule BeTree.Runtime.Wasmex do
     @moduledoc """
-    This runtime uses the hex package wasmex, for nodes where nothing can be compiled: wasmex ships its own library.
+    This runtime uses the hex package wasmex, for nodes that cannot compile Rust: wasmex comes with its own library.
 
     A slice runs on wasmex's threads while the calling process waits. The process is charged for the fuel all the same.
     When the fuel of a slice is exhausted, the call traps and loses its stack. It continues from its last checkpoint
@@ -80,7 +80,7 @@ if Code.ensure_loaded?(Wasmex) do
     defp carried(%Compiled{carried: {:error, why}}), do: error(:bad_module, "the module cannot be replicated: #{why}")
 
     @impl Runtime
-    defdelegate snapshot_of(length, parts), to: Snapshot, as: :of
+    defdelegate snapshot_of(length, parts), to: Snapshot, as: :from_parts
 
     @impl Runtime
     defdelegate snapshot_length(snapshot), to: Snapshot, as: :size
@@ -117,7 +117,7 @@ if Code.ensure_loaded?(Wasmex) do
               do: "the 1 replica is",
               else: "all #{Instance.count(instance)} replicas are"
 
-          error(:overloaded, "#{replicas} in use, and as many callers wait as may")
+          error(:overloaded, "#{replicas} in use, and the queue of #{instance.queue} callers is full")
 
         :timeout ->
           error(:timeout, "the call passed its timeout of #{timeout} ms while it waited for its turn")

@@ -383,10 +383,7 @@ impl State {
             outbox.step();
         }
         let refused = |(position, error)| Refusal { error, position: Some(position) };
-        while !batch.advance(index, search, inbox).map_err(refused)? {
-            outbox.step();
-        }
-        outbox.send(batch.part(search));
+        outbox.send(batch.run(index, search, inbox, || outbox.step()).map_err(refused)?);
         *unfinished = (!batch.is_done()).then_some(number);
         Ok(())
     }

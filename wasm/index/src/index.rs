@@ -9,6 +9,7 @@ use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
 use crate::compile::{booleans, Expression, Literal};
+use crate::cost;
 use crate::error::{Error, Kind};
 use crate::handles::{NodeId, Slot};
 use crate::language;
@@ -233,7 +234,7 @@ impl Index {
     fn extent_with(&self, id: u64, predicates: usize) -> Extent {
         let extent = self.extent();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next() as usize + 1),
+            slots: extent.slots.max(self.subscriptions.next().index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             greatest: extent
@@ -405,7 +406,7 @@ impl Index {
     pub fn validate(&self) -> Result<(), String> {
         let mut references = vec![0; self.catalog.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
-            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
+            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate.index()] += 1);
         }
         self.catalog.predicates.validate(&references)?;
         self.strings.validate()?;
@@ -533,7 +534,7 @@ impl Index {
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
             let probability = self.probability(index, literal, &analysis, &expected);
-            Estimate { probability, cost: cost(&predicate.test) }
+            Estimate { probability, cost: cost_of(&predicate.test) }
         });
         let slot = self.hold(id, |slot, catalog| program::assemble(slot, &tests, expression, catalog.shared()));
         match (access, plan) {
@@ -618,10 +619,10 @@ impl Index {
         expected: &[Option<NodeIndex>],
     ) -> f32 {
         match analysis.access_predicate(index) {
-            _ if expected.contains(&Some(index)) => 0.99,
+            _ if expected.contains(&Some(index)) => cost::ACCESS_PROBABILITY,
             Some(_) => analysis.share(index),
-            None if literal.negated => 0.7,
-            None => 0.5,
+            None if literal.negated => cost::NEGATED_PROBABILITY,
+            None => cost::UNKNOWN_PROBABILITY,
         }
     }
 }
@@ -640,13 +641,15 @@ fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
 }
 
 /// Returns the cost of a test. A comparison costs 1.
-fn cost(test: &predicate::Test<StringId>) -> f32 {
+fn cost_of(test: &predicate::Test<StringId>) -> f32 {
     use predicate::Test;
     match test {
-        Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => 1.0,
-        Test::Null | Test::NotNull | Test::Empty => 1.0,
-        Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => 3.0,
-        Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => 4.0,
-        Test::Contains(_) | Test::GeoWithinRadius { .. } => 10.0,
+        Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => {
+            cost::COMPARISON
+        }
+        Test::Null | Test::NotNull | Test::Empty => cost::COMPARISON,
+        Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => cost::LIST_TEST,
+        Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => cost::AFFIX_TEST,
+        Test::Contains(_) | Test::GeoWithinRadius { .. } => cost::SUBSTRING_TEST,
     }
 }

@@ -5,6 +5,7 @@
 //! | folder | holds |
 //! | --- | --- |
 //! | [`error`] | errors and their kinds |
+//! | `cost` | the weights of the cost model |
 //! | [`support`] | tables, vectors, hashes, and the accounting of memory |
 //! | `handles` | the numbers by which the parts refer to one another |
 //! | [`term`] | Erlang's external term format |
@@ -26,6 +27,7 @@
 mod boolean;
 mod catalog;
 mod compile;
+mod cost;
 pub mod diagnostics;
 pub mod error;
 mod eval;

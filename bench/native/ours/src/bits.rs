@@ -94,7 +94,7 @@ fn run(program: &[Operation], columns: &[u64], stack: &mut Vec<u64>) -> u64 {
         match operation {
             Operation::Push(attribute) => {
                 stack.push(top);
-                top = columns[*attribute as usize];
+                top = columns[attribute.index()];
             }
             Operation::Not => top = !top,
             Operation::And => top &= stack.pop().unwrap_or(0),

@@ -90,7 +90,7 @@ impl Engine for Many<'_> {
         answer.clear();
         while !batch.is_done() {
             batch.next_part();
-            let part = batch.run(&native.index, &mut native.search, message);
+            let part = batch.run(&native.index, &mut native.search, message, || ());
             answer.extend_from_slice(part.expect("the events of a workload are right"));
         }
     }

@@ -80,7 +80,7 @@ fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
 }
 
 fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
-    match (&predicate.test, event.values[predicate.attribute as usize]) {
+    match (&predicate.test, event.values[predicate.attribute.index()]) {
         (Test::Null, value) => value == Value::Undefined,
         (_, Value::Undefined) => false,
         (Test::NotNull, _) => true,

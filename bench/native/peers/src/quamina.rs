@@ -42,7 +42,7 @@ impl Peer {
         let builder = QuaminaBuilder::new().with_arena_byte_budget(ARENA_BYTES);
         let mut patterns = builder.build().map_err(|error| Unavailable::Failed(error.to_string()))?;
         for (id, fields) in conjunctions {
-            let fields = fields.iter().map(|(attribute, values)| (&names[*attribute as usize], values));
+            let fields = fields.iter().map(|(attribute, values)| (&names[attribute.index()], values));
             let pattern = object(fields);
             let added = patterns.add_pattern(id, &pattern);
             added.map_err(|error| Unavailable::Failed(format!("{pattern}: {error}")))?;
@@ -103,7 +103,7 @@ fn values(predicate: &Predicate<Text>) -> Result<String, Unavailable> {
 fn names(workload: &Workload, conjunctions: &[(u64, Vec<Field>)]) -> Vec<String> {
     let mut distinct = vec![HashSet::new(); workload.attributes.len()];
     for (attribute, values) in conjunctions.iter().flat_map(|(_, fields)| fields) {
-        distinct[*attribute as usize].insert(values.as_str());
+        distinct[attribute.index()].insert(values.as_str());
     }
     let rank = |values: &HashSet<&str>| distinct.iter().filter(|others| others.len() > values.len()).count();
     let names = workload.attributes.iter().zip(&distinct);

@@ -10,6 +10,7 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.{Error, Runtime}
     alias BeTree.Runtime.Wasmex.{Gate, Instance, Machine}
 
+    @derive {Inspect, only: []}
     @enforce_keys [:instance, :number, :id, :export, :arguments, :output, :budget, :slice, :scheduler]
     defstruct @enforce_keys
 
@@ -123,7 +124,7 @@ if Code.ensure_loaded?(Wasmex) do
 
     # The probable place of the output, and the bytes to read.
     defp guess(%{output: output}, machine) when output in @lists do
-      case Machine.get(machine, :answer) do
+      case Machine.get(machine, :result) do
         0 -> nil
         address -> {address, machine |> Machine.get(:length) |> max(@least_guess) |> min(@most_guess)}
       end
@@ -149,7 +150,7 @@ if Code.ensure_loaded?(Wasmex) do
     defp output(call, machine, status, [_size, <<address::little-32, length::little-32, _::32>> | read], guess) do
       with {:ok, bytes} <- bytes(machine, address, length, read, guess) do
         if call.output in @lists and status == 0 do
-          Machine.put(machine, :answer, address)
+          Machine.put(machine, :result, address)
           Machine.put(machine, :length, length + div(length, 4))
           lists(call.output, bytes)
         else

@@ -6,6 +6,7 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Carried, Machine, Types}
 
+    @derive {Inspect, only: []}
     @enforce_keys [:module, :wasm, :exports, :imports, :carried]
     defstruct @enforce_keys
 
@@ -72,9 +73,9 @@ if Code.ensure_loaded?(Wasmex) do
 
     defp make_unless_made(key, make) do
       with nil <- :persistent_term.get(key, nil),
-           {:ok, _made} = answer <- make.() do
-        :persistent_term.put(key, answer)
-        answer
+           {:ok, _made} = made <- make.() do
+        :persistent_term.put(key, made)
+        made
       end
     end
 

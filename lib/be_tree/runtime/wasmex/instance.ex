@@ -9,6 +9,7 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Compiled, Machine, Snapshot, Types}
 
+    @derive {Inspect, only: []}
     @enforce_keys [:machines, :group, :compiled, :limit, :queue, :inbox, :resume, :snapshot]
     defstruct @enforce_keys
 
@@ -187,7 +188,7 @@ if Code.ensure_loaded?(Wasmex) do
     def lose(%{snapshot: nil}, _number), do: :ok
     def lose(instance, number), do: Machine.put(machine(instance, number), :filled, 0)
 
-    @doc "Returns the number of machines that were used, and the bytes of their memories, as far as known without a request."
+    @doc "Returns the number of machines that were used, and the last known bytes of their memories. Sends no request."
     @spec used(t) :: {pos_integer, non_neg_integer}
     def used(%{snapshot: nil} = instance), do: {1, Machine.get(machine(instance, 0), :bytes)}
 

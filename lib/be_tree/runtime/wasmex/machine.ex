@@ -26,13 +26,14 @@ if Code.ensure_loaded?(Wasmex) do
     #
     #   inbox, capacity        the address and the size of the inbox; 0 if it must be requested
     #   input                  the bytes of the last input
-    #   answer, length         the address and the bytes of the last list of numbers, which predict those of the next one
+    #   result, length         the address and the bytes of the last list of numbers, which predict those of the next one
     #   torn                   1 from the beginning of a call until it ends by itself
     #   filled                 1 if a replica equals its snapshot, except for the remains of searches
     #   bytes                  the last known size of the memory
     #   used, slice, progress  of a suspended call: the fuel so far, the fuel of the next slice, and the progress
-    @cells [:inbox, :capacity, :input, :answer, :length, :torn, :filled, :bytes, :used, :slice, :progress]
+    @cells [:inbox, :capacity, :input, :result, :length, :torn, :filled, :bytes, :used, :slice, :progress]
 
+    @derive {Inspect, only: []}
     @enforce_keys [:store, :instance, :memory, :cells, :stack_pointer, :outbox]
     defstruct @enforce_keys
 
@@ -50,7 +51,7 @@ if Code.ensure_loaded?(Wasmex) do
             | :size
 
     # The functions that are called below, with their arities in wasmex 0.15.
-    @asked [
+    @functions [
       store_or_caller_set_fuel: 3,
       store_or_caller_get_fuel: 2,
       instance_call_exported_function: 6,
@@ -65,7 +66,8 @@ if Code.ensure_loaded?(Wasmex) do
     @doc "Returns whether the present wasmex has these functions."
     @spec available?() :: boolean
     def available? do
-      Code.ensure_loaded?(Native) and Enum.all?(@asked, fn {name, arity} -> function_exported?(Native, name, arity) end)
+      Code.ensure_loaded?(Native) and
+        Enum.all?(@functions, fn {name, arity} -> function_exported?(Native, name, arity) end)
     end
 
     @doc "Returns a machine with a new instance, whose memory takes at most `limit` bytes, and each table an eighth of that."
@@ -136,9 +138,9 @@ if Code.ensure_loaded?(Wasmex) do
     def convention(machine, name, arguments) do
       before = restore_operations(machine)
       put(machine, :torn, 1)
-      answers = round(machine, before ++ [{:fuel, @convention_fuel}, {:call, name, arguments}, :size])
+      replies = round(machine, before ++ [{:fuel, @convention_fuel}, {:call, name, arguments}, :size])
 
-      case Enum.take(answers, -2) do
+      case Enum.take(replies, -2) do
         [{:ok, [address]}, size] ->
           put(machine, :torn, 0)
           if is_integer(size), do: put(machine, :bytes, size)
@@ -164,12 +166,12 @@ if Code.ensure_loaded?(Wasmex) do
     def stack_operations(%__MODULE__{stack_pointer: nil}), do: []
     def stack_operations(%__MODULE__{stack_pointer: first}), do: [{:global, "__stack_pointer", first}]
 
-    @doc "Reads bytes of the memory. `what` names them in an error."
+    @doc "Reads bytes of the memory. `owner` names their owner in an error, such as `the outbox`."
     @spec read(t, String.t(), non_neg_integer, non_neg_integer) :: {:ok, binary} | {:error, Error.t()}
-    def read(machine, what, address, length) do
+    def read(machine, owner, address, length) do
       case round(machine, [{:read, address, length}, :size]) do
         [bytes, _size] when is_binary(bytes) -> {:ok, bytes}
-        [{:error, _reason}, size] -> outside(what, address, length, size)
+        [{:error, _reason}, size] -> outside(owner, address, length, size)
       end
     end
 
@@ -203,22 +205,22 @@ if Code.ensure_loaded?(Wasmex) do
     @spec round(t, [operation]) :: [term]
     def round(machine, operations) do
       reference = make_ref()
-      ask(operations, machine, reference, 0)
-      answers(operations, reference, 0)
+      submit_all(operations, machine, reference, 0)
+      replies(operations, reference, 0)
     end
 
-    defp ask([], _machine, _reference, _number), do: :ok
+    defp submit_all([], _machine, _reference, _number), do: :ok
 
-    defp ask([operation | operations], machine, reference, number) do
+    defp submit_all([operation | operations], machine, reference, number) do
       :ok = submit(operation, machine, {self(), {reference, number}})
-      ask(operations, machine, reference, number + 1)
+      submit_all(operations, machine, reference, number + 1)
     end
 
-    defp answers([], _reference, _number), do: []
+    defp replies([], _reference, _number), do: []
 
-    defp answers([_operation | operations], reference, number) do
+    defp replies([_operation | operations], reference, number) do
       receive do
-        {{^reference, ^number}, answer} -> [answer | answers(operations, reference, number + 1)]
+        {{^reference, ^number}, reply} -> [reply | replies(operations, reference, number + 1)]
       end
     end
 
@@ -262,7 +264,7 @@ if Code.ensure_loaded?(Wasmex) do
       end
     end
 
-    # The words of the trap, without its place.
+    # Returns the name of the trap, without its place.
     defp trap(reason) do
       case Regex.run(~r/\((wasm trap: .*?)\): /, reason) do
         [_all, trap] -> trap
@@ -272,8 +274,8 @@ if Code.ensure_loaded?(Wasmex) do
 
     @doc "Returns the error for bytes that the module places outside its memory."
     @spec outside(String.t(), non_neg_integer, non_neg_integer, non_neg_integer) :: {:error, Error.t()}
-    def outside(what, address, length, size) do
-      error(:bad_module, "#{what} is #{length} bytes at #{address}, outside of the memory of #{size} bytes")
+    def outside(owner, address, length, size) do
+      error(:bad_module, "#{owner} is #{length} bytes at #{address}, outside of the memory of #{size} bytes")
     end
 
     defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}

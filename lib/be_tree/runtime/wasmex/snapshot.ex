@@ -6,6 +6,7 @@ if Code.ensure_loaded?(Wasmex) do
     alias BeTree.Error
     alias BeTree.Runtime.Wasmex.{Compiled, Machine}
 
+    @derive {Inspect, only: []}
     @enforce_keys [:memory, :globals]
     defstruct @enforce_keys
 
@@ -22,19 +23,19 @@ if Code.ensure_loaded?(Wasmex) do
       before = Machine.restore_operations(machine)
       size = Machine.measure(machine)
       memory = if machine.memory, do: [{:read, 0, size}], else: []
-      answers = Machine.round(machine, before ++ memory ++ for(name <- globals, do: {:global, name}))
-      answers = Enum.drop(answers, length(before))
+      replies = Machine.round(machine, before ++ memory ++ for(name <- globals, do: {:global, name}))
+      replies = Enum.drop(replies, length(before))
 
-      case Enum.find(answers, &match?({:error, _reason}, &1)) do
+      case Enum.find(replies, &match?({:error, _reason}, &1)) do
         {:error, reason} -> error(:out_of_memory, "there is no snapshot of #{size} bytes: #{reason}")
-        nil when machine.memory == nil -> {:ok, %__MODULE__{memory: "", globals: Enum.zip(globals, answers)}}
-        nil -> {:ok, %__MODULE__{memory: hd(answers), globals: Enum.zip(globals, tl(answers))}}
+        nil when machine.memory == nil -> {:ok, %__MODULE__{memory: "", globals: Enum.zip(globals, replies)}}
+        nil -> {:ok, %__MODULE__{memory: hd(replies), globals: Enum.zip(globals, tl(replies))}}
       end
     end
 
     @doc "Returns a snapshot with a memory of `length` bytes that is zero except for these parts, which do not overlap."
-    @spec of(non_neg_integer, [{non_neg_integer, binary}]) :: {:ok, t} | {:error, Error.t()}
-    def of(length, parts) do
+    @spec from_parts(non_neg_integer, [{non_neg_integer, binary}]) :: {:ok, t} | {:error, Error.t()}
+    def from_parts(length, parts) do
       with {:ok, memory} <- parts |> Enum.sort() |> join(0, length, []) do
         {:ok, %__MODULE__{memory: IO.iodata_to_binary(memory), globals: []}}
       end
@@ -48,8 +49,8 @@ if Code.ensure_loaded?(Wasmex) do
     end
 
     defp join([{address, bytes} | _parts], at, length, _joined) do
-      place = "a part is #{byte_size(bytes)} bytes at #{address}"
-      error(:bad_module, "#{place}, before another's end at #{at} or outside of the memory of #{length} bytes")
+      part = "a part is #{byte_size(bytes)} bytes at #{address}"
+      error(:bad_module, "#{part}, before another's end at #{at} or outside of the memory of #{length} bytes")
     end
 
     defp zeros(count), do: :binary.copy(<<0>>, count)

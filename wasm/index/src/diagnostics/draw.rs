@@ -8,9 +8,8 @@ use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
 use crate::model::schema::{AttributeId, Type};
-use crate::model::strings::StringId;
 use crate::tree::level::Level;
-use crate::tree::{Branch, ROOT};
+use crate::tree::Branch;
 
 /// The number of ids that a leaf list shows. For more it shows their count.
 const SHOWN: usize = 12;
@@ -41,7 +40,7 @@ impl Picture<'_> {
         if !every.is_empty() {
             self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
         }
-        let mut nodes = vec![ROOT];
+        let mut nodes = vec![NodeId::ROOT];
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
             let entries = node.entries().iter().filter(|entry| !entry.is_joined());
@@ -85,7 +84,7 @@ impl Picture<'_> {
             Type::Boolean => (key == 1).to_string(),
             Type::Float => key::to_float(key).to_string(),
             Type::String | Type::StringList => {
-                String::from_utf8_lossy(self.index.strings().get(StringId(key as u32))).into_owned()
+                String::from_utf8_lossy(self.index.strings().get(key::to_string(key))).into_owned()
             }
             _ => key.to_string(),
         }

@@ -176,7 +176,7 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
     writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
-    write_value(event.values[predicate.attribute as usize], event, writer);
+    write_value(event.values[predicate.attribute.index()], event, writer);
 }
 
 /// Returns the text, cut if it is long.

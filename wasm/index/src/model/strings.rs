@@ -1,14 +1,16 @@
 //! The strings of expressions. Each is stored once, as long as an expression contains it.
 
+use crate::handles::handle;
 use crate::support::bytes::{same, Bytes};
 use crate::support::chunks::Chunks;
 use crate::support::free_numbers::FreeNumbers;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
-/// The number of a string that an [`Interner`] holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StringId(pub u32);
+handle! {
+    /// The number of a string that an [`Interner`] holds.
+    pub struct StringId
+}
 
 impl StringId {
     /// The id of strings that no expression contains. No interner returns it for a string.
@@ -71,7 +73,7 @@ impl Interner {
     }
 
     fn position(&self, id: StringId) -> usize {
-        self.positions[id.0 as usize] as usize
+        self.positions[id.index()] as usize
     }
 
     /// Returns the greatest number in use plus one.
@@ -114,7 +116,7 @@ impl Interner {
                 self.positions.len() - 1
             }
         };
-        let id = StringId(number as u32);
+        let id = StringId::from_index(number);
         self.entries.push(Entry { bytes: bytes.into(), references: 0, id });
         self.by_bytes.insert(hash, position);
         id
@@ -136,7 +138,7 @@ impl Interner {
         }
         self.by_bytes.remove(hash_bytes(&entry.bytes), position as u32);
         self.remove_entry(position);
-        self.free.insert(id.0 as usize);
+        self.free.insert(id.index());
         match self.free.free_below(self.positions.len()) {
             0 => {}
             free => {
@@ -152,7 +154,7 @@ impl Interner {
         let moved = std::mem::take(&mut self.entries[last]);
         if position < last {
             self.by_bytes.renumber(hash_bytes(&moved.bytes), last as u32, position as u32);
-            self.positions[moved.id.0 as usize] = position as u32;
+            self.positions[moved.id.index()] = position as u32;
             self.entries[position] = moved;
         }
         self.entries.shorten(last);
@@ -172,15 +174,15 @@ impl Interner {
     /// Checks that the counts, the table and the free numbers agree.
     pub fn validate(&self) -> Result<(), String> {
         for (position, entry) in self.entries.iter().enumerate() {
-            let StringId(number) = entry.id;
-            if entry.references == 0 || self.free.contains(number as usize) {
-                return Err(format!("interner: string {number} has {} references", entry.references));
+            let id = entry.id;
+            if entry.references == 0 || self.free.contains(id.index()) {
+                return Err(format!("interner: string {id} has {} references", entry.references));
             }
-            if self.positions.get(number as usize) != Some(&(position as u32)) {
-                return Err(format!("interner: string {number} is not at {position}"));
+            if self.positions.get(id.index()) != Some(&(position as u32)) {
+                return Err(format!("interner: string {id} is not at {position}"));
             }
-            if self.find(&entry.bytes) != Some(entry.id) {
-                return Err(format!("interner: string {number} is not found by its bytes"));
+            if self.find(&entry.bytes) != Some(id) {
+                return Err(format!("interner: string {id} is not found by its bytes"));
             }
         }
         let (held, hashed, free, all) =
@@ -231,7 +233,7 @@ mod tests {
                 plain.retain(|_, ids| !ids.is_empty());
                 prop_assert_eq!(interner.find(&string), plain.get(&string).map(|ids| ids[0]));
                 prop_assert_eq!(interner.len(), plain.len());
-                let greatest = plain.values().map(|ids| ids[0].0 as usize + 1).max().unwrap_or(0);
+                let greatest = plain.values().map(|ids| ids[0].index() + 1).max().unwrap_or(0);
                 prop_assert_eq!(interner.capacity(), greatest);
                 prop_assert_eq!(interner.validate(), Ok(()));
             }

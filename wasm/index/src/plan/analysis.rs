@@ -5,6 +5,7 @@ use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
+use crate::cost;
 use crate::model::predicate::{Predicate, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::model::strings::StringId;
@@ -12,26 +13,8 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// The maximal number of literals considered in a context. It keeps conjunctions of thousands of literals cheap.
-const CONTEXT: usize = 64;
-
-/// The cost of evaluating an expression, in entries passed.
-const LOOK: f32 = 192.0;
-/// The cost of marking an expression that an entry proves.
-const MARK: f32 = 3.0;
-/// The cost from which an expression is unindexed: every event evaluates it. It is that of several evaluations, because most
-/// events define fewer attributes than the statistics assume.
-const WORTHWHILE: f32 = 2.0 * LOOK;
-/// The same limit for an expression over booleans alone, which windows mostly decide.
-const WORTHWHILE_BOOLEAN: f32 = 4.0;
-/// The cost of an entry that no event reaches, for its memory.
-const PLACE: f32 = 0.02;
-
 /// The size of a normal form whose literals an entry can note. Larger expressions are unindexed.
 const MAX_NODES: usize = filter::NOTES as usize;
-
-/// The maximal length of a conjunction that a path and filters may prove.
-const PROVEN: usize = 8;
 
 /// The part of an expression that path and filters do not yet prove.
 #[derive(Clone, Copy, Debug)]
@@ -145,13 +128,16 @@ impl Analysis {
 
     /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
     pub fn most_demands(&self) -> usize {
-        self.normal.capacity().min(CONTEXT)
+        self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
     /// Returns the access predicates that an event must meet to make the expression true by the literal at `index`. Its own
     /// is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
-        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.access_predicate(index)?)))
+        self.normal
+            .context(index)
+            .take(cost::MAX_CONTEXT)
+            .filter_map(|index| Some((index, self.access_predicate(index)?)))
     }
 
     /// Returns the condition that is open, given `is_known`, for the literal at `index` to make the expression true.
@@ -168,7 +154,7 @@ impl Analysis {
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
                 // A path and two filters do not prove a long conjunction, so it is not worth inspecting.
-                if self.normal.children(above).nth(PROVEN).is_some() {
+                if self.normal.children(above).nth(cost::MAX_PROVEN_CONJUNCTION).is_some() {
                     return Missing::More;
                 }
                 for child in self.normal.children(above).filter(|child| *child != below).filter(is_missing) {
@@ -205,7 +191,7 @@ impl Analysis {
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
-        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        let worthwhile = if is_boolean { cost::MAX_INDEXED_BOOLEAN } else { cost::MAX_INDEXED };
         let costs = self.costs(catalog);
         let cost = costs[self.normal.root() as usize];
         match self.likely_itself(catalog) {
@@ -224,8 +210,8 @@ impl Analysis {
             NormalNode::Or => self.likely(root, catalog).map(|Likely { filter, share }| (filter, share))?,
             NormalNode::And => return None,
         };
-        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
-        (cost < LOOK).then_some((filter, cost))
+        let cost = 1.0 + cost::MATCH + (1.0 - share) * cost::EVALUATION;
+        (cost < cost::EVALUATION).then_some((filter, cost))
     }
 
     /// Returns the access predicate of the literal at `index` if it is exact and has an exact filter.
@@ -304,20 +290,20 @@ impl Analysis {
                     || filters && Filter::is_exact_for(access_predicate, &catalog.schema))
         };
         let (entries, passed) = match self.missing(index, catalog, is_known) {
-            Missing::Nothing => (1.0, MARK),
-            Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, MARK),
+            Missing::Nothing => (1.0, cost::MATCH),
+            Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, cost::MATCH),
             Missing::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
-                (2.0, MARK + (1.0 - likely.share) * LOOK)
+                (2.0, cost::MATCH + (1.0 - likely.share) * cost::EVALUATION)
             }
-            Missing::One(_) | Missing::Either(_) | Missing::More => (1.0, LOOK),
+            Missing::One(_) | Missing::Either(_) | Missing::More => (1.0, cost::EVALUATION),
         };
-        entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
+        entries * leading.places() as f32 * cost::ENTRY_MEMORY + led * (entries + filtered * passed)
     }
 }
 
-/// Returns the negated literals among the first [`CONTEXT`] children of the node at `index`.
+/// Returns the negated literals among the first [`cost::MAX_CONTEXT`] children of the node at `index`.
 fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
-    let children = normal.children(index).take(CONTEXT);
+    let children = normal.children(index).take(cost::MAX_CONTEXT);
     children.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated))
 }
 

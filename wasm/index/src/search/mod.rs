@@ -46,7 +46,7 @@ use found::HEADER;
 use progress::{Phase, Progress};
 
 use crate::eval::memo::Memo;
-use crate::handles::{NodeId, ProgramId, Slot};
+use crate::handles::{NodeId, ProgramId};
 use matches::SlotSet;
 use seen::Seen;
 use sort::Sort;
@@ -61,7 +61,7 @@ use crate::event::{decode, Event, Format};
 use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
-use crate::tree::{LIKELY, ROOT};
+use crate::tree::scan::Proven;
 
 /// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
@@ -93,7 +93,7 @@ pub struct Search {
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
     /// The slots of the sufficient entries that passed in this step, some of them in doubt.
-    proven: Vec<Slot>,
+    proven: Vec<Proven>,
     seen: Seen,
     memo: Memo,
     matches: SlotSet,
@@ -205,8 +205,8 @@ impl Search {
         match only {
             None => {
                 self.candidates.choose(false);
-                self.nodes[0] = ROOT;
-                self.nodes[1] = LIKELY;
+                self.nodes[0] = NodeId::ROOT;
+                self.nodes[1] = NodeId::LIKELY;
                 progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
             }
             Some(ids) => {

@@ -1,14 +1,12 @@
 //! Searches count how often events define each attribute. Later insertions use the counts.
 
+use crate::cost;
 use crate::error::Error;
 use crate::event::digest::{self, ValueDigest};
 use crate::support::headroom::grow;
 
 /// The maximal number of counted attributes. It bounds the cost for schemas with very many.
 const COUNTED: usize = 1024;
-
-/// The number of events whose counts are sufficient.
-pub(super) const ENOUGH: u32 = 256;
 
 /// Counts of events, and of those that define each attribute.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +25,7 @@ impl Seen {
     pub fn note(&mut self, digests: &[ValueDigest]) {
         let is_room = self.events < u32::MAX;
         self.events += u32::from(is_room);
-        for (defined, digest) in self.defined.iter_mut().zip(&digests[digest::place(0)..]) {
+        for (defined, digest) in self.defined.iter_mut().zip(&digests[digest::FIRST..]) {
             *defined += u32::from(is_room & digest.is_defined());
         }
     }
@@ -35,7 +33,7 @@ impl Seen {
     /// Returns the share of events that define each attribute, and resets the counts, if enough events were counted.
     pub fn take(&mut self) -> Option<impl Iterator<Item = f32> + '_> {
         let events = self.events;
-        if events < ENOUGH {
+        if events < cost::MIN_EVENTS {
             return None;
         }
         self.events = 0;
@@ -53,7 +51,7 @@ mod tests {
         seen.reserve(2 * COUNTED).unwrap();
         let digest = |is_defined| ValueDigest::new(0, if is_defined { 7 } else { digest::UNDEFINED });
         for round in 0..2 {
-            for event in 0..ENOUGH {
+            for event in 0..cost::MIN_EVENTS {
                 assert!(seen.take().is_none());
                 let digests: Vec<ValueDigest> =
                     (0..=COUNTED as u32).map(|i| digest(i > 0 && event % i == round)).collect();

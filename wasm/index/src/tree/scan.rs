@@ -7,24 +7,44 @@
 use vectors::{Fronts, Picked};
 
 use crate::event::digest::Table;
-use crate::handles::Slot;
-use crate::tree::Entry;
+use crate::handles::{ProgramId, Slot};
+use crate::tree::{Entry, Subject};
 
-/// The mark of the slot of a sufficient entry that is in doubt for this event: its program must run. Slots do not need the
-/// bit, as a subscription takes more than four bytes of 4 GiB.
-pub(crate) const IN_DOUBT: Slot = 1 << 31;
+/// The slot of a sufficient entry that passed, with a mark if the entry is in doubt for this event: its program must run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Proven(u32);
 
-/// The upper bound of the number of listed subjects. It is a power of two, so one instruction masks a position, and no
+/// The mark of a slot in doubt. Slots do not need the bit, as a subscription takes more than four bytes of 4 GiB.
+const IN_DOUBT: u32 = 1 << 31;
+
+impl Proven {
+    fn new(subject: Subject, is_in_doubt: bool) -> Self {
+        Proven(subject.word() | if is_in_doubt { IN_DOUBT } else { 0 })
+    }
+
+    #[inline(always)]
+    pub fn is_in_doubt(self) -> bool {
+        self.0 & IN_DOUBT != 0
+    }
+
+    #[inline(always)]
+    pub fn slot(self) -> Slot {
+        Slot::from_word(self.0 & !IN_DOUBT)
+    }
+}
+
+/// The upper bound of the number of slots or programs in a list. It is a power of two, so one instruction masks a position, and no
 /// branch checks for room.
 pub(crate) const PLACES: usize = 1024;
-/// The number of subjects written at once. The next write overwrites the excess.
+/// The number of elements written at once. The next write overwrites the excess.
 const AT_ONCE: usize = 4;
 
 /// The length of a [`List`].
 pub(crate) const LENGTH: usize = PLACES + AT_ONCE;
 
-/// A list of subjects.
-pub(crate) type List = [u32; LENGTH];
+/// A list of slots or programs.
+pub(crate) type List<T> = [T; LENGTH];
 
 /// The number of entries that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,16 +62,16 @@ pub(crate) struct Passed {
 pub(crate) fn scan(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
+    slots: &mut List<Proven>,
+    programs: &mut List<ProgramId>,
     mut passed: Passed,
 ) -> Passed {
     let Some(last) = entries.last_chunk() else {
         return one_by_one(entries, digests, slots, programs, passed);
     };
-    let mut list = |[proven, to_run]: [Picked; 2]| {
-        passed.proven = write(proven, slots, passed.proven);
-        passed.to_run = write(to_run, programs, passed.to_run);
+    let mut list = |[proven, to_run]: [Picked<u32>; 2]| {
+        passed.proven = write(proven.map(Proven), slots, passed.proven);
+        passed.to_run = write(to_run.map(ProgramId::from_word), programs, passed.to_run);
     };
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
@@ -64,11 +84,11 @@ pub(crate) fn scan(
     passed
 }
 
-/// Writes picked subjects at the position `at` of a list. Returns the position behind them.
+/// Writes what was picked at the position `at` of a list. Returns the position behind them.
 #[cfg(target_arch = "wasm32")]
 #[inline(always)]
-fn write(picked: Picked, list: &mut List, at: usize) -> usize {
-    list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.subjects);
+fn write<T: Copy>(picked: Picked<T>, list: &mut List<T>, at: usize) -> usize {
+    list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.lanes);
     at + picked.count
 }
 
@@ -80,8 +100,8 @@ pub(crate) use one_by_one as scan;
 pub(crate) fn one_by_one(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
+    slots: &mut List<Proven>,
+    programs: &mut List<ProgramId>,
     mut passed: Passed,
 ) -> Passed {
     let mut front = Front::default();
@@ -91,8 +111,8 @@ pub(crate) fn one_by_one(
         let (proves, is_joined) = (entry.filter.is_sufficient(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
         let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
-        slots[passed.proven % PLACES] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
-        programs[passed.to_run % PLACES] = entry.subject;
+        slots[passed.proven % PLACES] = Proven::new(entry.subject, is_in_doubt);
+        programs[passed.to_run % PLACES] = entry.subject.as_program();
         passed.proven += usize::from(passes & proves);
         passed.to_run += usize::from(passes & !proves);
         front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
@@ -127,11 +147,18 @@ mod vectors {
     use crate::plan::filter;
     use crate::support::simd::load_words;
 
-    /// Some of four subjects.
-    pub struct Picked {
-        /// The picked subjects first, then arbitrary ones.
-        pub subjects: [u32; 4],
+    /// Some of four lanes.
+    pub struct Picked<T> {
+        /// The picked lanes first, then arbitrary ones.
+        pub lanes: [T; 4],
         pub count: usize,
+    }
+
+    impl Picked<u32> {
+        #[inline(always)]
+        pub fn map<T>(self, decode: impl Fn(u32) -> T) -> Picked<T> {
+            Picked { lanes: self.lanes.map(decode), count: self.count }
+        }
     }
 
     /// The effects of four entries on those behind them. Only the topmost bit of each lane counts.
@@ -155,7 +182,7 @@ mod vectors {
         digests: &(impl Table + ?Sized),
         fronts: &mut Fronts,
         counted: u8,
-    ) -> [Picked; 2] {
+    ) -> [Picked<u32>; 2] {
         let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
         let probed = entries.each_ref().map(|entry| load_words(entry.filter.digest(digests).words()));
         let [mask_low, mask_high, value, defined] = columns(probed);
@@ -227,16 +254,16 @@ mod vectors {
     };
 
     #[inline(always)]
-    fn pick(subjects: v128, which: v128, counted: u8) -> Picked {
+    fn pick(subjects: v128, which: v128, counted: u8) -> Picked<u32> {
         let set = u32x4_bitmask(which) & counted;
         let [first, second, third, fourth] = LANES[usize::from(set % 16)];
         let picked = u8x16_swizzle(subjects, u32x4(first, second, third, fourth));
-        let subjects = [
+        let lanes = [
             u32x4_extract_lane::<0>(picked),
             u32x4_extract_lane::<1>(picked),
             u32x4_extract_lane::<2>(picked),
             u32x4_extract_lane::<3>(picked),
         ];
-        Picked { subjects, count: set.count_ones() as usize }
+        Picked { lanes, count: set.count_ones() as usize }
     }
 }

@@ -7,14 +7,14 @@ use crate::handles::{LevelId, NodeId, Slot};
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::tree::level::Place;
-use crate::tree::{Branch, Position, Tree, ROOT};
+use crate::tree::{Branch, Position, Tree};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry is in a permitted place.
     pub fn validate(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut reached = 0;
         let mut entries = 0;
-        let mut pending = vec![ROOT];
+        let mut pending = vec![NodeId::ROOT];
         while let Some(node) = pending.pop() {
             reached += 1;
             let held = self.node(node);

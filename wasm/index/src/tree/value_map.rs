@@ -16,7 +16,7 @@ use crate::support::headroom::{ensure, AROUND};
 const PLACES: usize = 8;
 
 /// The mark of a place without a node: the root, to which no value leads.
-const NOTHING: NodeId = super::ROOT;
+const NOTHING: NodeId = NodeId::ROOT;
 
 /// A map from keys to nodes.
 #[derive(Clone, Debug, Default)]
@@ -235,8 +235,9 @@ impl Line {
     /// Returns the node of `key`, or [`NOTHING`].
     #[inline(always)]
     fn find(&self, key: i32) -> NodeId {
-        let node = |(held, node): (i32, NodeId)| if held == key { node } else { NOTHING };
-        self.keys.into_iter().zip(self.nodes).map(node).fold(NOTHING, |found, node| found | node)
+        let word = |(held, node): (i32, NodeId)| if held == key { node.word() } else { NOTHING.word() };
+        let words = self.keys.into_iter().zip(self.nodes).map(word);
+        NodeId::from_word(words.fold(NOTHING.word(), |found, word| found | word))
     }
 
     #[inline(always)]
@@ -298,7 +299,7 @@ mod tests {
                 let grows = step % 4_000 < 2_500;
                 match plain.contains_key(&key) {
                     false if grows && plain.len() < most => {
-                        let node = 1 + number(1 << 20) as NodeId;
+                        let node = NodeId::from_index(1 + number(1 << 20) as usize);
                         points.insert(key, node);
                         plain.insert(key, node);
                     }

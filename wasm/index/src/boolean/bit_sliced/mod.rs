@@ -91,12 +91,12 @@ impl Sliced {
         self.is_cut_off = true;
         in_order();
         let mut tests = 0;
-        let mut slot = slot as usize;
+        let mut slot = slot.index();
         let end = subscriptions.capacity();
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
-            if let Some(Placement::Dense(_)) = subscriptions.placement(slot as Slot) {
-                let code = catalog.code(subscriptions.get(slot as Slot));
+            if let Some(Placement::Dense(_)) = subscriptions.placement(Slot::from_index(slot)) {
+                let code = catalog.code(subscriptions.get(Slot::from_index(slot)));
                 let packed = |word, _| booleans::packed(word);
                 tests += match (booleans::tests(code), self.columns.len()) {
                     (Tests::Packed(words), _) => self.evaluate::<2, PACKED_LITERALS>(words, packed, &mut row),
@@ -117,7 +117,7 @@ impl Sliced {
         }
         in_order();
         self.is_cut_off = false;
-        (slot < end).then_some(slot as Slot)
+        (slot < end).then_some(Slot::from_index(slot))
     }
 
     /// Simulates a step that was interrupted within an expression.

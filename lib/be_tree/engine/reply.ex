@@ -1,7 +1,7 @@
-defmodule BeTree.Engine.Answer do
+defmodule BeTree.Engine.Reply do
   @moduledoc false
-  # Decodes the outbox of a guest (docs/abi.md). Anybody may replace a guest, so its replies are not trusted: a reply of
-  # another shape is an error of kind :bad_module.
+  # Decodes the replies of a guest, the content of its outbox (docs/abi.md). Users may replace the guest, so a reply is not
+  # trusted: one of another shape is an error of kind :bad_module.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits}
@@ -59,17 +59,33 @@ defmodule BeTree.Engine.Answer do
         %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
 
       {:ok, other} ->
-        bad("an error of the wrong shape: #{Describe.value(other)}")
+        bad("an error of the wrong shape: #{Describe.kind(other)}")
 
       {:error, error} ->
         error
     end
   end
 
+  @doc """
+  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
+
+  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
+  """
+  @spec event_refusal(binary) :: Error.t()
+  def event_refusal(binary) do
+    error = refusal(binary)
+    %{error | message: error.message |> cut_given() |> cut_misfit()}
+  end
+
+  # The value is the last part of such a message. So nothing of it remains, also if the value contains the same words.
+  defp cut_given(message), do: message |> String.split(", given ", parts: 2) |> hd()
+
+  defp cut_misfit(message), do: Regex.replace(~r/(^|: )`.*` does not fit /s, message, "\\1the value does not fit ")
+
   @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
   @spec nothing(binary) :: :ok | {:error, Error.t()}
   def nothing(""), do: :ok
-  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes where it has nothing to say")}
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes instead of an empty reply")}
 
   @doc "Returns the counts and sizes in `binary`, if all of them are present."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
@@ -79,7 +95,7 @@ defmodule BeTree.Engine.Answer do
            Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
         {:ok, Map.new(pairs)}
       else
-        {:error, bad("counts of the wrong shape: #{Describe.value(pairs)}")}
+        {:error, bad("counts of the wrong shape: #{Describe.kind(pairs)}")}
       end
     end
   end
@@ -87,7 +103,7 @@ defmodule BeTree.Engine.Answer do
   defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
   defp count?(_other), do: false
 
-  @doc "Returns the error for a guest with the reply `what`."
+  @doc "Returns the error for a guest whose reply is wrong. `reply` describes it, and completes the sentence."
   @spec bad(String.t()) :: Error.t()
-  def bad(what), do: %Error{kind: :bad_module, message: "the index module returned #{what}"}
+  def bad(reply), do: %Error{kind: :bad_module, message: "the index module returned #{reply}"}
 end
