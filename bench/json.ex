@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.Json do
   @moduledoc false
-  # The JSON that workloads and results are in. Elixir 1.14 has none of its own.
+  # Writes and reads the JSON of workloads and results. Elixir 1.14 has no JSON library.
 
-  # The text of maps, lists, strings, atoms and numbers.
+  # Returns the JSON of maps, lists, strings, atoms and numbers.
   @spec encode(term) :: String.t()
   def encode(term), do: term |> value() |> IO.iodata_to_binary()
 

@@ -497,7 +497,7 @@ defmodule BeTree do
     # A server is asked for its index again for each chunk.
     most = concurrency(Target.resolve(target))
     {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
-    Batch.stream(target, events, Search.check(options), concurrency)
+    Batch.stream(target, events, Search.with_defaults(options), concurrency)
   end
 
   defp concurrency(%Tree{}), do: 1

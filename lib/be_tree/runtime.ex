@@ -96,6 +96,12 @@ defmodule BeTree.Runtime do
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
 
+  @doc """
+  Returns the default fuel of a slice: that of a time slice of the BEAM where a slice holds a scheduler, and more where it
+  does not and costs more.
+  """
+  @callback default_slice() :: pos_integer
+
   @doc "Returns the bytes of a compiled module. They live as long as it does."
   @callback wasm(compiled) :: binary
 

@@ -205,7 +205,8 @@ defmodule BeTree.Sandbox do
     unless is_binary(export), do: Check.expected!("the name of an export, a string", export)
 
     options = check(options)
-    %{fuel: fuel, slice: slice, timeout: timeout} = options
+    %{fuel: fuel, timeout: timeout} = options
+    slice = Slices.fuel_of_slice(options, Wasmtime)
     request = %{input: nil, output: :none, fuel: fuel, slice: slice, scheduler: :normal, timeout: timeout}
     slices = Slices.new(Wasmtime, &Wasmtime.continue/1, sandbox.fuel_per_reduction, options)
 

@@ -129,7 +129,7 @@ defmodule BeTree.Search do
         input: input,
         output: if(options.as == :list, do: :u64s, else: :binary),
         fuel: options.fuel,
-        slice: options.slice,
+        slice: Slices.fuel_of_slice(options, handle.runtime),
         scheduler: :normal,
         timeout: options.timeout
       }
@@ -296,6 +296,11 @@ defmodule BeTree.Search do
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
   def check(options), do: Options.put!(@defaults, options, @options)
+
+  @doc false
+  # Returns all options, of which the given ones are checked.
+  @spec with_defaults([option]) :: Slices.options()
+  def with_defaults(options), do: Map.merge(@defaults, Map.new(options))
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

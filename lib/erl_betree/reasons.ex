@@ -2,7 +2,7 @@ defmodule ErlBetree.Reasons do
   @moduledoc false
   # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
-  alias BeTree.{Error, Event, Fuel, Search}
+  alias BeTree.{Error, Event, Search}
   alias BeTree.Engine.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
@@ -25,8 +25,8 @@ defmodule ErlBetree.Reasons do
   end
 
   defp run(tree, arguments, input) do
-    request = %{input: input, output: :binary, fuel: :infinity, slice: Fuel.default_slice(), scheduler: :normal}
     runtime = tree.runtime
+    request = %{input: input, output: :binary, fuel: :infinity, slice: runtime.default_slice(), scheduler: :normal}
     slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
     tree.instance |> runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
   end

@@ -329,7 +329,7 @@ defmodule BeTree.Engine.Batch do
         input: input,
         output: output,
         fuel: run.fuel,
-        slice: options.slice,
+        slice: Slices.fuel_of_slice(options, tree.runtime),
         scheduler: :normal,
         timeout: budget.timeout
       }

@@ -2,7 +2,7 @@ defmodule BeTree.Engine.Instance do
   @moduledoc false
   # Makes instances of an index module, and runs every call into one except searches.
 
-  alias BeTree.{Domain, Error, Fuel, Guest}
+  alias BeTree.{Domain, Error, Guest}
   alias BeTree.Engine.Reply
 
   @abi 1
@@ -113,7 +113,7 @@ defmodule BeTree.Engine.Instance do
   end
 
   defp run(runtime, instance, function, arguments, input, options, refused) do
-    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty))
+    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty), runtime)
     request = Map.put(request, :timeout, Keyword.get(options, :timeout, :infinity))
 
     case to_end(runtime.call(instance, function, arguments, request), runtime) do
@@ -124,8 +124,8 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  defp scheduled(request, :slices), do: %{request | scheduler: :normal, slice: Fuel.default_slice()}
-  defp scheduled(request, scheduler), do: %{request | scheduler: scheduler}
+  defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
+  defp scheduled(request, scheduler, _runtime), do: %{request | scheduler: scheduler}
 
   # A slice is a time slice (BeTree.Fuel), 4,000 reductions.
   defp to_end({:yield, suspended, _fuel}, runtime) do

@@ -49,14 +49,35 @@ defmodule BeTree.Engine.Reply do
 
   defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
 
-  @doc "Returns the refusal in `binary`."
+  # The most bytes of a guest's message that are kept. Messages go to logs.
+  @longest_message 4_096
+
+  @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
   @spec refusal(binary) :: Error.t()
-  def refusal(binary) do
+  def refusal(binary), do: refusal(binary, fn beginning, _is_cut -> beginning end)
+
+  @doc """
+  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
+
+  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
+  """
+  @spec event_refusal(binary) :: Error.t()
+  def event_refusal(binary), do: refusal(binary, &without_value/2)
+
+  # `redact` returns a message without its secrets. It takes the beginning of the message, and whether the rest is cut off.
+  defp refusal(binary, redact) do
     case term(binary) do
       {:ok, {kind, message, attribute, column, position}}
       when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
              is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
-        %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+        case beginning(message) do
+          {:ok, beginning} ->
+            message = shortened(message, beginning, redact)
+            %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+
+          :error ->
+            bad("an error of kind #{inspect(kind)} whose message is not UTF-8")
+        end
 
       {:ok, other} ->
         bad("an error of the wrong shape: #{Describe.kind(other)}")
@@ -66,15 +87,27 @@ defmodule BeTree.Engine.Reply do
     end
   end
 
-  @doc """
-  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
+  # Returns the whole characters among the first bytes.
+  defp beginning(message) do
+    bytes = binary_part(message, 0, min(byte_size(message), @longest_message))
 
-  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
-  """
-  @spec event_refusal(binary) :: Error.t()
-  def event_refusal(binary) do
-    error = refusal(binary)
-    %{error | message: error.message |> cut_given() |> cut_misfit()}
+    case :unicode.characters_to_binary(bytes) do
+      ^bytes -> {:ok, bytes}
+      {:incomplete, whole, _part} when byte_size(bytes) < byte_size(message) -> {:ok, whole}
+      _not_utf8 -> :error
+    end
+  end
+
+  defp shortened(message, message, redact), do: redact.(message, false)
+
+  defp shortened(message, beginning, redact) do
+    "#{redact.(beginning, true)}... (#{byte_size(message) - byte_size(beginning)} bytes are left out)"
+  end
+
+  defp without_value(message, is_cut) do
+    message = message |> cut_given() |> cut_misfit()
+    # The words after a value are perhaps cut off.
+    if is_cut, do: Regex.replace(~r/(^|: )`.*\z/s, message, "\\1the value"), else: message
   end
 
   # The value is the last part of such a message. So nothing of it remains, also if the value contains the same words.

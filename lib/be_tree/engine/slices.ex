@@ -38,7 +38,7 @@ defmodule BeTree.Engine.Slices do
   @typedoc "The options of a call, all of them."
   @type options :: %{
           required(:fuel) => Fuel.budget(),
-          required(:slice) => Fuel.budget(),
+          required(:slice) => Fuel.budget() | :default,
           required(:timeout) => timeout,
           optional(atom) => term
         }
@@ -47,7 +47,12 @@ defmodule BeTree.Engine.Slices do
 
   @doc "Returns the default options."
   @spec defaults() :: options
-  def defaults, do: %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity}
+  def defaults, do: %{fuel: :infinity, slice: :default, timeout: :infinity}
+
+  @doc "Returns the fuel of a slice of a call with these options."
+  @spec fuel_of_slice(options, module) :: Fuel.budget()
+  def fuel_of_slice(%{slice: :default}, runtime), do: runtime.default_slice()
+  def fuel_of_slice(%{slice: slice}, _runtime), do: slice
 
   @doc "Returns a call that has not begun. The owner runs the first slice and passes its outcome to `settle/2`."
   @spec new(module, (Runtime.suspended() -> outcome), pos_integer, options) :: t

@@ -18,7 +18,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Runtime}
+  alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
 
   # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
@@ -35,16 +35,23 @@ defmodule BeTree.Runtime.Wasmtime do
   def available?, do: Native.load() == :ok
 
   @impl Runtime
+  def default_slice, do: Fuel.default_slice()
+
+  @impl Runtime
   def load(wasm) when is_binary(wasm) do
+    # crypto yields after each 20,000 bytes.
     with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load() do
-      remedy = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{remedy}")
+    with {:error, kind, reason} <- Native.load() do
+      error(kind, "the built-in runtime cannot be used here: #{reason}#{remedy(kind)}")
     end
   end
+
+  # The host's message has the remedy for a lack of memory.
+  defp remedy(:out_of_memory), do: ""
+  defp remedy(:bad_module), do: "; compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
 
   defp compile(digest, wasm) do
     reference = make_ref()

@@ -309,7 +309,7 @@ defmodule BeTree.Engine.BatchTest do
     tree = BeTree.new!([], guest: BeTree.Test.WasmGuest.assemble([]))
 
     for as <- [:list, :binary],
-        do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}], as: as))
+        do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}, %{}], as: as))
 
     assert [{:error, %Error{kind: :bad_module}}, {:error, %Error{kind: :bad_module}}] =
              Enum.to_list(BeTree.stream(tree, [%{}, %{}]))

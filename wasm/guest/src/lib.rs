@@ -2,10 +2,11 @@
 //!
 //! A module instance has one index. The host calls one export at a time.
 
-mod answer;
 #[cfg(target_arch = "wasm32")]
 mod heap;
 mod memory;
+mod outbox;
+mod reply;
 mod request;
 mod sizes;
 mod stack;

@@ -287,7 +287,7 @@ mod chunks {
 
     // SAFETY: on the heap it forwards to the allocator there. In a search every block is fresh memory of a chunk, aligned,
     // and after all blocks before it; nothing else writes to a chunk, and no chunk is used again until the next search
-    // begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::passing`).
+    // begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::transient`).
     unsafe impl GlobalAlloc for Memory {
         #[inline]
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -91,10 +91,10 @@ defmodule BeTree.Engine.Options.Common do
   defp definition(:slice) do
     [
       type: :budget,
-      default: Fuel.default_slice(),
-      default_doc: "300,000",
+      default: :default,
+      default_doc: "300,000, or 5,000,000 on wasmex",
       doc:
-        "the fuel of a slice. The default takes 15 to 60 microseconds. With `:infinity` the call never yields: a long one " <>
+        "the fuel of a slice. 300,000 take 15 to 60 microseconds. With `:infinity` the call never yields: a long one " <>
           "then holds its scheduler up"
     ]
   end

@@ -315,7 +315,8 @@ impl<S> Constants<S> {
 }
 
 impl<S> Test<S> {
-    /// Returns an upper bound of the number of its constants.
+    /// Returns an upper bound of the number of its constants. Every 32 bytes of a part of a string count as one more, because
+    /// the bytes that a copy of the test requests are estimated from this number.
     pub(crate) fn constants(&self) -> usize {
         match self {
             Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
@@ -323,6 +324,7 @@ impl<S> Test<S> {
                 Constants::Strings(strings) => strings.len(),
             },
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
+            Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => 1 + part.len() / 32,
             _ => 1,
         }
     }
