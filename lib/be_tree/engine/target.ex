@@ -16,12 +16,12 @@ defmodule BeTree.Engine.Target do
   def resolve(%View{} = view), do: view
 
   def resolve(name) when is_atom(name) and name not in [nil, true, false] do
-    with {:ok, view} <- View.of(name), do: plain(view)
+    with {:ok, view} <- View.fetch(name), do: plain(view)
   end
 
   def resolve(other) do
-    raise ArgumentError,
-          "expected a tree, a published index or a server's name, got: #{Describe.value(other)}"
+    # The arguments may be in the wrong order, and this one the event.
+    raise ArgumentError, "expected a tree, a published index or a server's name, got: #{Describe.kind(other)}"
   end
 
   @doc "Returns a handle with the schema of the target."

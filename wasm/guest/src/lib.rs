@@ -2,10 +2,13 @@
 //!
 //! A module instance has one index. The host calls one export at a time.
 
-mod answer;
-#[cfg(target_arch = "wasm32")]
+#[cfg(any(target_arch = "wasm32", test))]
 mod heap;
+#[cfg(any(target_arch = "wasm32", test))]
+mod linear;
 mod memory;
+mod outbox;
+mod reply;
 mod request;
 mod sizes;
 mod stack;

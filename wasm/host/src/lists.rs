@@ -115,7 +115,7 @@ fn each<'a>(
     let mut terms = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
         if terms.len() == LISTS {
-            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; answer fewer at a time")));
+            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; return fewer at a time")));
         }
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (words, next) = behind.split_at_checked(length).ok_or_else(|| {

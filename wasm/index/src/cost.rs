@@ -100,11 +100,16 @@ pub(crate) const SUBSTRING_TEST: f32 = 10.0;
 /// A number of matches among 32 slots: the least for which writing all ids is faster than choosing. Measured: at half of it
 /// arbitrary expressions take 1.06 of the fuel, at twice dense ones take 1.02.
 pub(crate) const MIN_BULK_IDS: u32 = 10;
-/// A number of events: the least of a group that is evaluated bit-sliced. One pass serves up to 256 events, and costs about as
-/// much as 16 single evaluations.
-pub(crate) const MIN_SLICED_EVENTS: u32 = 16;
-/// A number of dense expressions: the least for bit-sliced evaluation. Transposing the events costs as much as these.
+/// A number of events: the least of a group that is evaluated bit-sliced. Bit-sliced evaluation costs nearly as much for 16
+/// events as for 256. It broke even with as many searches at 30 to 70 events, over formulas of 3 to 400 tests.
+pub(crate) const MIN_SLICED_EVENTS: u32 = 80;
+/// A number of dense expressions: the least for bit-sliced evaluation.
 pub(crate) const MIN_SLICED_EXPRESSIONS: usize = 64;
-/// A number of other expressions for each dense one: the most for bit-sliced evaluation, because the rows have a place for
-/// each slot.
-pub(crate) const MAX_OTHERS_PER_SLICED: usize = 15;
+/// A number of other slots for each dense expression: the most for bit-sliced evaluation. A slot costs 650 fuel, because its
+/// results are transposed.
+pub(crate) const MAX_OTHERS_PER_SLICED: usize = 1;
+/// Fuel: that which bit-sliced evaluation saves for each dense expression and event, at the least. A search takes 75 to 130.
+pub(crate) const SLICED_SAVING: usize = 25;
+/// Fuel: that of decoding a byte of an event, at the most. Beside other expressions, bit-sliced evaluation decodes events
+/// twice.
+pub(crate) const DECODE_FUEL_PER_BYTE: usize = 64;

@@ -1,5 +1,8 @@
 //! Statistics of attributes: the number of their values, from which the selectivity of a predicate follows.
 
+#[cfg(test)]
+mod tests;
+
 use crate::cost;
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
@@ -142,24 +145,5 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         range,
         declared: range.is_some(),
         optional: attribute.optional,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_is_as_selective_as_its_values() {
-        let bounds = Bounds::Integer { min: 0, max: 9 };
-        let attribute = Attribute { name: "a".into(), ty: Type::Integer, optional: false, bounds };
-        let schema = Schema::new(vec![attribute]).unwrap();
-        let statistics = Statistics::new(&schema);
-        let attribute = schema.find(b"a").unwrap();
-        for (low, high, count) in [(3, 3, 1), (0, 4, 5), (0, 9, 10), (5, i64::MAX, 5), (i64::MIN, 1, 2)] {
-            let (interval, points) = (statistics.interval(attribute, low, high), statistics.points(attribute, count));
-            assert!((interval - points).abs() < 1e-6, "{low} to {high}: {interval}, and {points} as values");
-        }
-        assert_eq!(statistics.interval(attribute, 4, 3), cost::MIN_RANGE_SELECTIVITY);
     }
 }

@@ -79,6 +79,34 @@ const EVENT: usize = 16 * 1024;
 
 /// The working memory of searches: the event, and tables that are reused. A search allocates nothing once the tables have
 /// grown to the size of the index.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::Search;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// for id in 0..1000 {
+///     let text = format!("age > {} and city <> 'Rome'", id % 100);
+///     index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] })?;
+/// }
+/// let mut search = Search::default();
+/// search.reserve(&index)?;
+///
+/// // Among all subscriptions, step by step. Between two steps the caller may do something else.
+/// let event = br#"{"age": 2, "city": "Oslo"}"#;
+/// search.open(&index, Format::Json, event, None::<std::iter::Empty<u64>>)?;
+/// while !search.step(&index) {}
+/// assert_eq!(search.found().ids()[..4], [0, 1, 100, 101]);
+///
+/// // Among three of them.
+/// search.open(&index, Format::Json, event, Some([101, 2, 5000].into_iter()))?;
+/// assert_eq!(search.run(&index).ids(), [101]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     event: Spill<Event>,
@@ -103,6 +131,26 @@ pub struct Search {
 }
 
 /// The form of a search's result.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::{Form, Search};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// for id in [0, 3, 65] {
+///     index.insert(&Insertion { id, text: b"age > 30", constants: vec![] })?;
+/// }
+/// let mut search = Search::default();
+/// search.reserve(&index)?;
+/// let event = br#"{"age": 40}"#;
+/// search.open_for(&index, Format::Json, event, None::<std::iter::Empty<u64>>, Form::Bitmap)?;
+/// assert_eq!(search.run(&index).ids(), [1 << 0 | 1 << 3, 1 << (65 - 64)]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// The ids that match, ascending.
@@ -163,6 +211,25 @@ impl Search {
 
     /// Appends the decoded event to `out`, in the format [`Format::Prepared`].
     ///
+    /// ```
+    /// use be_tree_index::event::Format;
+    /// use be_tree_index::index::{Index, Insertion};
+    /// use be_tree_index::search::Search;
+    /// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+    /// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    /// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+    ///
+    /// let mut index = Index::new(schema);
+    /// index.insert(&Insertion { id: 1, text: b"city = 'Rome'", constants: vec![] })?;
+    /// let mut search = Search::default();
+    /// search.reserve(&index)?;
+    /// let mut prepared = Vec::new();
+    /// search.prepare(&index, Format::Json, br#"{"city": "Rome"}"#, &mut prepared)?;
+    /// search.open(&index, Format::Prepared, &prepared, None::<std::iter::Empty<u64>>)?;
+    /// assert_eq!(search.run(&index).ids(), [1]);
+    /// # Ok::<(), be_tree_index::error::Error>(())
+    /// ```
+    ///
     /// Errors: those of decoding the event.
     pub fn prepare(&mut self, index: &Index, format: Format, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.decode(index, format, bytes)?;
@@ -194,8 +261,8 @@ impl Search {
             None => {
                 self.candidates.choose(false);
                 self.nodes[0] = NodeId::ROOT;
-                self.nodes[1] = NodeId::LIKELY;
-                progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
+                self.nodes[1] = NodeId::SCANNED;
+                progress.nodes = 1 + u32::from(!index.tree().scanned().is_empty());
             }
             Some(ids) => {
                 self.select(index, ids, &mut progress)?;
@@ -298,6 +365,7 @@ impl Search {
                 break;
             }
         }
+        debug_assert!(progress.is_within_lists(), "{progress:?}");
         self.checkpoint.commit(progress);
         progress.phase == Phase::Done
     }
