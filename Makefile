@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 
-.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
+.PHONY: help setup build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -35,6 +35,9 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 
 test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cores
 	@scripts/repeat
+
+test.elixir: $(ready) ## Run the Elixir tests on the Elixir of the folder ELIXIR
+	@scripts/test-elixir $(TESTS)
 
 attack: $(ready) ## Run the attacks of test/attacks in full size
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks

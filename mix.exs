@@ -22,6 +22,8 @@ defmodule BeTree.MixProject do
       elixir: "~> 1.14",
       elixirc_paths: Map.get(@elixir, Mix.env(), ["lib"]),
       erlc_paths: Map.get(@erlang, Mix.env(), []),
+      # Tests read these files of cases.
+      test_ignore_filters: [&String.starts_with?(&1, "test/conformance/")],
       # Ours are a part of this project, so they come after the compiler that compiles them.
       compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
@@ -35,7 +37,15 @@ defmodule BeTree.MixProject do
     ]
   end
 
-  def application, do: [extra_applications: [:crypto]]
+  # Since Elixir 1.15 a build sees only the applications that the project names.
+  def application, do: [extra_applications: [:crypto] ++ wasmex_on_path() ++ test_applications(Mix.env())]
+
+  # Without Hex there is no dependency on wasmex, but ERL_LIBS may hold it.
+  defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])
+
+  # Tests in Erlang include the header of EUnit.
+  defp test_applications(:test), do: if(@root, do: [:eunit], else: [])
+  defp test_applications(_environment), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies.
   defp deps do

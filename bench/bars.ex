@@ -103,7 +103,9 @@ defmodule BeTree.Bench.Bars do
   defp above(limit), do: limit && {:above, limit}
 
   defp p50(rows, engine, format) do
-    Enum.find_value(rows, fn row -> row[:engine] == engine and row.format == format && row[:total_p50] end)
+    Enum.find_value(rows, fn row ->
+      if row[:engine] == engine and row.format == format, do: row[:total_p50]
+    end)
   end
 
   # Bytes a nanosecond are gigabytes a second.

@@ -113,6 +113,6 @@ defmodule BeTree.Bench.Library do
   end
 
   # Runs a function that leaves much garbage in a process of its own, and returns its result.
-  @spec in_process((() -> term)) :: term
+  @spec in_process((... -> term)) :: term
   def in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 end

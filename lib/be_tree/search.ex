@@ -114,9 +114,9 @@ defmodule BeTree.Search do
     end
   end
 
-  defp start(handle, event, options, parts) do
+  defp start(%{runtime: runtime} = handle, event, options, parts) do
     search = %__MODULE__{
-      slices: Slices.new(handle.runtime, &handle.runtime.resume/1, handle.fuel_per_reduction, options),
+      slices: Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options),
       span: Telemetry.start(handle),
       as: options.as
     }

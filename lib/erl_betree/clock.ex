@@ -9,7 +9,7 @@ defmodule ErlBetree.Clock do
   @process 2
 
   @doc "Returns the result of `work`, and the microseconds that it took."
-  @spec time(integer, (() -> result)) :: {result, non_neg_integer} when result: term
+  @spec time(integer, (... -> result)) :: {result, non_neg_integer} when result: term
   def time(clock, work) do
     started = now(clock)
     result = work.()

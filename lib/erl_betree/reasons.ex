@@ -25,9 +25,10 @@ defmodule ErlBetree.Reasons do
   end
 
   defp run(tree, arguments, input) do
-    request = %{input: input, output: :binary, fuel: :infinity, slice: tree.runtime.default_slice(), scheduler: :normal}
-    slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
-    tree.instance |> tree.runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
+    runtime = tree.runtime
+    request = %{input: input, output: :binary, fuel: :infinity, slice: runtime.default_slice(), scheduler: :normal}
+    slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
+    tree.instance |> runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
   end
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()

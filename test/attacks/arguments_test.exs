@@ -277,9 +277,15 @@ defmodule BeTree.Attacks.ArgumentsTest do
     apply(:erl_betree, function, arguments)
     nil
   catch
-    :error, :badarg -> nil
-    :error, %Error{} -> nil
-    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason), __STACKTRACE__ |> hd() |> Tuple.delete_at(2)}
+    :error, :badarg ->
+      nil
+
+    :error, %Error{} ->
+      nil
+
+    kind, reason ->
+      [frame | _callers] = __STACKTRACE__
+      {kind, BeTree.Engine.Describe.reason(reason), Tuple.delete_at(frame, 2)}
   end
 
   # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.

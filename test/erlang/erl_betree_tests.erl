@@ -2,9 +2,7 @@
 -module(erl_betree_tests).
 
 -include("erl_betree.hrl").
--include("assert.hrl").
-
--compile([export_all, nowarn_export_all]).
+-include_lib("eunit/include/eunit.hrl").
 
 -record(user, {age, country, tags}).
 -record(page, {score, topics, seen}).

@@ -2,9 +2,7 @@
 -module(erl_betree_yield_tests).
 
 -include("erl_betree.hrl").
--include("assert.hrl").
-
--compile([export_all, nowarn_export_all]).
+-include_lib("eunit/include/eunit.hrl").
 
 -define(CLOCK, ?CLOCK_MONOTONIC).
 

@@ -334,8 +334,9 @@ defmodule BeTree.Engine.Batch do
         timeout: budget.timeout
       }
 
-      slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, budget)
-      tree.instance |> tree.runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end()
+      runtime = tree.runtime
+      slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, budget)
+      tree.instance |> runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end()
     end
   end
 

@@ -47,7 +47,7 @@ defmodule BeTree.Engine.CrashReport do
   defp hide(_part, value), do: Describe.kind(value)
 
   @doc "Returns the result of `fun`. An error or an exit leaves it with the name of its reason, and without other values."
-  @spec guard((() -> result)) :: result when result: var
+  @spec guard((... -> result)) :: result when result: var
   def guard(fun) do
     fun.()
   catch

@@ -47,7 +47,7 @@ defmodule Mix.BeTree.Crate do
   The function calls `find_toolchain` only if there is something to build. Without a toolchain it calls `otherwise` with the
   message that says what is missing.
   """
-  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()}), (String.t() -> result)) ::
+  @spec compile(t, (... -> {:ok, Toolchain.t()} | {:error, String.t()}), (String.t() -> result)) ::
           {:ok | :noop, []} | result
         when result: term
   def compile(crate, find_toolchain, otherwise \\ &Mix.raise/1) do

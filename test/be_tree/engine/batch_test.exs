@@ -61,7 +61,9 @@ defmodule BeTree.Engine.BatchTest do
       assert BeTree.search_many(tree, encoded, as: :binary) == {:ok, packed}
       assert Enum.map(BeTree.search_many!(tree, encoded, as: :bitmap), &ids/1) == expected
       half = Enum.take_every(1..200, 2)
-      assert BeTree.search_many(tree, encoded, ids: half) == {:ok, Enum.map(expected, &(&1 -- &1 -- half))}
+
+      assert BeTree.search_many(tree, encoded, ids: half) ==
+               {:ok, Enum.map(expected, fn ids -> Enum.filter(ids, &(&1 in half)) end)}
 
       answers = for ids <- expected, do: {:ok, ids}
       assert Enum.to_list(BeTree.stream(tree, encoded)) == answers

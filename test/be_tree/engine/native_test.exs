@@ -25,8 +25,12 @@ defmodule BeTree.Engine.NativeTest do
     reference = make_ref()
 
     case Native.compile(reference, :crypto.hash(:sha256, wasm), wasm) do
-      :busy -> assert_receive({^reference, {:ok, module}}, 30_000) && module
-      {:ok, module} -> module
+      {:ok, module} ->
+        module
+
+      :busy ->
+        assert_receive {^reference, {:ok, module}}
+        module
     end
   end
 

@@ -62,7 +62,7 @@ defmodule Mix.Tasks.BeTree.Bench do
     if not Code.ensure_loaded?(BeTree.Bench) do
       paths = Path.wildcard("bench/*.ex")
       if paths == [], do: Mix.raise("there is no folder bench here; the benchmark runs in a checkout of BeTree")
-      {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(paths)
+      {:ok, _modules, _warnings} = Kernel.ParallelCompiler.compile(paths, return_diagnostics: true)
     end
   end
 end

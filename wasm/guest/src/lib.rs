@@ -2,8 +2,10 @@
 //!
 //! A module instance has one index. The host calls one export at a time.
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(any(target_arch = "wasm32", test))]
 mod heap;
+#[cfg(any(target_arch = "wasm32", test))]
+mod linear;
 mod memory;
 mod outbox;
 mod reply;

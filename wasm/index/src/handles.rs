@@ -160,9 +160,9 @@ handle! {
 impl NodeId {
     /// The node at which every search starts.
     pub const ROOT: NodeId = NodeId(0);
-    /// The node whose list every search passes in addition. Its expressions have filters that decide them for most events.
+    /// The node whose list every search scans in addition. Its expressions have filters that decide them for most events.
     /// No level leads to this node.
-    pub const LIKELY: NodeId = NodeId(1);
+    pub const SCANNED: NodeId = NodeId(1);
     /// No node.
     pub const NONE: NodeId = NodeId(u32::MAX);
 }

@@ -1,5 +1,24 @@
 //! Finds, among very many boolean expressions, those that an event makes true.
 //!
+//! ```
+//! use be_tree_index::event::Format;
+//! use be_tree_index::index::{Index, Insertion};
+//! use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+//! use be_tree_index::search::Search;
+//!
+//! let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: Bounds::Unbounded };
+//! let city = Attribute { name: "city".into(), ty: Type::String, optional: true, bounds: Bounds::Unbounded };
+//! let mut index = Index::new(Schema::new(vec![age, city])?);
+//! index.insert(&Insertion { id: 1, text: b"age >= 21 and city in ('Rome', 'Oslo')", constants: vec![] })?;
+//! index.insert(&Insertion { id: 2, text: b"age < 21 or city is null", constants: vec![] })?;
+//!
+//! let mut search = Search::default();
+//! search.reserve(&index)?;
+//! search.open(&index, Format::Json, br#"{"age": 30, "city": "Rome"}"#, None::<std::iter::Empty<u64>>)?;
+//! assert_eq!(search.run(&index).ids(), [1]);
+//! # Ok::<(), be_tree_index::error::Error>(())
+//! ```
+//!
 //! Each folder uses those above it in this list, and none below (`tests/layers.rs`):
 //!
 //! | folder | holds |
@@ -43,3 +62,10 @@ pub mod search;
 pub mod support;
 pub mod term;
 mod tree;
+
+// The unit tests use the oracle and the generators of the integration tests, which name this crate as others do.
+#[cfg(test)]
+extern crate self as be_tree_index;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod oracle;

@@ -16,7 +16,7 @@ pub(crate) enum Placement {
     /// At this position of the list of expressions that every search evaluates.
     Unindexed(u32),
     /// At this position of the list of expressions whose filter every search tests. The filter decides most events.
-    Likely(u32),
+    Scanned(u32),
     /// At this position of the dense expressions, which every search evaluates.
     Dense(DensePosition),
     /// In leaf lists.
@@ -89,7 +89,7 @@ impl Subscription {
             packed => match (packed % 3, packed / 3 - 1) {
                 (0, position) => Placement::Unindexed(position),
                 (1, position) => Placement::Dense(DensePosition::from_word(position)),
-                (_, position) => Placement::Likely(position),
+                (_, position) => Placement::Scanned(position),
             },
         }
     }
@@ -125,7 +125,7 @@ impl PackedPlacement {
             Placement::Indexed => 2,
             Placement::Unindexed(position) => 3 + 3 * position,
             Placement::Dense(position) => 4 + 3 * position.word(),
-            Placement::Likely(position) => 5 + 3 * position,
+            Placement::Scanned(position) => 5 + 3 * position,
         };
         PackedPlacement(packed)
     }
@@ -233,6 +233,7 @@ impl Subscriptions {
 
     /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
+        debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next();
         self.ascending = self.stays_ascending(id);
         if self.free == Slot::NONE {
@@ -291,7 +292,7 @@ mod tests {
             [
                 Placement::Unindexed(position),
                 Placement::Dense(DensePosition::from_word(position)),
-                Placement::Likely(position),
+                Placement::Scanned(position),
             ]
         }) {
             subscription.set_placement(placement);

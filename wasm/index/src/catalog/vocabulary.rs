@@ -43,6 +43,7 @@ impl Known {
 }
 
 fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
+    debug_assert!(counts.contains_key(&constant), "a constant was counted");
     if let Entry::Occupied(mut entry) = counts.entry(constant) {
         *entry.get_mut() -= 1;
         if *entry.get() == 0 {

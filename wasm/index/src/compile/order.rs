@@ -4,6 +4,9 @@
 //! no longer matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), which minimizes
 //! the expected cost.
 
+#[cfg(test)]
+mod tests;
+
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::compile::Literal;
 use crate::support::number::greater;
@@ -158,6 +161,11 @@ fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
             start = after;
         }
     }
+    let leads_ahead = |(position, test): (usize, &Test)| match test.target {
+        Target::Test(target) => (position + 1..tests.len()).contains(&(target as usize)),
+        Target::Done(_) => true,
+    };
+    debug_assert!(tests.iter().enumerate().all(leads_ahead), "a jump leads to a later test");
     tests
 }
 

@@ -132,7 +132,11 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     }
     for (test, &position) in tests.iter().zip(&positions) {
         program.words[position] |= match test.target {
-            Target::Test(next) => (positions[next as usize] - position) as u32,
+            Target::Test(next) => {
+                let ahead = (positions[next as usize] - position) as u32;
+                debug_assert!(0 < ahead && ahead < REJECT, "a short jump leads ahead");
+                ahead
+            }
             Target::Done(true) => ACCEPT,
             Target::Done(false) => REJECT,
         } << JUMP_SHIFT;
@@ -147,6 +151,7 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     let short = &program.words;
     let mut words = short[..START as usize].to_vec();
     for (i, test) in tests.iter().enumerate() {
+        debug_assert!(!matches!(test.target, Target::Test(next) if next as usize <= i), "a jump leads ahead");
         let operation = &short[positions[i]..positions[i + 1]];
         words.push(operation[0] ^ ON | ((operation.len() + LONG) as u32) << JUMP_SHIFT);
         words.extend(&operation[1..]);

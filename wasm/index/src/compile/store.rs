@@ -121,6 +121,7 @@ impl Programs {
         let (chunk, start) = match id.home() {
             Home::InChunk { chunk, start } => (chunk, start),
             Home::Alone(number) => {
+                debug_assert_eq!(self.alone[number].len(), len, "a program has its own length");
                 self.alone[number] = Vec::new();
                 let kept = self.alone.iter().rposition(|program| !program.is_empty()).map_or(0, |last| last + 1);
                 self.alone.truncate(kept);
@@ -213,6 +214,8 @@ impl Programs {
         chunk[start..][..len].fill(0);
         let before = holes(chunk, self.first[number]).take_while(|(at, _)| *at < start).last();
         let next = before.map_or(usize::from(self.first[number]), |(_, hole)| hole.next);
+        debug_assert!(start + len <= next, "a program ends before the next hole");
+        debug_assert!(before.is_none_or(|(at, hole)| at + hole.len <= start), "a program is in no hole");
         let mut hole = Hole { len, next };
         // At the end of the chunk this position would be [`NO_HOLE`], where no hole can start.
         if next == start + len && next != NO_HOLE {

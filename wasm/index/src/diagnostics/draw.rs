@@ -15,6 +15,19 @@ use crate::tree::Branch;
 const SHOWN: usize = 12;
 
 /// Writes the picture of `index`.
+///
+/// ```
+/// use be_tree_index::diagnostics::draw::draw;
+/// use be_tree_index::index::Index;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut picture = Vec::new();
+/// draw(&Index::new(schema), &mut picture);
+/// assert!(picture.starts_with(b"digraph betree {"));
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 pub fn draw(index: &Index, out: &mut Vec<u8>) {
     let mut picture = Picture { index, text: String::from("digraph betree {\n  node [fontname=\"monospace\"];\n") };
     picture.tree();
@@ -31,7 +44,7 @@ impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
         let dense = |placement: Placement| {
-            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Likely(_))
+            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Scanned(_))
         };
         let subscriptions = self.index.subscriptions();
         let every =

@@ -25,6 +25,26 @@ const DETAIL: usize = 4096;
 /// Every predicate is evaluated, also those that decide nothing. Takes time linear in the expression and the event. The term
 /// has about a mebibyte at most, and names the parts that it leaves out.
 ///
+/// ```
+/// use be_tree_index::diagnostics::explain::explain;
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::term::Reader;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// index.insert(&Insertion { id: 1, text: b"age > 30 and city = 'Rome'", constants: vec![] })?;
+/// let mut term = Vec::new();
+/// explain(&index, Format::Json, br#"{"age": 20, "city": "Rome"}"#, 1, &mut term)?;
+/// let mut reader = Reader::new(&term)?;
+/// assert_eq!(reader.tuple()?, 4);
+/// assert_eq!(reader.atom()?.as_ref(), b"false");
+/// assert_eq!(reader.atom()?.as_ref(), b"and");
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// [`Kind::NotFound`], [`Kind::OutOfMemory`], and the errors of decoding the event. In the sandbox the end of memory may trap

@@ -128,7 +128,10 @@ fn take(
     }
     match word >> JUMP_SHIFT {
         end if end >= REJECT => ControlFlow::Break((end == ACCEPT, at)),
-        ahead => ControlFlow::Continue(at + ahead as usize),
+        ahead => {
+            debug_assert!(ahead > 0, "a jump leads ahead");
+            ControlFlow::Continue(at + ahead as usize)
+        }
     }
 }
 

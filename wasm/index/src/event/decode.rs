@@ -61,6 +61,19 @@ impl Format {
 ///
 /// Takes time and memory linear in the input, for any nesting, and time linear in the schema.
 ///
+/// ```
+/// use be_tree_index::event::{decode, Event, Format, Value};
+/// use be_tree_index::model::strings::Interner;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut event = Event::default();
+/// decode(Format::Json, br#"{"age": 30, "other": [1]}"#, &schema, &Interner::default(), &mut event)?;
+/// assert_eq!(event.values, [Value::Integer(30), Value::Undefined]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// `syntax` if the bytes are not of the format, `type` if a value does not fit its attribute, `out_of_bounds` for numbers

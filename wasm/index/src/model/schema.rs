@@ -91,6 +91,24 @@ pub struct Attribute {
 }
 
 /// The attributes of an index, in the order in which they were declared.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+///
+/// let years = Bounds::Integer { min: 0, max: 150 };
+/// let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: years };
+/// let city = Attribute { name: "city".into(), ty: Type::String, optional: true, bounds: Bounds::Unbounded };
+/// let schema = Schema::new(vec![age.clone(), city])?;
+/// let id = schema.find(b"city").unwrap();
+/// assert_eq!(schema.attribute(id).ty, Type::String);
+/// assert_eq!(schema.required().len(), 1);
+///
+/// let error = Schema::new(vec![age.clone(), age]).unwrap_err();
+/// assert_eq!(error.kind, Kind::Type);
+/// assert_eq!(error.message, "attribute `age` is declared twice; keep one declaration");
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     attributes: Vec<Attribute>,

@@ -28,6 +28,18 @@ struct Entry {
 const NEAR: usize = 1024;
 
 /// A table of strings with the number of references to each. A string is removed with its last reference.
+///
+/// ```
+/// use be_tree_index::model::strings::Interner;
+///
+/// let mut strings = Interner::default();
+/// let id = strings.retain(b"Rome");
+/// assert_eq!(strings.retain(b"Rome"), id);
+/// strings.release(id);
+/// assert_eq!((strings.find(b"Rome"), strings.get(id)), (Some(id), &b"Rome"[..]));
+/// strings.release(id);
+/// assert_eq!((strings.find(b"Rome"), strings.is_empty()), (None, true));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     /// The entries, without gaps. A removal moves the last one.

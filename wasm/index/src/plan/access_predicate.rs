@@ -36,7 +36,11 @@ impl FromIterator<i64> for Keys {
         let mut keys = keys.into_iter();
         match (keys.next(), keys.next()) {
             (Some(key), None) => Keys::One(key),
-            (first, second) => Keys::Many(first.into_iter().chain(second).chain(keys).collect()),
+            (first, second) => {
+                let keys: Box<[i64]> = first.into_iter().chain(second).chain(keys).collect();
+                debug_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "keys ascend");
+                Keys::Many(keys)
+            }
         }
     }
 }

@@ -48,6 +48,41 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 }
 
 /// A batch searches for many events with one [`Search`].
+///
+/// ```
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::{Batch, Form, Request, Search};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// index.insert(&Insertion { id: 1, text: b"age > 30", constants: vec![] })?;
+/// index.insert(&Insertion { id: 2, text: b"age < 60", constants: vec![] })?;
+/// let (mut search, mut batch) = (Search::default(), Batch::default());
+/// search.reserve(&index)?;
+/// batch.reserve(&index)?;
+///
+/// // Each event follows its format and its length.
+/// const JSON: u32 = 1;
+/// let mut message = Vec::new();
+/// let events: [&[u8]; 2] = [br#"{"age": 40}"#, br#"{"age": 20}"#];
+/// for event in events {
+///     message.extend(JSON.to_le_bytes());
+///     message.extend((event.len() as u32).to_le_bytes());
+///     message.extend(event);
+/// }
+/// batch.open(Request { events: 2, bytes: message.len(), only: None, form: Form::Ids });
+/// let mut results = Vec::new();
+/// while !batch.is_done() {
+///     batch.next_part();
+///     let part = batch.run(&index, &mut search, &message, || ()).map_err(|(_, error)| error)?;
+///     results.extend_from_slice(part);
+/// }
+/// // The number of ids of each event, and then its ids.
+/// assert_eq!(results, [2, 1, 2, 1, 2]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
@@ -328,6 +363,13 @@ impl Batch {
 pub type Packed<'a> = Map<Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
 
 /// Returns the packed ids in `bytes`.
+///
+/// ```
+/// use be_tree_index::search::packed;
+///
+/// let bytes = [7_u64, 1 << 40].map(u64::to_le_bytes).concat();
+/// assert!(packed(&bytes).eq([7, 1 << 40]));
+/// ```
 pub fn packed(bytes: &[u8]) -> Packed<'_> {
     let (ids, _) = bytes.as_chunks::<8>();
     ids.iter().map(|id| u64::from_le_bytes(*id))

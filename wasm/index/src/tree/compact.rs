@@ -41,6 +41,7 @@ impl Tree {
             moved.push(NodeId::from_index(hole));
         }
         self.nodes.truncate(used);
+        debug_assert!(self.nodes.iter().all(|node| !node.is_free()), "all nodes that are left are used");
         self.free_node = NodeId::ROOT;
         self.free_nodes = 0;
         let number = |node: NodeId| moved.get(node.index().wrapping_sub(used)).copied().unwrap_or(node);
@@ -57,7 +58,7 @@ impl Tree {
             levels.swap_remove(free.index());
             if let Some(moved) = levels.get(free.index()) {
                 nodes[moved.owner.index()].renumber_branch(LevelId::from_index(levels.len()), free);
-                moved.nodes().for_each(|node| nodes[node.index()].hang_under(free));
+                moved.nodes().for_each(|node| nodes[node.index()].set_level_above(free));
             }
         }
         trim(levels);

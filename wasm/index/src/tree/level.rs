@@ -128,6 +128,7 @@ impl Buckets {
             self.nodes.push(NodeId::NONE);
         }
         let position = self.positions(key, key).start;
+        debug_assert_eq!(self.nodes[position], NodeId::NONE, "the bucket has no node yet");
         self.nodes[position] = node;
     }
 
@@ -158,6 +159,8 @@ impl Buckets {
 
     /// Cuts the bucket at `position` in two. Keys from `cut` on go to `node`; `cut` is inside the bucket.
     pub fn cut(&mut self, position: usize, cut: i64, node: NodeId) {
+        let (low, high) = self.range(position);
+        debug_assert!(low < cut && cut <= high, "a cut is inside its bucket");
         self.bounds.insert(position + 1, cut);
         self.nodes.insert(position + 1, node);
     }

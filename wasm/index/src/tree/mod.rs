@@ -39,7 +39,7 @@ use crate::error::Error;
 use crate::handles::{LevelId, NodeId, ProgramId, Slot};
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
-use crate::plan::analysis::{Analysis, Missing};
+use crate::plan::analysis::{Analysis, Residual};
 use crate::plan::demands::{self, Demands};
 use crate::plan::filter::{self, Coverage, Filter};
 use crate::support::chunks::Chunks;
@@ -182,9 +182,9 @@ impl Tree {
         &self.levels[id.index()]
     }
 
-    /// Returns the entries that every search passes, because their filters decide most events.
-    pub fn likely(&self) -> &[Entry] {
-        self.node(NodeId::LIKELY).entries()
+    /// Returns the entries that every search scans, because their filters decide most events.
+    pub fn scanned(&self) -> &[Entry] {
+        self.node(NodeId::SCANNED).entries()
     }
 
     /// Returns the unindexed expressions, which every search evaluates.
@@ -218,12 +218,12 @@ impl Tree {
         Placement::Unindexed(self.unindexed.len() as u32 - 1)
     }
 
-    /// Adds `slot` to the list that every search passes. For each event the filter proves the expression, or its program
+    /// Adds `slot` to the list that every search scans. For each event the filter proves the expression, or its program
     /// runs.
-    pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Placement {
-        let node = &mut self.nodes[NodeId::LIKELY.index()];
+    pub fn insert_scanned(&mut self, slot: Slot, filter: Filter) -> Placement {
+        let node = &mut self.nodes[NodeId::SCANNED.index()];
         node.push(Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() });
-        Placement::Likely(node.entries().len() as u32 - 1)
+        Placement::Scanned(node.entries().len() as u32 - 1)
     }
 
     /// Finds the places of an expression with the access predicates in `access`, and ensures the memory for its insertion.
@@ -270,9 +270,9 @@ impl Tree {
         self.unindexed.get(position as usize).copied()
     }
 
-    /// Removes the expression at `position` from the list that every search passes. Returns the one that took its place.
-    pub fn remove_likely(&mut self, position: u32) -> Option<Slot> {
-        let node = &mut self.nodes[NodeId::LIKELY.index()];
+    /// Removes the expression at `position` from the list that every search scans. Returns the one that took its place.
+    pub fn remove_scanned(&mut self, position: u32) -> Option<Slot> {
+        let node = &mut self.nodes[NodeId::SCANNED.index()];
         node.swap_remove_entry(position as usize);
         node.entries().get(position as usize).map(|entry| entry.subject.as_slot())
     }
@@ -280,7 +280,7 @@ impl Tree {
     /// Frees the remaining memory of a tree without entries. Allocates nothing.
     pub fn clear(&mut self) {
         self.nodes.truncate(2);
-        for node in [NodeId::ROOT, NodeId::LIKELY] {
+        for node in [NodeId::ROOT, NodeId::SCANNED] {
             self.nodes[node.index()] = Node::new(Position::Root);
         }
         self.free_node = NodeId::ROOT;
@@ -317,12 +317,13 @@ impl Tree {
             }
         }
         self.compact();
+        debug_assert!(self.entries > 0 || self.nodes() == 1, "the last entry takes all nodes with it");
     }
 
     /// Removes the entries of an expression from the list of `node`.
     fn drop_entries(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
-        // No level leads to [`NodeId::LIKELY`], and an expression in its list has no entry elsewhere.
-        if node == NodeId::LIKELY || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
+        // No level leads to [`NodeId::SCANNED`], and an expression in its list has no entry elsewhere.
+        if node == NodeId::SCANNED || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
             return;
         }
         let node = &mut self.nodes[node.index()];
@@ -444,15 +445,15 @@ impl Tree {
         };
         let proof = || filtered.map(|filtered| Filter::proof(filtered.access_predicate, schema));
         let passed = || filtered.map_or(1.0, |filtered| filtered.share);
-        match demands.analysis.missing(demands.literal, catalog, is_known) {
-            Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
-            Missing::One(missing) if filter::is_worth_joining(passed()) => {
-                Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }
+        match demands.analysis.residual(demands.literal, catalog, is_known) {
+            Residual::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
+            Residual::One(residual) if filter::is_worth_joining(passed()) => {
+                Filters { front: proof(), own: Filter::proof(residual, schema), prove: true }
             }
-            Missing::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
+            Residual::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
                 Filters { front: proof(), own: likely.filter, prove: true }
             }
-            Missing::One(_) | Missing::Either(_) | Missing::More => {
+            Residual::One(_) | Residual::Either(_) | Residual::More => {
                 let is_useless = |access_predicate: &AccessPredicate| {
                     matches!(access_predicate.values, ValueSet::Except(_)) && led(access_predicate) != Coverage::Nothing
                 };
@@ -503,6 +504,7 @@ impl Tree {
         let level = Level::new(owner, attribute);
         let id = match self.free_levels.pop() {
             Some(id) => {
+                debug_assert!(self.levels[id.index()].is_empty(), "level {id} is free");
                 self.levels[id.index()] = level;
                 id
             }
@@ -519,6 +521,6 @@ impl Tree {
 
     /// Returns an upper bound of the bytes that one more expression takes in the two lists outside the tree.
     pub fn growth(&self) -> usize {
-        growth(&self.unindexed, 1) + self.node(NodeId::LIKELY).growth(1)
+        growth(&self.unindexed, 1) + self.node(NodeId::SCANNED).growth(1)
     }
 }

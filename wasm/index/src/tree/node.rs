@@ -84,6 +84,7 @@ impl Above {
     }
 
     fn of(kind: u32, handle: u32) -> Self {
+        debug_assert_eq!(handle >> KIND_SHIFT, 0, "a handle leaves room for the kind");
         Above(handle | kind << KIND_SHIFT)
     }
 
@@ -143,7 +144,7 @@ impl Node {
     }
 
     /// Changes the number of the level above.
-    pub(super) fn hang_under(&mut self, level: LevelId) {
+    pub(super) fn set_level_above(&mut self, level: LevelId) {
         self.above = Above::under(level, self.above.kind());
     }
 
@@ -156,7 +157,7 @@ impl Node {
 
     /// Counts an expression that was removed from the list of a node in a bucket. Returns whether to compare the list with
     /// its neighbor's now, which is due when the removed are a quarter of the remaining. Then the count restarts.
-    pub(super) fn is_to_be_compared(&mut self) -> bool {
+    pub(super) fn count_removal(&mut self) -> bool {
         self.key += 1;
         let is_renewed = 4 * self.key as usize >= self.entries().len();
         if is_renewed {
@@ -193,7 +194,7 @@ impl Node {
     }
 
     /// Returns whether the leaf list is long enough to consider a split.
-    pub(super) fn is_to_be_split(&self) -> bool {
+    pub(super) fn is_split_due(&self) -> bool {
         let next_split = match &self.held {
             Held::Many(_, Some(directory)) => directory.next_split,
             _ => cost::LEAF_CAPACITY,
@@ -274,6 +275,8 @@ impl Node {
     pub(super) fn add_branch(&mut self, branch: Branch) {
         let branches = &mut self.many().1.get_or_insert_default().branches;
         let position = branches.partition_point(|held| held.attribute < branch.attribute);
+        let is_new = branches.get(position).is_none_or(|held| held.attribute > branch.attribute);
+        debug_assert!(is_new, "an attribute has one level");
         branches.insert(position, branch);
     }
 
@@ -373,7 +376,7 @@ mod tests {
         let mut tried = Vec::new();
         for slot in 0..1000 {
             node.push(entry(slot));
-            if node.is_to_be_split() {
+            if node.is_split_due() {
                 tried.push(node.entries().len());
                 node.split_later();
             }

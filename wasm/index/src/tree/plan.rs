@@ -153,8 +153,11 @@ impl Tree {
                 // Each entry may have a joined one in front.
                 Target::Node(node) => bytes += self.node(node).growth(2 * group.len()),
                 Target::Point(level, _) => {
-                    let is_wide = |(target, _): &&(Target, NodeIndex)| matches!(target, Target::Point(_, key) if i32::try_from(*key).is_err());
-                    let wide = group.iter().filter(is_wide).count();
+                    let is_wide = |target: &Target| match target {
+                        Target::Point(_, key) => i32::try_from(*key).is_err(),
+                        _ => false,
+                    };
+                    let wide = group.iter().filter(|(target, _)| is_wide(target)).count();
                     bytes += self.level(level).points.growth(group.len() - wide, wide);
                     new += group.len();
                 }
@@ -189,7 +192,7 @@ impl Tree {
             for (target, _) in group {
                 let node = self.reach(*target);
                 self.add_entry(node, slot, &demands, catalog, subscriptions);
-                if self.nodes[node.index()].is_to_be_split() && long.last() != Some(&node) {
+                if self.nodes[node.index()].is_split_due() && long.last() != Some(&node) {
                     long.push(node);
                 }
             }
@@ -237,7 +240,10 @@ impl Tree {
                 self.nodes[node.index()] = Node::new(position);
                 node
             }
-            _ => self.add_node(position),
+            _ => {
+                debug_assert_eq!((node, self.free_nodes), (NodeId::ROOT, 0), "no node is free");
+                self.add_node(position)
+            }
         }
     }
 

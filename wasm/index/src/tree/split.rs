@@ -1,5 +1,8 @@
 //! Long leaf lists are split by new value levels or cut buckets. Empty nodes are freed, and short buckets merged.
 
+#[cfg(test)]
+mod tests;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
@@ -64,7 +67,7 @@ impl Tree {
     ) {
         let mut splitting = Splitting { long, room };
         while let Some(node) = splitting.long.pop() {
-            if self.nodes[node.index()].is_to_be_split() {
+            if self.nodes[node.index()].is_split_due() {
                 // After a refusal the list is long but valid.
                 let _ = self.split(node, &mut splitting, catalog, subscriptions);
             }
@@ -367,7 +370,7 @@ impl Tree {
                 }
                 return;
             }
-            self.unhang(node, place, level);
+            self.detach(node, place, level);
             if !self.levels[level.index()].is_empty() {
                 return;
             }
@@ -380,7 +383,7 @@ impl Tree {
         }
     }
 
-    fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
+    fn detach(&mut self, node: NodeId, place: Place, level: LevelId) {
         let level = &mut self.levels[level.index()];
         match place {
             Place::Point(key) => level.points.remove(key),
@@ -396,6 +399,7 @@ impl Tree {
 
     /// Frees a node. Allocates nothing, because the free nodes are a linked list.
     fn free(&mut self, node: NodeId) {
+        debug_assert!(node > NodeId::SCANNED && !self.nodes[node.index()].is_free(), "node {node} is used");
         self.nodes[node.index()] = super::Node::new(Position::Free(self.free_node));
         self.free_node = node;
         self.free_nodes += 1;
@@ -407,7 +411,7 @@ impl Tree {
         let Position::Under(level, _) = self.position(node) else {
             return;
         };
-        let is_to_be_compared = self.nodes[node.index()].is_to_be_compared();
+        let is_comparison_due = self.nodes[node.index()].count_removal();
         let buckets = &self.levels[level.index()].buckets;
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         if buckets.len() == 1 {
@@ -427,7 +431,7 @@ impl Tree {
             return;
         }
         let length: usize = merged.iter().map(|node| self.nodes[node.index()].entries().len()).sum();
-        if length <= cost::LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
+        if length <= cost::LEAF_CAPACITY / 2 || is_comparison_due && self.is_cut_in_vain(merged, catalog) {
             // After a refusal the buckets are valid as they are.
             let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
         }

@@ -65,6 +65,7 @@ impl ValueMap {
 
     /// Adds a new key.
     pub fn insert(&mut self, key: i64, node: NodeId) {
+        debug_assert!(node != NOTHING && self.get(key).is_none(), "a new key leads to a node");
         match i32::try_from(key) {
             Ok(key) => self.narrow.insert(key, node),
             Err(_) => {
