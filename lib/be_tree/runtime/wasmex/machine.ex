@@ -70,7 +70,7 @@ defmodule BeTree.Runtime.Wasmex.Machine do
   def usable do
     cond do
       not Code.ensure_loaded?(Native) -> {:error, "the application wasmex, whose NIF it needs, cannot be loaded"}
-      Enum.all?(@asked, fn {name, arity} -> function_exported?(Native, name, arity) end) -> :ok
+      Enum.all?(@functions, fn {name, arity} -> function_exported?(Native, name, arity) end) -> :ok
       true -> {:error, "it takes wasmex 0.15, from 0.15.1 on"}
     end
   end
