@@ -232,9 +232,6 @@ defmodule BeTree do
   `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. All of them are copied into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per
   subscription.
 
-  The attributes that events define decide how quickly a subscription is found. A tree learns them from its searches, from
-  the 256th on, and places later insertions by them.
-
   ## Options
 
   #{Options.docs(@change_options)}
@@ -278,8 +275,7 @@ defmodule BeTree do
   Deletes the subscription `id`. The id can be used again.
 
   The deletion runs on a dirty scheduler for about 15 microseconds. When it leaves the tree empty, and the tree takes much
-  more memory than a new one, the tree starts over with a new instance: it returns that memory and forgets what it learned
-  about events.
+  more memory than a new one, the tree starts over with a new instance and returns that memory.
 
   ## Options
 

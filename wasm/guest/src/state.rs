@@ -230,7 +230,6 @@ impl State {
         let State { index, search, batch, inbox, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
-        search.teach(index);
         let inserted = index.insert_all_for(&mut (search, batch), insertions);
         inserted.map(drop).map_err(|(position, error)| Refusal { error, position: Some(position) })
     }

@@ -216,11 +216,6 @@ impl Index {
         }
     }
 
-    /// Updates the statistics with the share of recent events that define each attribute.
-    pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
-        self.catalog.statistics.learn(shares);
-    }
-
     /// Inserts one subscription.
     ///
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],

@@ -11,10 +11,8 @@ use crate::support::number::{greater, lesser};
 /// The statistics of one attribute.
 #[derive(Clone, Copy, Debug)]
 struct AttributeStatistics {
-    /// The share of events that define it.
+    /// The assumed share of events that define it.
     defined: f32,
-    /// Whether `defined` was learned from events.
-    learned: bool,
     /// The number of expressions that ask for it.
     asked: u32,
     /// The number of the last of these expressions.
@@ -85,7 +83,7 @@ impl Statistics {
             }
             statistics.asked_last = self.expressions;
             statistics.asked += 1;
-            if statistics.optional && !statistics.learned {
+            if statistics.optional {
                 let asked = (statistics.asked as f32 + cost::HALF_DEFINED_DEMAND * cost::PRIOR_EXPRESSIONS)
                     / (self.expressions as f32 + cost::PRIOR_EXPRESSIONS);
                 statistics.defined = defined_where(asked);
@@ -93,15 +91,7 @@ impl Statistics {
         }
     }
 
-    /// Updates the share of events that define each attribute. The recent share weighs as much as all earlier knowledge.
-    pub fn learn(&mut self, shares: impl Iterator<Item = f32>) {
-        for (attribute, share) in self.attributes.iter_mut().zip(shares).filter(|(attribute, _)| attribute.optional) {
-            attribute.defined = greater((attribute.defined + share) / 2.0, cost::MIN_DEFINED);
-            attribute.learned = true;
-        }
-    }
-
-    /// Returns the share of events that define `attribute`.
+    /// Returns the assumed share of events that define `attribute`.
     pub fn defined(&self, attribute: AttributeId) -> f32 {
         self.attributes[attribute.index()].defined
     }
@@ -118,15 +108,18 @@ impl Statistics {
         let statistics = self.attributes[attribute.index()];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
-                let inside = high.min(greatest) as f64 - low.max(least) as f64;
-                // Different keys may be the same float, so even a range of two keys may have width 0.
-                (greater(inside, 0.0) / greater(greatest as f64 - least as f64, 1.0)) as f32
+                (keys(low.max(least), high.min(greatest)) / keys(least, greatest)) as f32
             }
             _ => cost::UNKNOWN_RANGE_SELECTIVITY,
         };
         // Bounded, because a few constants do not justify certainty.
         share.clamp(cost::MIN_RANGE_SELECTIVITY, 1.0) * statistics.defined
     }
+}
+
+/// Returns the number of keys from `low` to `high`, both included.
+fn keys(low: i64, high: i64) -> f64 {
+    greater(high as f64 - low as f64 + 1.0, 0.0)
 }
 
 /// Returns the assumed share of events that define an attribute, from the share of expressions that ask for it.
@@ -145,7 +138,6 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
     let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
     AttributeStatistics {
         defined: if attribute.optional { defined_where(cost::HALF_DEFINED_DEMAND) } else { 1.0 },
-        learned: false,
         asked: 0,
         asked_last: 0,
         elements: if is_list { cost::LIST_LENGTH } else { 1.0 },

@@ -30,7 +30,6 @@ mod progress;
 mod reasons;
 mod room;
 mod scan;
-mod seen;
 mod sort;
 mod spill;
 #[cfg(test)]
@@ -48,7 +47,6 @@ use progress::{Phase, Progress};
 use crate::eval::memo::Memo;
 use crate::handles::{NodeId, ProgramId};
 use matches::SlotSet;
-use seen::Seen;
 use sort::Sort;
 use spill::Spill;
 
@@ -122,7 +120,6 @@ pub struct Search {
     candidates: Spill<Vec<ProgramId>>,
     /// The slots of the sufficient entries that passed in this step, some of them in doubt.
     proven: Vec<Proven>,
-    seen: Seen,
     memo: Memo,
     matches: SlotSet,
     /// The event's booleans in the form that windows read.
@@ -178,14 +175,6 @@ impl Form {
 }
 
 impl Search {
-    /// Passes on to `index` which attributes events define, if enough events were counted since the last time. Later
-    /// insertions use it.
-    pub fn teach(&mut self, index: &mut Index) {
-        if let Some(shares) = self.seen.take() {
-            index.learn(shares);
-        }
-    }
-
     /// Forgets the allocations of a search that may have been interrupted anywhere, without freeing them. Call it before the
     /// search is dropped if a separate allocator for searches frees all their memory at once.
     pub fn abandon(&mut self) {
@@ -262,7 +251,6 @@ impl Search {
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
         digest::read(&self.event, index.schema(), &mut self.digests);
-        self.seen.note(&self.digests);
         self.memo.begin();
         self.matches.begin();
         if index.dense().len() > 0 {

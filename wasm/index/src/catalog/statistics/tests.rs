@@ -114,7 +114,7 @@ proptest! {
         );
     }
 
-    /// Each part is at least a thousandth, so two parts may be more than the whole.
+    /// Each part has a least share, so two parts may be more than the whole.
     #[test]
     fn the_parts_of_an_interval_add_up(seen in seen(), low in -10_i64..=989, cut in -10_i64..=989, high in -10_i64..=989) {
         let mut cuts = [low, cut, high];
@@ -122,9 +122,9 @@ proptest! {
         let [low, cut, high] = cuts;
         let statistics = after(true, &seen);
         let share = |low, high| statistics.interval(BOUNDED, low, high);
-        let parts = share(low, cut) + share(cut, high);
+        let parts = share(low, cut) + share(cut + 1, high);
         prop_assert!(parts >= share(low, high) - 1e-6);
-        prop_assert!(parts <= share(low, high) + 0.0021);
+        prop_assert!(parts <= share(low, high) + 2.0 * cost::MIN_RANGE_SELECTIVITY + 1e-6);
         prop_assert_eq!(share(-10, 989), statistics.defined(BOUNDED));
         prop_assert_eq!(share(i64::MIN, i64::MAX), statistics.defined(BOUNDED));
     }
@@ -166,22 +166,35 @@ fn the_more_expressions_ask_for_an_attribute_the_more_events_define_it() {
 #[test]
 fn constants_give_the_range_of_an_attribute_without_bounds() {
     let share = |seen: &[Seen]| after(false, seen).interval(UNBOUNDED, 100, 200);
+    let is_near = |share: f32, expected: f32| (share - expected).abs() < 1e-6;
     assert_eq!(share(&[]), 0.5);
     // An open end says nothing, and one constant is no range.
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 0, i64::MAX), Seen::Interval(UNBOUNDED, i64::MIN, 0)]), 0.5);
-    assert_eq!(share(&[Seen::Interval(UNBOUNDED, 0, 1000)]), 0.1);
-    assert_eq!(share(&[Seen::Interval(UNBOUNDED, 0, 500), Seen::Interval(UNBOUNDED, 300, 1000)]), 0.1);
+    // Both ends count.
+    let expected = 101.0 / 1001.0;
+    assert!(is_near(share(&[Seen::Interval(UNBOUNDED, 0, 1000)]), expected));
+    assert!(is_near(share(&[Seen::Interval(UNBOUNDED, 0, 500), Seen::Interval(UNBOUNDED, 300, 1000)]), expected));
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 120, 170)]), 1.0);
-    assert_eq!(share(&[Seen::Interval(UNBOUNDED, 500, 600)]), 0.001);
+    assert_eq!(share(&[Seen::Interval(UNBOUNDED, 500, 600)]), cost::MIN_RANGE_SELECTIVITY);
     let statistics = after(false, &[Seen::Interval(UNBOUNDED, 0, 1000)]);
-    assert_eq!(statistics.interval(UNBOUNDED, 500, i64::MAX), 0.5);
-    assert_eq!(statistics.interval(UNBOUNDED, i64::MIN, 250), 0.25);
+    assert!(is_near(statistics.interval(UNBOUNDED, 500, i64::MAX), 501.0 / 1001.0));
+    assert!(is_near(statistics.interval(UNBOUNDED, i64::MIN, 250), 251.0 / 1001.0));
     // Declared bounds stay.
     for (attribute, low, high) in [(BOUNDED, -10, 989), (FLOAT, of_float(-1.5), of_float(1e9))] {
         let statistics = after(false, &[Seen::Interval(attribute, -5000, 5000)]);
         assert_eq!(statistics.interval(attribute, low, high), 1.0);
-        assert!(statistics.interval(attribute, low, low) < 0.002);
+        assert_eq!(statistics.interval(attribute, low, low), cost::MIN_RANGE_SELECTIVITY);
     }
+}
+
+#[test]
+fn an_interval_of_integers_is_as_selective_as_its_values() {
+    let statistics = after(true, &[]);
+    for (low, high, count) in [(-10, 9, 20), (100, 599, 500), (-10, 989, 1000), (490, i64::MAX, 500)] {
+        let (interval, points) = (statistics.interval(BOUNDED, low, high), statistics.points(BOUNDED, count));
+        assert!((interval - points).abs() < 1e-6, "{low} to {high}: {interval}, and {points} as values");
+    }
+    assert_eq!(statistics.interval(BOUNDED, 4, 3), cost::MIN_RANGE_SELECTIVITY * statistics.defined(BOUNDED));
 }
 
 #[test]
