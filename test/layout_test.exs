@@ -34,7 +34,7 @@ defmodule BeTree.LayoutTest do
   test "no cycle of files but a behaviour and its implementations" do
     output = capture_io(fn -> Mix.Task.rerun("xref", ["graph", "--format", "cycles"]) end)
     cycles = output |> String.split(~r/^Cycle of length.*$/m) |> tl() |> Enum.map(&files/1)
-    assert ["lib/be_tree/runtime.ex", "lib/be_tree/runtime/wasmtime.ex"] in cycles
+    assert Enum.any?(cycles, &("lib/be_tree/runtime.ex" in &1 and "lib/be_tree/runtime/wasmtime.ex" in &1))
     by_source = Enum.group_by(modules(), &source/1)
     assert Enum.reject(cycles, &behaviour?(&1, by_source)) == []
   end

@@ -253,7 +253,8 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = Options.validate!(options, @search_options)
+    # The shards take the caller's options, and use the default values themselves.
+    timeout = Options.validate!(options, @search_options)[:timeout]
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
     requests =
@@ -261,7 +262,7 @@ defmodule BeTree.Cluster do
           do: {shard, :erpc.send_request(node, BeTree, :search, [name, event, options])}
 
     results = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
-    deadline = Deadline.new(twice(options[:timeout]))
+    deadline = Deadline.new(twice(timeout))
     # The call waits for every reply, so that none arrives later, when no process expects it.
     results = results ++ for {shard, request} <- requests, do: {shard, receive_reply(request, deadline)}
     Enum.reduce(results, {:ok, []}, &gather/2)

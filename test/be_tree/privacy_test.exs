@@ -168,15 +168,15 @@ defmodule BeTree.PrivacyTest do
   test "an ArgumentError for arguments in the wrong order, or events that are none" do
     tree = BeTree.new!(@schema)
 
-    for call <- [
-          fn -> BeTree.search(%{name: "sEcReT"}, tree) end,
-          fn -> BeTree.search({:json, "sEcReT"}, tree) end,
-          fn -> BeTree.search_many(~s({"name": "sEcReT"}), [tree]) end,
-          fn -> BeTree.stream(tree, {:json, "sEcReT"}) end,
-          fn -> BeTree.explain([name: "sEcReT"], %{now: 1}, 1) end,
-          fn -> Cluster.search(%{name: "sEcReT"}, :some_name) end
+    for {module, function, arguments} <- [
+          {BeTree, :search, [%{name: "sEcReT"}, tree]},
+          {BeTree, :search, [{:json, "sEcReT"}, tree]},
+          {BeTree, :search_many, [~s({"name": "sEcReT"}), [tree]]},
+          {BeTree, :stream, [tree, {:json, "sEcReT"}]},
+          {BeTree, :explain, [[name: "sEcReT"], %{now: 1}, 1]},
+          {Cluster, :search, [%{name: "sEcReT"}, :some_name]}
         ] do
-      error = assert_raise(ArgumentError, call)
+      error = assert_raise(ArgumentError, fn -> apply(module, function, arguments) end)
       check(Exception.message(error), error)
     end
 
@@ -264,7 +264,8 @@ defmodule BeTree.PrivacyTest do
       end)
 
     assert log =~ "ignores an unknown message: a tuple of 2 elements"
-    assert log =~ "Generic server #{name} terminating"
+    # Elixir's log and Erlang's differ.
+    assert log =~ ~r/(Generic server |GenServer :)#{name} terminating/
     assert log =~ "a map of 1 keys"
     assert log =~ "it starts again"
     check(log, nil)
