@@ -150,7 +150,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # Implementations of a behaviour, which the library alone calls.
   @callbacks [Runtime.Wasmtime]
   # It measures for ten seconds, and takes nothing.
-  @measurements [Fuel.Calibration]
+  @measurements [Fuel.Calibration, BeTree.Release]
 
   setup_all do
     folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")

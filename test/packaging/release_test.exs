@@ -26,8 +26,8 @@ defmodule BeTree.Packaging.ReleaseTest do
       variables = for {name, _value} <- System.get_env(), do: {name, nil}
       variables = Map.merge(Map.new(variables), Map.new([{"PATH", programs}, {"HOME", folder} | release_variables()]))
       command = Path.join(releases[unquote(runtime)], "bin/ads")
-      run = System.cmd(command, ["eval", "Ads.main()"], env: variables, stderr_to_stdout: true)
-      assert run == {expected(unquote(runtime)), 0}
+      {output, status} = System.cmd(command, ["eval", "Ads.main()"], env: variables, stderr_to_stdout: true)
+      assert status == 0 and String.ends_with?(output, expected(unquote(runtime))), output
     end
 
     @tag runtime: runtime
@@ -38,7 +38,9 @@ defmodule BeTree.Packaging.ReleaseTest do
       variables = for {name, value} <- [{"PATH", "/bin"}, {"HOME", "/"} | release_variables()], do: "#{name}=#{value}"
       env = [System.find_executable("env"), "-i" | variables]
       [program | arguments] = @chroot ++ [root] ++ env ++ ["/release/bin/ads", "eval", "Ads.main()"]
-      assert System.cmd(program, arguments, stderr_to_stdout: true) == {expected(unquote(runtime)), 0}
+      # The VM may warn that it misses a locale or a library.
+      {output, status} = System.cmd(program, arguments, stderr_to_stdout: true)
+      assert status == 0 and String.ends_with?(output, expected(unquote(runtime))), output
     end
   end
 

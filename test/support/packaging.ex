@@ -95,8 +95,9 @@ defmodule BeTree.Test.Packaging do
       app: Path.join(folder, "app"),
       be_tree: be_tree,
       log: Path.join(rust, "log"),
-      rust: [{"PATH", "#{rust}:#{without}"}],
-      no_rust: [{"PATH", without}]
+      # ERL_LIBS may hold a wasmex.
+      rust: [{"PATH", "#{rust}:#{without}"}, {"ERL_LIBS", nil}],
+      no_rust: [{"PATH", without}, {"ERL_LIBS", nil}]
     }
   end
 
