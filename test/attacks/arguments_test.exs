@@ -149,7 +149,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Implementations of a behaviour, which the library alone calls.
   @callbacks [Runtime.Wasmtime]
-  # It measures for ten seconds, and takes nothing.
+  # The first measures for ten seconds and takes nothing; the second is part of no release.
   @measurements [Fuel.Calibration, BeTree.Release]
 
   setup_all do
