@@ -229,8 +229,8 @@ defmodule BeTree do
   @doc """
   Inserts many subscriptions, all of them or none, and returns their number.
 
-  `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. All of them are copied into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per
-  subscription.
+  `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. All of them are copied
+  into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per subscription.
 
   ## Options
 
