@@ -10,20 +10,15 @@ defmodule BeTree.MixProject do
   # As another project's dependency this file is loaded while that project is.
   @root Mix.Project.get() == nil
 
-  # The tools (workloads, benchmarks, the demo) are for this project's own development. What programs in Erlang call is tested
-  # in Erlang.
-  @elixir if @root, do: %{dev: ["lib", "tools"], test: ["lib", "tools", "test/support"]}, else: %{}
-  @erlang if @root, do: %{test: ["test/erlang"]}, else: %{}
-
   def project do
     [
       app: :be_tree,
       version: @version,
       elixir: "~> 1.14",
-      elixirc_paths: Map.get(@elixir, Mix.env(), ["lib"]),
-      erlc_paths: Map.get(@erlang, Mix.env(), []),
-      # Tests read these files of cases.
-      test_ignore_filters: [&String.starts_with?(&1, "test/conformance/")],
+      elixirc_paths: elixirc_paths(Mix.env()),
+      erlc_paths: erlc_paths(Mix.env()),
+      # Cases and an application that tests read.
+      test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
       compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
@@ -37,6 +32,15 @@ defmodule BeTree.MixProject do
     ]
   end
 
+  # The tools (workloads, benchmarks, the demo) are for this project's own development.
+  defp elixirc_paths(:test) when @root, do: ["lib", "tools", "test/support"]
+  defp elixirc_paths(:dev) when @root, do: ["lib", "tools"]
+  defp elixirc_paths(_environment), do: ["lib"]
+
+  # What programs in Erlang call is tested in Erlang.
+  defp erlc_paths(:test) when @root, do: ["test/erlang"]
+  defp erlc_paths(_environment), do: []
+
   # Since Elixir 1.15 a build sees only the applications that the project names.
   def application, do: [extra_applications: [:crypto] ++ wasmex_on_path() ++ test_applications(Mix.env())]
 
@@ -44,7 +48,7 @@ defmodule BeTree.MixProject do
   defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])
 
   # Tests in Erlang include the header of EUnit.
-  defp test_applications(:test), do: if(@root, do: [:eunit], else: [])
+  defp test_applications(:test) when @root, do: [:eunit]
   defp test_applications(_environment), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies.

@@ -38,7 +38,9 @@ defmodule BeTree.Packaging.ReleaseTest do
       variables = for {name, value} <- [{"PATH", "/bin"}, {"HOME", "/"} | release_variables()], do: "#{name}=#{value}"
       env = [System.find_executable("env"), "-i" | variables]
       [program | arguments] = @chroot ++ [root] ++ env ++ ["/release/bin/ads", "eval", "Ads.main()"]
-      assert System.cmd(program, arguments, stderr_to_stdout: true) == {expected(unquote(runtime)), 0}
+      assert {output, 0} = System.cmd(program, arguments, stderr_to_stdout: true)
+      # Before that the VM may warn that it misses a locale or a library.
+      assert String.ends_with?(output, expected(unquote(runtime)))
     end
   end
 
@@ -50,6 +52,8 @@ defmodule BeTree.Packaging.ReleaseTest do
       {"MIX_ENV", "prod"},
       {"MIX_BUILD_PATH", Path.join(folder, "build")},
       {"ADS_RUNTIME", runtime |> Runtimes.name() |> String.downcase()},
+      # It may hold wasmex.
+      {"ERL_LIBS", System.get_env("ERL_LIBS")},
       # The NIF that this checkout has compiled.
       {"CARGO_TARGET_DIR", Path.expand(System.get_env("CARGO_TARGET_DIR", "wasm/target"))}
     ]

@@ -8,7 +8,9 @@ defmodule BeTree.Test.Packaging do
   @spec mix(Path.t(), [String.t()], [{String.t(), String.t() | nil}]) ::
           {output :: String.t(), status :: non_neg_integer}
   def mix(folder, arguments, variables \\ []) do
-    none = for name <- ~w(MIX_ENV MIX_BUILD_PATH MIX_EXS MIX_TARGET CARGO_TARGET_DIR BE_TREE_BUILD), do: {name, nil}
+    none =
+      for name <- ~w(MIX_ENV MIX_BUILD_PATH MIX_EXS MIX_TARGET ERL_LIBS CARGO_TARGET_DIR BE_TREE_BUILD), do: {name, nil}
+
     # The last one counts.
     variables = Map.to_list(Map.merge(Map.new(none), Map.new(variables)))
     System.cmd(System.find_executable("mix"), arguments, cd: folder, env: variables, stderr_to_stdout: true)
