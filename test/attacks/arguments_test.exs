@@ -149,8 +149,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Implementations of a behaviour, which the library alone calls.
   @callbacks [Runtime.Wasmtime]
-  # They measure for ten seconds, and write a release.
-  @tools [Fuel.Calibration, BeTree.Release]
+  # The first measures for ten seconds and takes nothing; the second is part of no release.
+  @measurements [Fuel.Calibration, BeTree.Release]
 
   setup_all do
     folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")
@@ -166,7 +166,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     public =
       for module <- modules,
-          module not in (@callbacks ++ @tools),
+          module not in (@callbacks ++ @measurements),
           match?("Elixir.BeTree" <> _, Atom.to_string(module)),
           not test_support?(module),
           {:docs_v1, _, _, _, documentation, _, functions} <- [Code.fetch_docs(module)],

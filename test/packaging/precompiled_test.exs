@@ -45,7 +45,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
       "rustler_precompiled/mix.exs" =>
         "rustler_precompiled"
         |> project("", "0.8.4")
-        |> String.replace("end\n", "  def application, do: [extra_applications: [:inets, :ssl]]\nend\n"),
+        |> String.replace("end\n", "  def application, do: [extra_applications: [:inets, :crypto]]\nend\n"),
       "rustler_precompiled/lib/rustler_precompiled.ex" => ~S"""
       defmodule RustlerPrecompiled do
         def __using__(module, options) do

@@ -8,9 +8,7 @@ defmodule BeTree.Test.Packaging do
   @spec mix(Path.t(), [String.t()], [{String.t(), String.t() | nil}]) ::
           {output :: String.t(), status :: non_neg_integer}
   def mix(folder, arguments, variables \\ []) do
-    none =
-      for name <- ~w(MIX_ENV MIX_BUILD_PATH MIX_EXS MIX_TARGET ERL_LIBS CARGO_TARGET_DIR BE_TREE_BUILD), do: {name, nil}
-
+    none = for name <- ~w(MIX_ENV MIX_BUILD_PATH MIX_EXS MIX_TARGET CARGO_TARGET_DIR BE_TREE_BUILD), do: {name, nil}
     # The last one counts.
     variables = Map.to_list(Map.merge(Map.new(none), Map.new(variables)))
     System.cmd(System.find_executable("mix"), arguments, cd: folder, env: variables, stderr_to_stdout: true)
@@ -97,8 +95,9 @@ defmodule BeTree.Test.Packaging do
       app: Path.join(folder, "app"),
       be_tree: be_tree,
       log: Path.join(rust, "log"),
-      rust: [{"PATH", "#{rust}:#{without}"}],
-      no_rust: [{"PATH", without}]
+      # ERL_LIBS may hold a wasmex.
+      rust: [{"PATH", "#{rust}:#{without}"}, {"ERL_LIBS", nil}],
+      no_rust: [{"PATH", without}, {"ERL_LIBS", nil}]
     }
   end
 

@@ -98,6 +98,7 @@ defmodule Mix.BeTree.Precompiled do
 
   defp download(checksums) do
     Mix.shell().info("Downloading #{@crate} from #{url()}")
+    show_http()
     {targets, nif_versions} = names(checksums)
 
     options = [
@@ -120,6 +121,13 @@ defmodule Mix.BeTree.Precompiled do
 
       {:force_build, _options} ->
         fail("rustler_precompiled has no archives of #{Mix.Project.config()[:version]}, a version under development")
+    end
+  end
+
+  # Since Elixir 1.15, Mix sees only the applications that a project names.
+  defp show_http do
+    if function_exported?(Mix, :ensure_application!, 1) do
+      Enum.each([:inets, :ssl, :public_key], &apply(Mix, :ensure_application!, [&1]))
     end
   end
 

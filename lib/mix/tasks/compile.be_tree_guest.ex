@@ -34,6 +34,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
     end
   end
 
+  @spec without_rust(String.t()) :: no_return
   defp without_rust(missing) do
     Mix.raise("""
     #{File.cwd!()} has BeTree's sources without its WebAssembly module, like every git or path dependency, and nothing here \

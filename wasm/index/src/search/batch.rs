@@ -2,7 +2,7 @@
 //!
 //! Events go in groups of 256. If there are many dense expressions and many events, the batch decodes a group once for its
 //! booleans, evaluates the dense expressions for all of its events at once (`bit_sliced`), and each event's search takes over
-//! the results. Otherwise each event is searched alone. So a batch never costs more than as many searches.
+//! the results. Otherwise each event is searched alone. So a batch costs hardly more than as many searches, or less.
 //!
 //! The result is returned in parts, so that its memory does not grow with the number of events. A part ends with the event
 //! that fills it. Like a search, a batch can be interrupted anywhere and resumed: its own progress stands above that of the
