@@ -9,21 +9,23 @@ defmodule BeTree.MixProject do
 
   # As another project's dependency this file is loaded while that project is.
   @root Mix.Project.get() == nil
+  @environment if @root, do: Mix.env()
 
   # The tools (workloads, benchmarks, the demo) are for this project's own development. What programs in Erlang call is tested
-  # in Erlang.
-  @elixir if @root, do: %{dev: ["lib", "tools"], test: ["lib", "tools", "test/support"]}, else: %{}
-  @erlang if @root, do: %{test: ["test/erlang"]}, else: %{}
+  # in Erlang, with the header of EUnit.
+  @elixir Map.get(%{dev: ["lib", "tools"], test: ["lib", "tools", "test/support"]}, @environment, ["lib"])
+  @erlang Map.get(%{test: ["test/erlang"]}, @environment, [])
+  @applications Map.get(%{test: [:crypto, :eunit]}, @environment, [:crypto])
 
   def project do
     [
       app: :be_tree,
       version: @version,
       elixir: "~> 1.14",
-      elixirc_paths: Map.get(@elixir, Mix.env(), ["lib"]),
-      erlc_paths: Map.get(@erlang, Mix.env(), []),
-      # Tests read these files of cases.
-      test_ignore_filters: [&String.starts_with?(&1, "test/conformance/")],
+      elixirc_paths: @elixir,
+      erlc_paths: @erlang,
+      # Cases and an application that tests read.
+      test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
       compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
@@ -38,14 +40,10 @@ defmodule BeTree.MixProject do
   end
 
   # Since Elixir 1.15 a build sees only the applications that the project names.
-  def application, do: [extra_applications: [:crypto] ++ wasmex_on_path() ++ test_applications(Mix.env())]
+  def application, do: [extra_applications: @applications ++ wasmex_on_path()]
 
   # Without Hex there is no dependency on wasmex, but ERL_LIBS may hold it.
   defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])
-
-  # Tests in Erlang include the header of EUnit.
-  defp test_applications(:test), do: if(@root, do: [:eunit], else: [])
-  defp test_applications(_environment), do: []
 
   # Building and testing need none of these: without Hex there are no dependencies.
   defp deps do

@@ -13,7 +13,8 @@ defmodule BeTree.Packaging.RuntimesTest do
     File.cp!(Application.app_dir(:be_tree, "priv/be_tree.wasm"), Path.join(folder, "priv/be_tree.wasm"))
     File.cp_r!(Application.app_dir(:be_tree, "ebin"), Path.join(folder, "ebin"))
     others = for path <- :code.get_path(), not (List.to_string(path) =~ ~r"/(be_tree|wasmex)[^/]*/ebin$"), do: path
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io})
+    # ERL_LIBS may hold wasmex.
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, env: [{~c"ERL_LIBS", ~c""}]})
     on_exit(fn -> :peer.stop(peer) end)
     :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]])
     {:ok, peer: peer}
