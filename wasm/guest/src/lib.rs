@@ -8,6 +8,10 @@ mod heap;
 mod linear;
 mod memory;
 mod outbox;
+#[cfg(test)]
+#[allow(dead_code)] // The index's tests share it, and use more of it.
+#[path = "../../index/tests/support/random.rs"]
+mod random;
 mod reply;
 mod request;
 mod sizes;

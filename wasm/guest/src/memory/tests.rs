@@ -6,28 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::chunks::{tests::*, MEMORY};
 use crate::heap::HEAP;
 use crate::linear::{self, FIRST, PAGE};
+use crate::random::Random;
 
 /// The word that fills blocks. No pointer or length of an allocator is this.
 const SECRET: u64 = 0xa5b6_c7d8_e9fa_0b1c;
 
-/// A linear congruential generator (Knuth, MMIX).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// Returns a small size, or now and then one of several pages.
-    fn layout(&mut self) -> Layout {
-        let most = [24, 200, 3_000, 200_000][self.below(4).min(self.below(4))];
-        Layout::from_size_align(1 + self.below(most), 1 << self.below(7)).unwrap()
-    }
+/// Returns a layout of a small size, or now and then of several pages.
+fn random_layout(random: &mut Random) -> Layout {
+    let most = [24, 200, 3_000, 200_000][random.below(4).min(random.below(4))];
+    Layout::from_size_align(1 + random.below(most), 1 << random.below(7)).unwrap()
 }
 
 /// A block, and the seed of its content.
@@ -180,7 +167,7 @@ impl Model {
             0 => self.enter(random.chance(70) || !MEMORY.is_used()),
             1..=8 => {
                 let zeroed = random.chance(30);
-                self.alloc(random.layout(), zeroed);
+                self.alloc(random_layout(random), zeroed);
             }
             9..=14 => {
                 // A search frees only blocks of searches. Everything else may also drop the result of one.
@@ -190,7 +177,7 @@ impl Model {
             }
             _ => {
                 if let Some(at) = self.pick(random, |block| block.of_search || !is_searching) {
-                    self.realloc(at, random.layout().size());
+                    self.realloc(at, random_layout(random).size());
                 }
             }
         }
@@ -215,7 +202,7 @@ fn has_secret() -> bool {
 #[test]
 fn blocks_are_aligned_apart_and_unchanged_until_they_are_freed() {
     for seed in 0..12 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut model = Model::new();
         for step in 0..3_000 {
             model.step(random);
@@ -232,7 +219,7 @@ fn blocks_are_aligned_apart_and_unchanged_until_they_are_freed() {
 fn a_refusal_changes_nothing_and_frees_nothing() {
     let mut refused = 0;
     for seed in 0..12 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut model = Model::new();
         linear::limit(FIRST + random.below(30));
         for _ in 0..3_000 {
@@ -253,12 +240,12 @@ fn a_refusal_changes_nothing_and_frees_nothing() {
 #[test]
 fn freed_blocks_are_one_again() {
     for seed in 0..12 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut model = Model::new();
         for _ in 0..2_000 {
             match random.below(3) {
-                0 => _ = model.alloc(random.layout(), false),
-                1 => _ = model.pick(random, |_| true).map(|at| model.realloc(at, random.layout().size())),
+                0 => _ = model.alloc(random_layout(random), false),
+                1 => _ = model.pick(random, |_| true).map(|at| model.realloc(at, random_layout(random).size())),
                 _ => model.pick(random, |_| true).into_iter().for_each(|at| model.dealloc(at)),
             }
         }
@@ -275,7 +262,7 @@ fn freed_blocks_are_one_again() {
 #[test]
 fn nothing_is_left_of_freed_blocks_nor_of_searches_that_are_wiped() {
     for seed in 0..12 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut model = Model::new();
         (0..2_000).for_each(|_| model.step(random));
         assert!(has_secret());
