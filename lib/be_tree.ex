@@ -28,7 +28,8 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with `\\` for escapes.
+  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with
+  `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
@@ -61,7 +62,6 @@ defmodule BeTree do
   alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Tree}
 
   alias BeTree.Engine.{
-    Reply,
     Bang,
     Batch,
     Check,
@@ -70,6 +70,7 @@ defmodule BeTree do
     Describe,
     Instance,
     Options,
+    Reply,
     Subscription,
     Target
   }

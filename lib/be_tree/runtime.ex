@@ -52,8 +52,8 @@ defmodule BeTree.Runtime do
 
     * `:input` - bytes for the inbox, or `nil`;
     * `:output` - the form of the output. `:none` returns `nil`, and `:binary` the bytes. `:u64s` returns packed unsigned 64-bit
-      integers as a list. `:u64_lists` and `:u64_binaries` return many such lists, each of which follows its length, as a list of
-      lists or of binaries. With a status other than 0 the output is always a binary;
+      integers as a list. `:u64_lists` and `:u64_binaries` return a list of many such results, as lists or as
+      binaries; in the output, the length of each stands before it. With a status other than 0 the output is always a binary;
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process. `:dirty` runs the call to its end on dirty

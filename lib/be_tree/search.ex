@@ -214,21 +214,23 @@ defmodule BeTree.Search do
   defp outcome({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp outcome({:error, error}, _search), do: {:error, error}
 
-  defp outcome({:done, 0, [visited, evaluated | ids], slices}, search) do
-    ids |> done(visited, evaluated, slices) |> go_on(%{search | slices: slices})
+  defp outcome({:done, _status, _output, slices} = ended, search) do
+    with {:done, _found, _stats} = done <- finished(ended), do: go_on(done, %{search | slices: slices})
   end
 
-  defp outcome({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}, _search) do
-    done(found, visited, evaluated, slices)
-  end
+  @doc false
+  # Decodes the output of a call of be_tree_search that has ended.
+  @spec finished({:done, status :: integer, output :: term, Slices.t()}) ::
+          {:done, found, Stats.t()} | {:error, Error.t()}
+  def finished({:done, 0, [visited, evaluated | ids], slices}), do: done(ids, visited, evaluated, slices)
 
-  defp outcome({:done, 1, refusal, _slices}, _search) when is_binary(refusal) do
-    {:error, Reply.event_refusal(refusal)}
-  end
+  def finished({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}),
+    do: done(found, visited, evaluated, slices)
 
-  defp outcome({:done, status, _output, _slices}, _search) do
-    {:error, Reply.bad("a search with status #{status} and no list of ids")}
-  end
+  def finished({:done, 1, refusal, _slices}) when is_binary(refusal), do: {:error, Reply.event_refusal(refusal)}
+
+  def finished({:done, status, _output, _slices}),
+    do: {:error, Reply.bad("a search with status #{status} and no list of ids")}
 
   defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
     {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
@@ -298,7 +300,7 @@ defmodule BeTree.Search do
   def check(options), do: Options.put!(@defaults, options, @options)
 
   @doc false
-  # Returns all options, of which the given ones are checked.
+  # Returns all options. The given ones have been checked.
   @spec with_defaults([option]) :: Slices.options()
   def with_defaults(options), do: Map.merge(@defaults, Map.new(options))
 

@@ -85,21 +85,16 @@ defmodule BeTree.Engine.Batch do
     run |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output) |> found_by_one()
   end
 
-  # The result starts with two counts, which a batch does not have.
-  defp found_by_one({:done, 0, [_visited, _evaluated | ids], _slices}), do: {:ok, [ids]}
-  defp found_by_one({:done, 0, <<_counts::binary-size(16), found::binary>>, _slices}), do: {:ok, [found]}
-
-  defp found_by_one({:done, 1, refusal, _slices}) when is_binary(refusal) do
-    # A damaged tree is no fault of the event.
-    error = Reply.event_refusal(refusal)
-    {:error, %{error | position: if(error.kind == :trap, do: nil, else: 0)}}
-  end
-
-  defp found_by_one({:done, status, _output, _slices}) do
-    {:error, Reply.bad("a search with status #{status} and no list of ids")}
-  end
-
   defp found_by_one({:error, error}), do: {:error, error}
+
+  defp found_by_one(ended) do
+    case Search.finished(ended) do
+      {:done, found, _stats} -> {:ok, [found]}
+      # A damaged tree and a faulty module are no fault of the event.
+      {:error, %{kind: kind} = error} when kind in [:trap, :bad_module] -> {:error, error}
+      {:error, error} -> {:error, %{error | position: 0}}
+    end
+  end
 
   defp search_next(chunk, {results, count, run}) do
     case search_chunk(chunk, run) do

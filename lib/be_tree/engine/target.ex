@@ -9,7 +9,10 @@ defmodule BeTree.Engine.Target do
 
   @type t :: BeTree.target() | View.t()
 
-  @doc "Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other terms."
+  @doc """
+  Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other
+  terms.
+  """
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
   def resolve(%Tree{} = tree), do: tree
   def resolve(%Index{} = index), do: index

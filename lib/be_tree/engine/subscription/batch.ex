@@ -5,7 +5,7 @@ defmodule BeTree.Engine.Subscription.Batch do
   # is consumed lazily.
 
   alias BeTree.Error
-  alias BeTree.Engine.{Reply, Check, Subscription}
+  alias BeTree.Engine.{Check, Reply, Subscription}
 
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input, :sizes]
