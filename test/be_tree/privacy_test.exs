@@ -22,7 +22,7 @@ defmodule BeTree.PrivacyTest do
   # Each value of an event here contains one of these, and nothing else contains any.
   @secrets ["sEcReT", "8675309"]
 
-  # Values of every type, each of which is wrong for most attributes.
+  # Values of every type. Each is wrong for most attributes.
   @terms [
     "sEcReT",
     "`sEcReT` does not fit, given sEcReT, given 8675309",

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use rustix::io::Errno;
 use wasmtime::{Error, OutOfMemory, Trap, WasmBacktrace};
 
-/// The most bytes of a message. It may contain names of a module, each of which may be as long as the module.
+/// The most bytes of a message. A message may contain a name in a module, and such a name may be as long as the module.
 const LONGEST: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

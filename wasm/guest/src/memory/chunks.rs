@@ -95,7 +95,7 @@ impl Memory {
                 if self.is_used() {
                     self.move_to(self.first());
                 }
-                // SAFETY: the chunk is memory of searches, of which none is under way and nothing is used any more.
+                // SAFETY: the chunk is memory of searches. No search is under way, and none of this memory is used any more.
                 unsafe { (at as *mut u8).write_bytes(0, end - at) };
                 return Some((at, end - at));
             }

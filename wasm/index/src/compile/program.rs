@@ -43,7 +43,7 @@ pub(crate) const REJECT: u32 = 0xfffe;
 const SHORT: usize = 0xfff0;
 /// The number of words after each test of a longer program.
 const LONG: usize = 2;
-/// The greatest length of a list in a program of which all constants are required. A run looks each of them up.
+/// The most constants of an `all of` list that stand in a program. A run looks each of them up.
 const ALL: usize = 8;
 
 /// The codes of operations.
@@ -272,7 +272,7 @@ enum Questions<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Returns the expression of a program with these words, of which the first `code` are operations.
+    /// Returns the expression of a program with these words. The first `code` words are operations.
     pub fn new(words: &'a [u32], code: usize) -> Self {
         let (code, steps) = words.split_at(code);
         let asked = match booleans::attributes(code) {

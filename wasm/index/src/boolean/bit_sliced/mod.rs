@@ -1,7 +1,7 @@
 //! Bit-sliced evaluation runs dense expressions for 256 events at once, with a bit for each event.
 //!
-//! An expression is the same program that runs for one event: a list of tests, each of which jumps ahead or continues with
-//! the next. Here a set of events reaches a test. Those for which its literal jumps join the set that waits at the target;
+//! The program of an expression is the one that runs for a single event. It is a list of tests. A test jumps ahead, or
+//! continues with the next one. Here a set of events reaches a test. Those for which its literal jumps join the set that waits at the target;
 //! the others continue. So one pass over the tests takes every event to its end, without a branch on its values. The most
 //! decisive tests come first, and the pass ends once all events are at an end, mostly before the last test.
 
