@@ -56,8 +56,8 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  Returns the default fuel of a slice. At the default ratio it equals the BEAM's time slice, and takes 15 to 60
-  microseconds.
+  Returns the default fuel of a slice of the built-in runtime. At the default ratio it equals the BEAM's time slice, and takes
+  15 to 60 microseconds.
 
       iex> BeTree.Fuel.default_slice()
       300_000
