@@ -32,7 +32,8 @@ defmodule BeTree.Profile do
 
   ## Entries
 
-  An attribute has its `name`, or `nil` for the nodes that every search visits; the `lookups` of its values; the `nodes` that
+  An attribute has its `name`, `"(patterns)"` for the starts, ends and parts of strings, or `nil` for the nodes that every
+  search visits; the `lookups` of its values; the `nodes` that
   they led to; the `entries` scanned there; the expressions `proven` and the `candidates` among them; how many candidates
   `failed`; and `failed_by`, the attributes of the tests that decided so, as `{name, times}`.
 

@@ -93,7 +93,7 @@ defmodule BeTree.Profile.Recorder do
 
       {:ok, <<phase::little-32>>, fuel} when phase < tuple_size(@phases) ->
         with {:ok, output, _fuel} <- call(tree, "be_tree_profile_counts", [], nil, deadline),
-             {:ok, counts} <- Reply.counts(output, length(tree.schema)) do
+             {:ok, counts} <- Reply.counts(output, length(tree.schema) + 1) do
           parts(tree, deadline, [{elem(@phases, phase), fuel, counts} | parts])
         end
 

@@ -16,7 +16,8 @@ defmodule BeTree.Profile.Tally do
   @phases [:decode, :walk, :scan, :verify, :dense, :unindexed, :collect, :sort, :call]
 
   @spec new([BeTree.Domain.t()]) :: t
-  def new(schema), do: %__MODULE__{names: schema |> Enum.map(& &1.name) |> List.to_tuple()}
+  # The index has an attribute of its own behind those of the schema, for the starts, ends and parts of strings.
+  def new(schema), do: %__MODULE__{names: List.to_tuple(Enum.map(schema, & &1.name) ++ ["(patterns)"])}
 
   @doc "Adds the searches of one event: one, or one for each index of a server."
   @spec add(t, [Recorder.recorded()]) :: t

@@ -4,7 +4,7 @@ use crate::boolean::windows::Dense;
 use crate::catalog::sizes::Sizes;
 use crate::catalog::subscriptions::{Length, Placement, Subscription, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
-use crate::catalog::{analysis_bytes, Catalog};
+use crate::catalog::{analysis_bytes, asked, Catalog};
 use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
@@ -16,6 +16,7 @@ use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Schema, Type};
 use crate::model::strings::{Interner, StringId};
+use crate::patterns::is_pattern;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Access, Analysis};
 use crate::plan::demands::Demands;
@@ -234,7 +235,7 @@ impl Index {
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
         self.reserve.hold(self.deletions.most().max(deletion))?;
-        let extent = self.extent_with(insertion.id, predicates(&postfix).count());
+        let extent = self.extent_with(insertion.id, predicates(&postfix).count(), patterns(&postfix).count());
         searches.make_room(&extent)?;
         // Asks for `bytes` again: the reserve and the searches may have taken the free memory.
         ensure(bytes)?;
@@ -264,19 +265,21 @@ impl Index {
             slots: self.subscriptions.capacity(),
             predicates: self.catalog.predicates.capacity(),
             dense: self.dense.len(),
+            patterns: self.catalog.predicates.patterns().len(),
             greatest: self.subscriptions.greatest(),
             has_reasons: self.reasons.is_some(),
         }
     }
 
-    /// Returns an upper bound of the extent with one more subscription of `predicates` predicates. The nodes of the tree do
-    /// not count.
-    fn extent_with(&self, id: u64, predicates: usize) -> Extent {
+    /// Returns an upper bound of the extent with one more subscription of `predicates` predicates, `patterns` of them
+    /// patterns. The nodes of the tree do not count.
+    fn extent_with(&self, id: u64, predicates: usize, patterns: usize) -> Extent {
         let extent = self.extent();
         Extent {
             slots: extent.slots.max(self.subscriptions.next().index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
+            patterns: extent.patterns + patterns,
             greatest: extent
                 .greatest
                 .filter(|_| self.subscriptions.stays_ascending(id))
@@ -384,8 +387,9 @@ impl Index {
         let Catalog { predicates, programs, .. } = &mut self.catalog;
         let (held, code) = subscription.length.of(programs.get(subscription.program));
         program::shared(&held[..code]).for_each(|predicate| predicates.release(predicate));
-        self.code_bytes -= words * size_of::<u32>();
         programs.remove(subscription.program, words);
+        self.catalog.count_patterns();
+        self.code_bytes -= words * size_of::<u32>();
         if is_short {
             // After all steps that need the reserve, because merging buckets may use the rest of it.
             self.take_down(slot, &subscription, is_short);
@@ -469,7 +473,7 @@ impl Index {
         let postfix = language::read_borrowed(insertion.text, &self.catalog.schema, &insertion.constants)?;
         let constants = constants(&postfix);
         let words = program::most_words(postfix.len(), constants);
-        let tables = self.catalog.predicates.growth(predicates(&postfix).count())
+        let tables = self.catalog.predicates.growth(predicates(&postfix))
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
@@ -555,9 +559,23 @@ impl Index {
         bytes: usize,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(Slot, Vec<NodeId>), Error> {
+        let patterns = self.catalog.hold_patterns(&expression.predicates);
+        let subscribed = self.subscribe_held(id, expression, normal, bytes, room);
+        self.catalog.release_patterns(&patterns);
+        subscribed
+    }
+
+    /// Inserts an expression whose patterns have numbers.
+    fn subscribe_held(
+        &mut self,
+        id: u64,
+        expression: &Expression,
+        normal: Normal,
+        bytes: usize,
+        room: &mut impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<(Slot, Vec<NodeId>), Error> {
         let analysis = Analysis::new(normal, &expression.predicates, &self.catalog);
-        let attributes = expression.predicates.iter().map(|predicate| predicate.attribute);
-        let before = self.catalog.statistics.saved(attributes);
+        let before = self.catalog.statistics.saved(asked(&expression.predicates, self.schema()));
         self.observe(expression, &analysis);
         let access = analysis.access(&expression.predicates, &self.catalog);
         let plan = match &access {
@@ -620,7 +638,8 @@ impl Index {
 
     /// Updates the statistics with the predicates of an expression.
     fn observe(&mut self, expression: &Expression, analysis: &Analysis) {
-        self.catalog.statistics.ask(expression.predicates.iter().map(|predicate| predicate.attribute));
+        let Catalog { statistics, schema, .. } = &mut self.catalog;
+        statistics.ask(asked(&expression.predicates, schema));
         for index in analysis.normal.top_down() {
             if let Some(access_predicate) = analysis.access_predicate(index) {
                 if let ValueSet::Interval(low, high) = access_predicate.values {
@@ -673,11 +692,16 @@ fn constants<S>(postfix: &[Step<S>]) -> usize {
 }
 
 /// Returns the predicates of an expression, each as often as its text has it.
-fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
+fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> + Clone {
     postfix.iter().filter_map(|step| match step {
         Step::Predicate(predicate) => Some(predicate),
         _ => None,
     })
+}
+
+/// Returns those of them that are patterns.
+fn patterns<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
+    predicates(postfix).filter(|predicate| is_pattern(&predicate.test))
 }
 
 /// Returns the cost of a test. A comparison costs 1.

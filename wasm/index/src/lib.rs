@@ -31,6 +31,7 @@
 //! | [`model`] | attributes, predicates, and their strings |
 //! | [`language`] | the text of expressions: read, checked, printed |
 //! | [`event`] | events, their formats, and the digests of their values |
+//! | `patterns` | the starts, ends and parts of strings that expressions ask for |
 //! | `compile` | an expression's normal form and its program |
 //! | `catalog` | all subscriptions, their programs, and the tables that programs share |
 //! | `eval` | the evaluation of programs and predicates for an event |
@@ -55,6 +56,7 @@ mod handles;
 pub mod index;
 pub mod language;
 pub mod model;
+mod patterns;
 mod plan;
 mod reasons;
 pub mod room;

@@ -17,6 +17,8 @@ pub struct Extent {
     /// Predicates that programs share.
     pub(crate) predicates: usize,
     pub(crate) dense: usize,
+    /// Patterns, of which an event may make all true.
+    pub(crate) patterns: usize,
     /// An upper bound of all ids, if ids ascend with slots.
     pub(crate) greatest: Option<u64>,
     /// Whether searches return the reasons of subscriptions that do not match.

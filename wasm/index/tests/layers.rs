@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 19] = [
+const LAYERS: [&str; 20] = [
     "error",
     "cost",
     "support",
@@ -13,6 +13,7 @@ const LAYERS: [&str; 19] = [
     "model",
     "language",
     "event",
+    "patterns",
     "compile",
     "catalog",
     "eval",

@@ -12,8 +12,11 @@ use crate::compile::predicates::Predicates;
 use crate::compile::program::{self, Shared, Written};
 use crate::compile::store::Programs;
 use crate::compile::Expression;
-use crate::handles::{ProgramId, Slot};
-use crate::model::schema::Schema;
+use crate::handles::{PredicateId, ProgramId, Slot};
+use crate::model::predicate::Predicate;
+use crate::model::schema::{AttributeId, Schema};
+use crate::model::strings::StringId;
+use crate::patterns::is_pattern;
 
 /// The schema, the programs, and the predicates that programs share.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,25 @@ impl Catalog {
     /// Returns the parts that the assembly of a program needs.
     pub fn shared(&mut self) -> Shared<'_> {
         Shared { schema: &self.schema, predicates: &mut self.predicates }
+    }
+
+    /// Counts a reference to each pattern among `predicates`, so that each has a number. Returns the numbers.
+    pub fn hold_patterns(&mut self, predicates: &[Predicate<StringId>]) -> Vec<PredicateId> {
+        let patterns = predicates.iter().filter(|predicate| is_pattern(&predicate.test));
+        let held = patterns.map(|pattern| self.predicates.retain(pattern)).collect();
+        self.count_patterns();
+        held
+    }
+
+    /// Releases what [`Catalog::hold_patterns`] returned.
+    pub fn release_patterns(&mut self, held: &[PredicateId]) {
+        held.iter().for_each(|&pattern| self.predicates.release(pattern));
+        self.count_patterns();
+    }
+
+    /// Updates the statistics with the number of patterns.
+    pub fn count_patterns(&mut self) {
+        self.statistics.set_values(self.schema.patterns(), self.predicates.patterns().len());
     }
 
     /// Returns the operations of a subscription's program.
@@ -75,6 +97,15 @@ impl Catalog {
     pub fn slot(&self, program: ProgramId) -> Slot {
         self.programs.code(program).slot()
     }
+}
+
+/// Returns the attributes that an expression with these predicates asks for.
+pub(crate) fn asked<'a>(
+    predicates: &'a [Predicate<StringId>],
+    schema: &Schema,
+) -> impl Iterator<Item = AttributeId> + 'a {
+    let own = predicates.iter().any(|predicate| is_pattern(&predicate.test)).then(|| schema.patterns());
+    predicates.iter().map(|predicate| predicate.attribute).chain(own)
 }
 
 /// Bytes that reading back and analysing an expression requests for each step.

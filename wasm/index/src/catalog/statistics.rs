@@ -44,7 +44,7 @@ pub(crate) struct Statistics {
 
 impl Statistics {
     pub fn new(schema: &Schema) -> Self {
-        Statistics { attributes: schema.attributes().iter().map(initial).collect(), expressions: 0 }
+        Statistics { attributes: schema.all_attributes().iter().map(initial).collect(), expressions: 0 }
     }
 
     /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
@@ -89,6 +89,12 @@ impl Statistics {
                 statistics.defined = defined_where(asked);
             }
         }
+    }
+
+    /// Sets the number of values of `attribute`, if that is more than an unknown number of them.
+    pub fn set_values(&mut self, attribute: AttributeId, values: usize) {
+        let values = values as f32;
+        self.attributes[attribute.index()].values = (values > cost::UNKNOWN_CARDINALITY).then_some(values);
     }
 
     /// Returns the assumed share of events that define `attribute`.

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use crate::handles::PredicateId;
 use crate::model::predicate::Predicate;
 use crate::model::strings::StringId;
+use crate::patterns::{is_pattern, Patterns};
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_of;
 use crate::support::headroom::table_growth;
@@ -28,11 +29,13 @@ pub(crate) struct Predicates {
     /// The first free number. The free numbers form a list, so freeing one takes no memory.
     free: PredicateId,
     by_value: HashTable<PredicateId>,
+    /// The predicates that a value finds by look-ups.
+    patterns: Patterns,
 }
 
 impl Default for Predicates {
     fn default() -> Self {
-        Predicates { entries: Chunks::default(), free: PredicateId::NONE, by_value: HashTable::new() }
+        Predicates { entries: Chunks::default(), free: PredicateId::NONE, by_value: HashTable::new(), patterns: Patterns::default() }
     }
 }
 
@@ -53,16 +56,23 @@ impl Predicates {
 
     /// Returns the predicate `id`, which must be in use.
     pub fn get(&self, id: PredicateId) -> &Predicate<StringId> {
-        match &self.entries[id.index()] {
-            Entry::Held { predicate, .. } => predicate,
-            Entry::Free(_) => unreachable!("predicate {id} is held"),
-        }
+        held(&self.entries, id)
+    }
+
+    /// Returns the number of `predicate`, if it is in the table.
+    pub fn find(&self, predicate: &Predicate<StringId>) -> Option<PredicateId> {
+        self.by_value.find(hash_of(predicate), |&id| is(&self.entries[id.index()], predicate)).copied()
+    }
+
+    /// Returns the predicates that a value finds by look-ups.
+    pub fn patterns(&self) -> &Patterns {
+        &self.patterns
     }
 
     /// Counts one more reference to `predicate`, and inserts it if it is new. Returns its number.
     pub fn retain(&mut self, predicate: &Predicate<StringId>) -> PredicateId {
         let hash = hash_of(predicate);
-        let Predicates { entries, by_value, free } = self;
+        let Predicates { entries, by_value, free, patterns } = self;
         if let Some(&id) = by_value.find(hash, |&id| is(&entries[id.index()], predicate)) {
             if let Entry::Held { references, .. } = &mut entries[id.index()] {
                 *references += 1;
@@ -82,19 +92,22 @@ impl Predicates {
             }
         };
         by_value.insert_unique(hash, id, |&id| entries[id.index()].predicate().map_or(0, hash_of));
+        patterns.insert(id, predicate, |id| held(entries, id));
         id
     }
 
     /// Counts one reference to `id` less, and removes the predicate with its last reference.
     pub fn release(&mut self, id: PredicateId) {
         let entry = &mut self.entries[id.index()];
-        let Entry::Held { predicate, references } = entry else { unreachable!("predicate {id} is held") };
+        let Entry::Held { references, .. } = entry else { unreachable!("predicate {id} is held") };
         *references -= 1;
         if *references > 0 {
             return;
         }
-        let hash = hash_of(&*predicate);
-        *entry = Entry::Free(std::mem::replace(&mut self.free, id));
+        let predicate = held(&self.entries, id);
+        let hash = hash_of(predicate);
+        self.patterns.remove(id, predicate, |id| held(&self.entries, id));
+        self.entries[id.index()] = Entry::Free(std::mem::replace(&mut self.free, id));
         if let Ok(entry) = self.by_value.find_entry(hash, |&held| held == id) {
             entry.remove();
         }
@@ -103,9 +116,13 @@ impl Predicates {
         }
     }
 
-    /// Returns the bytes by which `more` insertions may grow the tables.
-    pub(crate) fn growth(&self, more: usize) -> usize {
-        self.entries.growth(more) + table_growth(&self.by_value, more)
+    /// Returns the bytes by which the insertion of `predicates` may grow the tables.
+    pub(crate) fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>> + Clone) -> usize {
+        let more = predicates.clone().count();
+        let patterns = predicates.filter(|predicate| is_pattern(&predicate.test)).count();
+        self.entries.growth(more)
+            + table_growth(&self.by_value, more)
+            + self.patterns.growth(patterns, self.entries.len() + more)
     }
 
     /// Checks that the counts, the table and the free list agree with `expected` references to each predicate.
@@ -131,7 +148,16 @@ impl Predicates {
                 }
             }
         }
-        Ok(())
+        let numbered = self.entries.iter().enumerate();
+        let all = numbered.filter_map(|(id, entry)| Some((PredicateId::from_index(id), entry.predicate()?)));
+        self.patterns.validate(&all.collect::<Vec<_>>(), |id| self.get(id))
+    }
+}
+
+fn held(entries: &Chunks<Entry>, id: PredicateId) -> &Predicate<StringId> {
+    match &entries[id.index()] {
+        Entry::Held { predicate, .. } => predicate,
+        Entry::Free(_) => unreachable!("predicate {id} is held"),
     }
 }
 

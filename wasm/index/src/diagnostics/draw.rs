@@ -7,6 +7,7 @@ use crate::catalog::subscriptions::Placement;
 use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
+use crate::model::predicate::{Predicate, Test};
 use crate::model::schema::{AttributeId, Type};
 use crate::tree::level::Level;
 use crate::tree::Branch;
@@ -93,6 +94,9 @@ impl Picture<'_> {
 
     /// Returns the value of `attribute` with this key.
     fn value(&self, attribute: AttributeId, key: i64) -> String {
+        if attribute == self.index.schema().patterns() {
+            return self.pattern(key);
+        }
         match self.index.schema().attribute(attribute).ty {
             Type::Boolean => (key == 1).to_string(),
             Type::Float => key::to_float(key).to_string(),
@@ -101,6 +105,19 @@ impl Picture<'_> {
             }
             _ => key.to_string(),
         }
+    }
+
+    /// Returns the pattern with this key, as a predicate.
+    fn pattern(&self, key: i64) -> String {
+        let Predicate { attribute, test } = self.index.catalog().predicates.get(key::to_predicate(key));
+        let name = &self.index.schema().attribute(*attribute).name;
+        let (function, text) = match test {
+            Test::StartsWith(text) => ("starts_with", text),
+            Test::EndsWith(text) => ("ends_with", text),
+            Test::Contains(text) => ("contains", text),
+            _ => unreachable!("a level of patterns leads from patterns only"),
+        };
+        format!("{function}({name}, '{}')", String::from_utf8_lossy(text))
     }
 
     fn line(&mut self, line: std::fmt::Arguments) {

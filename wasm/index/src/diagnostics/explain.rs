@@ -275,7 +275,7 @@ fn shortened(mut text: String) -> String {
 fn length(value: Value, event: &Event) -> usize {
     let list = |span: Span, bytes: usize| span.len as usize * bytes;
     match value {
-        Value::Undefined | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => 0,
+        Value::Undefined | Value::Patterns | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => 0,
         Value::String(text) => text.bytes.len as usize,
         Value::Integers(span) => list(span, 8),
         Value::Segments(span) => list(span, 16),
@@ -303,7 +303,8 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
         return;
     }
     match value {
-        Value::Undefined => writer.atom("undefined"),
+        // No expression names the index's own attribute.
+        Value::Undefined | Value::Patterns => writer.atom("undefined"),
         Value::Boolean(value) => writer.boolean(value),
         Value::Integer(value) => writer.integer(value),
         Value::Float(value) => writer.float(value),

@@ -57,6 +57,13 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
+    /// Remembers that the predicate `id` is true for the event. Returns whether that is new.
+    #[inline]
+    pub fn find_true(&mut self, id: PredicateId) -> bool {
+        let found = self.event << 1 | 1;
+        std::mem::replace(&mut self.values[id.index()], found) != found
+    }
+
     /// Begins a step. It may evaluate predicates until their work reaches `work`, and at least one.
     pub fn allow(&mut self, work: u32) {
         self.left = work;

@@ -1,6 +1,7 @@
 //! Evaluation decides predicates and programs for an event.
 
 pub(crate) mod memo;
+pub(crate) mod patterns;
 pub(crate) mod predicate;
 pub(crate) mod run;
 pub(crate) mod trace;

@@ -91,10 +91,10 @@ pub(crate) fn bits(key: i64) -> u64 {
     1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
 }
 
-/// Writes the digests of `event` to `digests`: first one that belongs to no attribute, then one for each attribute.
+/// Writes the digests of `event` to `digests`: first one that belongs to no attribute, then one for each attribute with a value.
 pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) {
     digests[0] = ValueDigest::new(0, 0);
-    let values = event.values.iter().zip(schema.attributes());
+    let values = event.values.iter().zip(schema.all_attributes());
     for (digest, (&value, attribute)) in digests[FIRST..].iter_mut().zip(values) {
         *digest = match value {
             Value::Undefined => ValueDigest::new(0, UNDEFINED),
@@ -102,6 +102,7 @@ pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) 
             Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| key::of_string(text.id))),
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
             Value::Caps(_) => list(std::iter::empty()),
+            Value::Patterns => list(event.patterns.iter().copied()),
             scalar => match key::of_value(scalar) {
                 Some(key) => ValueDigest::new(bits(key), Scale::of(attribute.ty).digest(key)),
                 None => unreachable!("{scalar:?} has a key"),

@@ -1,6 +1,7 @@
 //! Values as integers: a key that orders an attribute's values, and a digest of 32 bits that never contradicts it.
 
 use crate::event::Value;
+use crate::handles::PredicateId;
 use crate::model::schema::Type;
 use crate::model::strings::StringId;
 
@@ -24,6 +25,16 @@ pub(crate) fn of_string(id: StringId) -> i64 {
 /// Returns the string with this key.
 pub(crate) fn to_string(key: i64) -> StringId {
     StringId::from_word(key as u32)
+}
+
+/// Returns the key of a pattern.
+pub(crate) fn of_predicate(id: PredicateId) -> i64 {
+    i64::from(id.word())
+}
+
+/// Returns the pattern with this key.
+pub(crate) fn to_predicate(key: i64) -> PredicateId {
+    PredicateId::from_word(key as u32)
 }
 
 /// Returns the key of a scalar value. Lists and undefined values have none.

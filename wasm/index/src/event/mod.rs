@@ -85,6 +85,8 @@ pub enum Value {
     Segments(Span),
     /// Caps in [`Event::caps`], in the order of the event.
     Caps(Span),
+    /// All of [`Event::patterns`]: the value of the index's own attribute.
+    Patterns,
 }
 
 /// A decoded event. A search decodes every event into the same value, so it allocates nothing.
@@ -103,6 +105,8 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
+    /// The numbers of the patterns that are true of the event, once a search found them.
+    pub patterns: Vec<i64>,
     /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
 }
@@ -143,13 +147,15 @@ impl Event {
     /// Empties the event and makes room for `attributes` values, all undefined. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reset(&mut self, attributes: usize) -> Result<(), Error> {
         self.values.clear();
-        reserve(&mut self.values, attributes)?;
+        // A search adds the value of the index's own attribute.
+        reserve(&mut self.values, attributes + 1)?;
         self.values.resize(attributes, Value::Undefined);
         self.bytes.clear();
         self.integers.clear();
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.patterns.clear();
         self.sought.clear();
         Ok(())
     }
@@ -157,7 +163,7 @@ impl Event {
     /// Makes room for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
-        reserve(&mut self.values, schema.len())?;
+        reserve(&mut self.values, schema.all_attributes().len())?;
         if schema.has_strings() {
             // The event itself, and the names of atoms: Latin-1 takes twice the bytes in UTF-8.
             reserve(&mut self.bytes, 3 * bytes)?;
@@ -177,6 +183,11 @@ impl Event {
             reserve(&mut self.caps, bytes / 8)?;
         }
         Ok(())
+    }
+
+    /// Makes room for the numbers of `patterns` patterns. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reserve_patterns(&mut self, patterns: usize) -> Result<(), Error> {
+        reserve(&mut self.patterns, patterns)
     }
 
     /// Sorts the list of strings from `start` on if it is long. The ids are known. A predicate with many strings then takes

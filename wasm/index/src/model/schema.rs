@@ -111,6 +111,7 @@ pub struct Attribute {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
+    /// The declared attributes, and then the index's own (see [`Schema::patterns`]).
     attributes: Vec<Attribute>,
     by_name: IdTable,
     required: Vec<AttributeId>,
@@ -136,6 +137,8 @@ impl Schema {
         let fingerprint = fingerprint(&attributes);
         let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
         let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
+        let mut attributes = attributes;
+        attributes.push(patterns());
         Ok(Schema { attributes, by_name, required, fingerprint, has_strings })
     }
 
@@ -146,12 +149,28 @@ impl Schema {
 
     /// Returns the attributes in order.
     pub fn attributes(&self) -> &[Attribute] {
+        &self.attributes[..self.len()]
+    }
+
+    /// Returns the attributes in order, and then [`Schema::patterns`].
+    pub(crate) fn all_attributes(&self) -> &[Attribute] {
         &self.attributes
+    }
+
+    /// Returns the attribute of the index's own: a list of the numbers of the patterns that are true of an event. No
+    /// expression names it.
+    pub(crate) fn patterns(&self) -> AttributeId {
+        AttributeId::from_index(self.len())
     }
 
     /// Returns the positions of all attributes, in order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = AttributeId> {
         (0..self.len()).map(AttributeId::from_index)
+    }
+
+    /// Returns the positions of all attributes, in order, and then that of [`Schema::patterns`].
+    pub(crate) fn all_ids(&self) -> impl Iterator<Item = AttributeId> {
+        (0..self.attributes.len()).map(AttributeId::from_index)
     }
 
     /// Returns the attribute `id` of this schema.
@@ -184,13 +203,19 @@ impl Schema {
 
     /// Returns the number of attributes.
     pub fn len(&self) -> usize {
-        self.attributes.len()
+        // The schema of a default index has no attribute at all.
+        self.attributes.len().saturating_sub(1)
     }
 
     /// Returns whether there is no attribute.
     pub fn is_empty(&self) -> bool {
-        self.attributes.is_empty()
+        self.len() == 0
     }
+}
+
+/// Returns the attribute of the index's own. No expression can spell its name.
+fn patterns() -> Attribute {
+    Attribute { name: "(patterns)".into(), ty: Type::IntegerList, optional: true, bounds: Bounds::Unbounded }
 }
 
 fn fingerprint(attributes: &[Attribute]) -> u64 {

@@ -5,11 +5,13 @@
 use std::ops::Deref;
 
 use crate::catalog::statistics::Statistics;
+use crate::catalog::Catalog;
 use crate::compile::Literal;
 use crate::event::key;
 use crate::model::predicate::{Constants, Predicate, Relation, Test};
-use crate::model::schema::{AttributeId, Schema, Type};
+use crate::model::schema::{AttributeId, Type};
 use crate::model::strings::StringId;
+use crate::patterns::is_pattern;
 
 /// The values of an attribute for which a literal can be true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +72,17 @@ pub(crate) struct AccessPredicate {
 
 impl AccessPredicate {
     /// Returns the access predicate of `literal`, whose predicate is `predicate`.
-    pub fn of(literal: Literal, predicate: &Predicate<StringId>, schema: &Schema) -> Option<AccessPredicate> {
+    pub fn of(literal: Literal, predicate: &Predicate<StringId>, catalog: &Catalog) -> Option<AccessPredicate> {
+        let Catalog { schema, predicates, .. } = catalog;
+        if !literal.negated && is_pattern(&predicate.test) {
+            let Some(id) = predicates.find(predicate) else { unreachable!("the patterns of an expression are held") };
+            return Some(AccessPredicate {
+                attribute: schema.patterns(),
+                values: ValueSet::Points(Keys::One(key::of_predicate(id))),
+                is_exact: true,
+                is_lax: false,
+            });
+        }
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
         let is_lax = literal.negated && declared.optional && predicate.test != Test::Null;

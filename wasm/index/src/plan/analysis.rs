@@ -81,7 +81,7 @@ impl Analysis {
         for index in normal.context(literal).chain(alternatives) {
             access_predicates[index as usize] = normal.literal(index).and_then(|literal| {
                 let predicate = written.predicate(literal.predicate, &catalog.schema, &catalog.predicates);
-                AccessPredicate::of(literal, &predicate, &catalog.schema)
+                AccessPredicate::of(literal, &predicate, catalog)
             });
         }
         Self::narrowed(normal, access_predicates, &catalog.statistics)
@@ -93,7 +93,7 @@ impl Analysis {
         for index in normal.top_down() {
             if let Some(literal) = normal.literal(index) {
                 access_predicates[index as usize] =
-                    AccessPredicate::of(literal, &predicates[literal.predicate as usize], &catalog.schema);
+                    AccessPredicate::of(literal, &predicates[literal.predicate as usize], catalog);
             }
         }
         Self::narrowed(normal, access_predicates, &catalog.statistics)

@@ -68,7 +68,7 @@ impl Filter {
 
     /// Returns whether every attribute can have a filter.
     pub fn has_room_for(schema: &Schema) -> bool {
-        schema.len() <= PROBE as usize
+        probe(schema.patterns()) <= PROBE
     }
 
     /// Returns the filter of `access_predicate`.

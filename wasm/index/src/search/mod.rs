@@ -47,6 +47,7 @@ use found::HEADER;
 use progress::{Phase, Progress};
 
 use crate::eval::memo::Memo;
+use crate::eval::patterns;
 use crate::handles::{NodeId, ProgramId};
 use matches::SlotSet;
 use sort::Sort;
@@ -254,9 +255,13 @@ impl Search {
         form: Form,
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
-        digest::read(&self.event, index.schema(), &mut self.digests);
         self.memo.begin();
         self.matches.begin();
+        if only.is_none() {
+            let Search { event, memo, .. } = self;
+            patterns::find(event, index.catalog(), |pattern| memo.find_true(pattern))?;
+        }
+        digest::read(&self.event, index.schema(), &mut self.digests);
         if index.dense().len() > 0 {
             self.bits.set(index.dense().columns(), &self.event.values);
         }

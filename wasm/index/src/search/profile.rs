@@ -143,6 +143,7 @@ impl Search {
                     Value::Integers(span) => span.of(&self.event.integers).len() as u64,
                     Value::Strings(span) => span.of(&self.event.strings).len() as u64,
                     Value::Segments(span) => span.of(&self.event.segments).len() as u64,
+                    Value::Patterns => self.event.patterns.len() as u64,
                     _ => 1,
                 };
             }
@@ -236,7 +237,7 @@ struct PerAttribute<T> {
 
 impl<T: Default + Clone> PerAttribute<T> {
     fn new(index: &Index) -> Self {
-        PerAttribute { counts: vec![T::default(); digest::place(AttributeId::from_index(index.schema().len()))] }
+        PerAttribute { counts: vec![T::default(); digest::place(index.schema().patterns()) + 1] }
     }
 
     fn of(&mut self, attribute: Option<AttributeId>) -> &mut T {

@@ -29,7 +29,7 @@ impl Search {
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
-        self.event.kept().reserve(index.schema(), EVENT)
+        self.event.kept_mut().reserve(index.schema(), EVENT)
     }
 
     pub(super) fn has_room(&self, extent: &Extent) -> bool {
@@ -37,6 +37,7 @@ impl Search {
             && self.found_at.len() >= extent.nodes
             && self.ids.len() >= batch::most_words(extent)
             && self.memo.has_room(extent.predicates)
+            && self.event.kept().patterns.capacity() >= extent.patterns
             && self.matches.has_room(extent.slots)
             && (extent.greatest.is_some() || self.sort.has_room(extent.slots))
     }
@@ -48,9 +49,11 @@ impl Searches for Search {
             return Ok(());
         }
         let extent = extent.rounded();
-        let Extent { attributes, nodes, slots, .. } = extent;
-        grow(&mut self.digests, (attributes + 1).max(program::DIGESTS))?;
-        grow(self.candidates.kept(), LENGTH + PART)?;
+        let Extent { attributes, nodes, slots, patterns, .. } = extent;
+        // One for no attribute, and one for the index's own.
+        grow(&mut self.digests, (attributes + 2).max(program::DIGESTS))?;
+        self.event.kept_mut().reserve_patterns(patterns)?;
+        grow(self.candidates.kept_mut(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
         // One place more than there are nodes: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;

@@ -17,7 +17,7 @@ impl Search {
     pub(super) fn scan(&mut self, index: &Index, progress: &mut Progress) {
         let Search { nodes, digests, proven, candidates, .. } = self;
         let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
-        let proven = if index.schema().len() < digest::FEW {
+        let proven = if digest::place(index.schema().patterns()) < digest::FEW {
             pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(digests), slots, programs, progress)
         } else {
             pass_lists(index.tree(), nodes, &digests[..], slots, programs, progress)

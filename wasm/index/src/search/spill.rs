@@ -15,8 +15,13 @@ pub(crate) struct Spill<T> {
 }
 
 impl<T: Default> Spill<T> {
+    /// Returns the kept table.
+    pub fn kept(&self) -> &T {
+        &self.kept
+    }
+
     /// Returns the kept table, to enlarge it between searches.
-    pub fn kept(&mut self) -> &mut T {
+    pub fn kept_mut(&mut self) -> &mut T {
         &mut self.kept
     }
 

@@ -83,6 +83,12 @@ impl Search {
                 let found = elements.iter().map(|segment| level.point(segment.id));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
+            Value::Patterns => {
+                let elements = &self.event.patterns[progress.element as usize..];
+                let elements = &elements[..elements.len().min(STEP as usize)];
+                let found = elements.iter().map(|&pattern| level.point(pattern));
+                push_found(found, &mut self.nodes, &mut self.found_at, progress)
+            }
             scalar => {
                 if let Some(key) = key::of_value(scalar) {
                     if let Some(node) = level.point(key) {

@@ -83,7 +83,7 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let bytes = list_bytes(self.nodes[node.index()].entries().len(), catalog.schema.len());
+        let bytes = list_bytes(self.nodes[node.index()].entries().len(), catalog.schema.all_attributes().len());
         ensure(bytes)?;
         let to_read = self.promising(node, catalog);
         if !to_read.contains(&true) {
@@ -111,7 +111,7 @@ impl Tree {
         // without room count as if they were one.
         let hidden = if Filter::has_room_for(&catalog.schema) { 0.0 } else { 1.0 };
         let mut unfiltered = 0.0;
-        let mut scores = vec![0.0; catalog.schema.len()];
+        let mut scores = vec![0.0; catalog.schema.all_attributes().len()];
         for entry in entries {
             match entry.filter.attribute() {
                 // One value of the attribute holds back this share. If the attribute has few values, the share is small.
@@ -243,13 +243,13 @@ impl Tree {
 
     /// Returns the attributes with a positive score: their levels save an event more than they cost.
     fn worthwhile(&self, node: NodeId, entries: &[Read], catalog: &Catalog) -> Vec<AttributeId> {
-        let mut scores = vec![0.0; catalog.schema.len()];
+        let mut scores = vec![0.0; catalog.schema.all_attributes().len()];
         for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
             scores[attribute.index()] += 1.0 - share;
         }
         let is_new = |attribute: &AttributeId| self.nodes[node.index()].level_of(*attribute).is_none();
         let is_worth_it = |a: &AttributeId| scores[a.index()] > level_cost(*a, &catalog.statistics);
-        catalog.schema.ids().filter(is_worth_it).filter(is_new).collect()
+        catalog.schema.all_ids().filter(is_worth_it).filter(is_new).collect()
     }
 
     /// Returns the cut of `node`'s bucket at the median of its entries' ends, if that shortens both lists enough.

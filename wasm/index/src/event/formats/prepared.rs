@@ -107,7 +107,8 @@ fn finite(bytes: [u8; 8]) -> Option<f64> {
 
 fn code(value: Value) -> Option<u32> {
     Some(match value {
-        Value::Undefined => return None,
+        // The patterns of the next search may be others.
+        Value::Undefined | Value::Patterns => return None,
         Value::Boolean(false) => FALSE,
         Value::Boolean(true) => TRUE,
         Value::Integer(_) => INTEGER,
@@ -155,7 +156,7 @@ impl Writer<'_> {
 
     fn value(&mut self, value: Value, event: &Event) -> Result<(), Error> {
         match value {
-            Value::Undefined | Value::Boolean(_) => Ok(()),
+            Value::Undefined | Value::Patterns | Value::Boolean(_) => Ok(()),
             Value::Integer(integer) => self.integer(integer),
             Value::Float(float) => self.put(float.to_le_bytes()),
             Value::String(text) => self.text(text, event),

@@ -1,7 +1,8 @@
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::*;
 use crate::event::digest::{self, ValueDigest};
+use crate::eval::patterns;
 use crate::event::{decode, key, Event, Format, Value};
 use crate::index::{Index, Insertion};
 use crate::language::read;
@@ -63,7 +64,9 @@ fn seen(random: &mut Random, index: &Index) -> Seen {
     let bytes = encode::term_by_position(random, index.schema(), &naive);
     let mut event = Event::default();
     decode(Format::Record, &bytes, index.schema(), index.strings(), &mut event).unwrap();
-    let mut digests = vec![ValueDigest::default(); index.schema().len() + 1];
+    let mut found = BTreeSet::new();
+    patterns::find(&mut event, index.catalog(), |pattern| found.insert(pattern)).unwrap();
+    let mut digests = vec![ValueDigest::default(); index.schema().all_attributes().len() + 1];
     digest::read(&event, index.schema(), &mut digests);
     Seen { naive, event, digests }
 }
@@ -76,6 +79,7 @@ fn meets(access_predicate: &AccessPredicate, event: &Event) -> bool {
         Value::Strings(span) => span.of(&event.strings).iter().map(|text| i64::from(text.id.word())).collect(),
         Value::Segments(span) => span.of(&event.segments).iter().map(|segment| segment.id).collect(),
         Value::Caps(_) => Vec::new(),
+        Value::Patterns => event.patterns.clone(),
         scalar => key::of_value(scalar).into_iter().collect(),
     };
     match &access_predicate.values {

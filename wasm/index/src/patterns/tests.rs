@@ -1,0 +1,100 @@
+//! The look-ups of patterns beside a comparison with each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::oracle::random::Random;
+
+type Known = BTreeMap<PredicateId, Predicate<StringId>>;
+
+fn pattern(random: &mut Random, letters: &[u8], longest: usize) -> Predicate<StringId> {
+    let text: Box<[u8]> = text(random, letters, longest).into();
+    let test = match random.below(3) {
+        0 => Test::StartsWith(text),
+        1 => Test::EndsWith(text),
+        _ => Test::Contains(text),
+    };
+    Predicate { attribute: AttributeId::from_index(random.below(3)), test }
+}
+
+fn text(random: &mut Random, letters: &[u8], longest: usize) -> Vec<u8> {
+    (0..random.below(longest + 1)).map(|_| random.pick(letters)).collect()
+}
+
+fn holds(predicate: &Predicate<StringId>, values: &[Option<Vec<u8>>]) -> bool {
+    let Some(value) = &values[predicate.attribute.index()] else { return false };
+    match &predicate.test {
+        Test::StartsWith(text) => value.starts_with(text),
+        Test::EndsWith(text) => value.ends_with(text),
+        Test::Contains(text) => text.is_empty() || value.windows(text.len()).any(|window| *window == **text),
+        _ => unreachable!(),
+    }
+}
+
+#[test]
+fn patterns_are_found_as_in_a_plain_list() {
+    for (seed, letters, longest) in [(1, &b"ab"[..], 9), (2, b"abcdefgh", 6), (3, b"a", 12), (4, b"\0\xffxyz", 40)] {
+        let mut random = Random::new(seed);
+        let (mut patterns, mut known) = (Patterns::default(), Known::new());
+        for step in 0..3000 {
+            let grows = step % 1000 < 600;
+            let id = PredicateId::from_index(random.below(300));
+            match known.remove(&id) {
+                Some(removed) if !grows => patterns.remove(id, &removed, |id| &known[&id]),
+                Some(held) => drop(known.insert(id, held)),
+                None => {
+                    let new = pattern(&mut random, letters, longest);
+                    // Each predicate has one number.
+                    if grows && known.values().all(|held| *held != new) {
+                        let growth = patterns.growth(1, 300);
+                        assert!(growth > 0 || patterns.len() > 0);
+                        patterns.insert(id, &new, |id| &known[&id]);
+                        known.insert(id, new);
+                    }
+                }
+            }
+            if step % 7 == 0 {
+                let values: Vec<_> =
+                    (0..3).map(|_| random.chance(80).then(|| text(&mut random, letters, 2 * longest))).collect();
+                let mut found = BTreeSet::new();
+                let value = |attribute: AttributeId| values[attribute.index()].as_deref();
+                patterns.each(|id| &known[&id], value, |id| {
+                    found.insert(id);
+                });
+                let expected = known.iter().filter(|(_, held)| holds(held, &values)).map(|(&id, _)| id);
+                assert_eq!(found, expected.collect(), "seed {seed}, step {step}, {values:?}");
+            }
+        }
+        let all: Vec<_> = known.iter().map(|(&id, held)| (id, held)).collect();
+        patterns.validate(&all, |id| &known[&id]).unwrap();
+        while let Some((id, removed)) = known.pop_first() {
+            patterns.remove(id, &removed, |id| &known[&id]);
+        }
+        assert_eq!((patterns.len(), patterns.attributes.capacity()), (0, 0));
+    }
+}
+
+#[test]
+fn a_common_beginning_does_not_make_a_long_list() {
+    let known: Known = (0..1000)
+        .map(|number| {
+            let test = Test::Contains(format!("http://www.example.com/{number:04}").into_bytes().into());
+            (PredicateId::from_index(number), Predicate { attribute: AttributeId::default(), test })
+        })
+        .collect();
+    let mut parts = Parts::default();
+    for (&id, predicate) in &known {
+        parts.insert(text_of(predicate), id, |id| text_of(&known[&id]));
+    }
+    let mut compared = 0;
+    let compare = |id: PredicateId| {
+        compared += 1;
+        text_of(&known[&id])
+    };
+    let compare = std::cell::RefCell::new(compare);
+    let mut found = Vec::new();
+    parts.each(b"GET http://www.example.com/0042 200", |id| (compare.borrow_mut())(id), &mut |id| found.push(id));
+    drop(compare);
+    assert_eq!(found, [PredicateId::from_index(42)]);
+    assert!(compared < 200, "{compared} comparisons");
+}
