@@ -35,7 +35,12 @@ pub(crate) struct Predicates {
 
 impl Default for Predicates {
     fn default() -> Self {
-        Predicates { entries: Chunks::default(), free: PredicateId::NONE, by_value: HashTable::new(), patterns: Patterns::default() }
+        Predicates {
+            entries: Chunks::default(),
+            free: PredicateId::NONE,
+            by_value: HashTable::new(),
+            patterns: Patterns::default(),
+        }
     }
 }
 
@@ -150,7 +155,7 @@ impl Predicates {
         }
         let numbered = self.entries.iter().enumerate();
         let all = numbered.filter_map(|(id, entry)| Some((PredicateId::from_index(id), entry.predicate()?)));
-        self.patterns.validate(&all.collect::<Vec<_>>(), |id| self.get(id))
+        self.patterns.validate(&all.collect::<Vec<_>>())
     }
 }
 

@@ -115,6 +115,10 @@ impl Picture<'_> {
             Test::StartsWith(text) => ("starts_with", text),
             Test::EndsWith(text) => ("ends_with", text),
             Test::Contains(text) => ("contains", text),
+            Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
+                let [latitude, longitude, radius] = [latitude, longitude, radius].map(|float| float.get());
+                return format!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})");
+            }
             _ => unreachable!("a level of patterns leads from patterns only"),
         };
         format!("{function}({name}, '{}')", String::from_utf8_lossy(text))

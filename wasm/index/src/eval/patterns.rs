@@ -4,7 +4,10 @@ use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::event::{key, Event, Value};
 use crate::handles::PredicateId;
+use crate::model::predicate::Predicate;
 use crate::model::schema::AttributeId;
+use crate::model::strings::StringId;
+use crate::patterns::Source;
 use crate::support::hash::out_of_memory;
 
 /// Finds the patterns that are true of `event`, which has no value for the index's own attribute yet. `is_new` returns whether
@@ -24,18 +27,42 @@ pub(crate) fn find(
         return Ok(());
     }
     patterns.try_reserve(known.len()).map_err(out_of_memory)?;
-    let string = |attribute: AttributeId| match values[attribute.index()] {
-        Value::String(text) => Some(text.bytes.of(bytes)),
-        _ => None,
-    };
-    let found = |pattern| {
+    let source = Values { catalog, values, bytes };
+    known.each(&source, |pattern| {
         if is_new(pattern) {
             patterns.push(key::of_predicate(pattern));
         }
-    };
-    known.each(|id| catalog.predicates.get(id), string, found);
+    });
     if !patterns.is_empty() {
         values[catalog.schema.patterns().index()] = Value::Patterns;
     }
     Ok(())
+}
+
+/// The values of an event.
+struct Values<'a, 'e> {
+    catalog: &'a Catalog,
+    values: &'e [Value],
+    bytes: &'e [u8],
+}
+
+impl<'a> Source<'a> for Values<'a, '_> {
+    #[inline(always)]
+    fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId> {
+        self.catalog.predicates.get(id)
+    }
+
+    fn string(&self, attribute: AttributeId) -> Option<&[u8]> {
+        match self.values[attribute.index()] {
+            Value::String(text) => Some(text.bytes.of(self.bytes)),
+            _ => None,
+        }
+    }
+
+    fn float(&self, attribute: AttributeId) -> Option<f64> {
+        match self.values[attribute.index()] {
+            Value::Float(float) => Some(float),
+            _ => None,
+        }
+    }
 }

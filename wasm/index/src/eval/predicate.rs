@@ -6,9 +6,7 @@ use crate::event::{has_string, Event, Value, FEW};
 use crate::model::predicate::{Constants, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
-
-/// The radius of the earth in kilometres, with the value that the field's programs use.
-const EARTH_RADIUS: f64 = 6372.8;
+use crate::support::sphere::haversine;
 
 /// The number of bytes that cost about as much as a word of a program. Segments and caps count like bytes.
 const A_WORD: usize = 8;
@@ -114,13 +112,6 @@ fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool
         Value::String(text) => test(event.text(text)),
         _ => false,
     }
-}
-
-fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {
-    let half_lat = (lat2 - lat1).to_radians() / 2.0;
-    let half_lon = (lon2 - lon1).to_radians() / 2.0;
-    let a = half_lat.sin().powi(2) + lat1.to_radians().cos() * lat2.to_radians().cos() * half_lon.sin().powi(2);
-    2.0 * EARTH_RADIUS * a.sqrt().min(1.0).asin()
 }
 
 /// Returns whether `micros` is at most `seconds` before now, or `None` if now is undefined.

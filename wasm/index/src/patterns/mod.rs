@@ -1,16 +1,19 @@
 //! Patterns are predicates that are true of many values and that a value finds by look-ups: the starts, the ends and the parts
-//! of strings.
+//! of strings, and circles around places.
 //!
 //! For each event a search finds the patterns that are true of it, without testing the others. Their numbers are the event's
 //! value for an attribute of the index's own ([`Schema::patterns`](crate::model::schema::Schema::patterns)), a list. So a
 //! pattern leads to its expressions as a constant leads to those that compare a list with it.
 
 mod affixes;
+mod chains;
+mod circles;
 mod parts;
 #[cfg(test)]
 mod tests;
 
 use affixes::{Affixes, Side};
+use circles::{Circle, Circles};
 use parts::Parts;
 
 use crate::handles::PredicateId;
@@ -34,14 +37,28 @@ struct OfAttribute {
     starts: Affixes,
     ends: Affixes,
     parts: Parts,
+    /// The circles of a latitude, with the attribute of its longitude.
+    circles: Circles,
+    longitude: AttributeId,
 }
 
-/// The text of a pattern, and where it must stand.
+/// The data in which patterns are found.
+pub(crate) trait Source<'a> {
+    /// Returns the predicate with this number.
+    fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId>;
+    /// Returns the value of an attribute, if it is a string.
+    fn string(&self, attribute: AttributeId) -> Option<&[u8]>;
+    /// Returns the value of an attribute, if it is a float.
+    fn float(&self, attribute: AttributeId) -> Option<f64>;
+}
+
+/// A pattern: the text of a string and where it must stand, or a circle.
 #[derive(Clone, Copy, Debug)]
 enum Pattern<'a> {
     Start(&'a [u8]),
     End(&'a [u8]),
     Part(&'a [u8]),
+    Around(Circle, AttributeId),
 }
 
 impl<'a> Pattern<'a> {
@@ -50,27 +67,33 @@ impl<'a> Pattern<'a> {
             Test::StartsWith(text) => Some(Pattern::Start(text)),
             Test::EndsWith(text) => Some(Pattern::End(text)),
             Test::Contains(text) => Some(Pattern::Part(text)),
+            Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
+                let circle = Circle { latitude: latitude.get(), longitude: longitude.get(), radius: radius.get() };
+                Some(Pattern::Around(circle, *longitude_attribute))
+            }
             _ => None,
-        }
-    }
-
-    fn text(self) -> &'a [u8] {
-        match self {
-            Pattern::Start(text) | Pattern::End(text) | Pattern::Part(text) => text,
         }
     }
 }
 
 /// Returns whether a test is a pattern.
 pub(crate) fn is_pattern<S>(test: &Test<S>) -> bool {
-    matches!(test, Test::StartsWith(_) | Test::EndsWith(_) | Test::Contains(_))
+    matches!(test, Test::StartsWith(_) | Test::EndsWith(_) | Test::Contains(_) | Test::GeoWithinRadius { .. })
 }
 
-/// Returns the text of the pattern `predicate`.
+/// Returns the text of the pattern `predicate`, which is one of strings.
 fn text_of(predicate: &Predicate<StringId>) -> &[u8] {
     match Pattern::of(&predicate.test) {
-        Some(pattern) => pattern.text(),
-        None => unreachable!("only patterns are numbered here"),
+        Some(Pattern::Start(text) | Pattern::End(text) | Pattern::Part(text)) => text,
+        _ => unreachable!("only patterns of strings are numbered here"),
+    }
+}
+
+/// Returns the circle of the pattern `predicate`, which is one of places.
+fn circle_of(predicate: &Predicate<StringId>) -> Circle {
+    match Pattern::of(&predicate.test) {
+        Some(Pattern::Around(circle, _)) => circle,
+        _ => unreachable!("only circles are numbered here"),
     }
 }
 
@@ -101,6 +124,14 @@ impl Patterns {
             Pattern::Start(text) => of_attribute.starts.insert(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.insert(Side::End, text, id),
             Pattern::Part(text) => of_attribute.parts.insert(text, id, |id| text_of(get(id))),
+            Pattern::Around(circle, longitude) => {
+                debug_assert!(
+                    of_attribute.circles.len() == 0 || of_attribute.longitude == longitude,
+                    "places have one form"
+                );
+                of_attribute.longitude = longitude;
+                of_attribute.circles.insert(circle, id);
+            }
         }
         of_attribute.len += 1;
         self.len += 1;
@@ -121,6 +152,7 @@ impl Patterns {
             Pattern::Start(text) => of_attribute.starts.remove(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.remove(Side::End, text, id),
             Pattern::Part(text) => of_attribute.parts.remove(text, id, |id| text_of(get(id))),
+            Pattern::Around(circle, _) => of_attribute.circles.remove(circle, id),
         }
         of_attribute.len -= 1;
         self.len -= 1;
@@ -132,20 +164,21 @@ impl Patterns {
         }
     }
 
-    /// Calls `found` with the patterns that are true of an event. A pattern may be found more than once. `get` returns the
-    /// predicates by number, and `value` the string of an attribute, if the event defines it.
-    pub fn each<'a, 'b>(
-        &self,
-        get: impl Fn(PredicateId) -> &'a Predicate<StringId>,
-        value: impl Fn(AttributeId) -> Option<&'b [u8]>,
-        mut found: impl FnMut(PredicateId),
-    ) {
-        for OfAttribute { attribute, starts, ends, parts, .. } in &self.attributes {
-            let Some(bytes) = value(*attribute) else { continue };
-            let text = |id| text_of(get(id));
-            starts.each(Side::Start, bytes, text, &mut found);
-            ends.each(Side::End, bytes, text, &mut found);
-            parts.each(bytes, text, &mut found);
+    /// Calls `found` with the patterns that are true of the values in `source`. A pattern may be found more than once.
+    pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId)) {
+        for of_attribute in &self.attributes {
+            let OfAttribute { attribute, starts, ends, parts, circles, longitude, .. } = of_attribute;
+            if let Some(bytes) = source.string(*attribute) {
+                let text = |id| text_of(source.predicate(id));
+                starts.each(Side::Start, bytes, text, &mut found);
+                ends.each(Side::End, bytes, text, &mut found);
+                parts.each(bytes, text, &mut found);
+            }
+            if circles.len() > 0 {
+                if let (Some(lat), Some(lon)) = (source.float(*attribute), source.float(*longitude)) {
+                    circles.each(lat, lon, |id| circle_of(source.predicate(id)), &mut found);
+                }
+            }
         }
     }
 
@@ -154,29 +187,24 @@ impl Patterns {
         if more == 0 {
             return 0;
         }
-        // Each pattern may be the first of its attribute.
+        // Each pattern may be the first of its attribute, and of any form.
         let lists = (self.attributes.len() + more).max(2 * self.attributes.capacity()) * size_of::<OfAttribute>();
-        let known = self.attributes.iter();
-        let tables = |of: &OfAttribute| of.starts.growth(more) + of.ends.growth(more) + of.parts.growth(more, ids);
-        let new = OfAttribute::default();
-        lists + known.map(tables).max().unwrap_or(0) + more * tables_of_one(&new, ids)
+        let known = self.attributes.iter().map(|of| of.growth(more, ids)).max().unwrap_or(0);
+        lists + known + more * OfAttribute::default().growth(1, ids)
     }
 
-    /// Checks that the patterns are those among `predicates`.
-    pub fn validate<'a>(
-        &self,
-        predicates: &[(PredicateId, &'a Predicate<StringId>)],
-        get: impl Fn(PredicateId) -> &'a Predicate<StringId>,
-    ) -> Result<(), String> {
+    /// Checks that the patterns are those among the numbered `predicates`.
+    pub fn validate(&self, predicates: &[(PredicateId, &Predicate<StringId>)]) -> Result<(), String> {
+        let all = predicates.iter().filter(|(_, predicate)| is_pattern(&predicate.test));
         let mut len = 0;
-        for &(id, predicate) in predicates.iter().filter(|(_, predicate)| is_pattern(&predicate.test)) {
+        for &(id, predicate) in all {
             len += 1;
-            let text = text_of(predicate);
             let mut is_found = false;
-            let value = |attribute| (attribute == predicate.attribute).then_some(text);
-            self.each(&get, value, |found| is_found |= found == id);
-            if !is_found {
-                return Err(format!("pattern {id} is not found by its own text"));
+            self.each(&OwnValue { predicate, predicates }, |found| is_found |= found == id);
+            if !is_found
+                && !matches!(Pattern::of(&predicate.test), Some(Pattern::Around(circle, _)) if circle.radius < 0.0)
+            {
+                return Err(format!("pattern {id} is not found by its own text or center"));
             }
         }
         let counted: usize = self.attributes.iter().map(|of| of.len).sum();
@@ -191,7 +219,36 @@ impl Patterns {
     }
 }
 
-/// Returns the bytes that the tables of an attribute take with one pattern, whichever it is.
-fn tables_of_one(new: &OfAttribute, ids: usize) -> usize {
-    new.starts.growth(1).max(new.ends.growth(1)).max(new.parts.growth(1, ids))
+impl OfAttribute {
+    /// Returns the bytes by which `more` patterns of one form may grow the tables, whichever it is.
+    fn growth(&self, more: usize, ids: usize) -> usize {
+        let affixes = self.starts.growth(more).max(self.ends.growth(more));
+        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more, ids))
+    }
+}
+
+/// The text or the center of a pattern, as the only values.
+struct OwnValue<'a, 'b> {
+    predicate: &'a Predicate<StringId>,
+    predicates: &'b [(PredicateId, &'a Predicate<StringId>)],
+}
+
+impl<'a> Source<'a> for OwnValue<'a, '_> {
+    fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId> {
+        self.predicates.iter().find(|(known, _)| *known == id).map_or(self.predicate, |(_, predicate)| predicate)
+    }
+
+    fn string(&self, attribute: AttributeId) -> Option<&[u8]> {
+        let is_own =
+            attribute == self.predicate.attribute && !matches!(self.predicate.test, Test::GeoWithinRadius { .. });
+        is_own.then(|| text_of(self.predicate))
+    }
+
+    fn float(&self, attribute: AttributeId) -> Option<f64> {
+        match Pattern::of(&self.predicate.test) {
+            Some(Pattern::Around(circle, _)) if attribute == self.predicate.attribute => Some(circle.latitude),
+            Some(Pattern::Around(circle, longitude)) if attribute == longitude => Some(circle.longitude),
+            _ => None,
+        }
+    }
 }

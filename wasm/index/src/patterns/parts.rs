@@ -5,15 +5,13 @@
 //! goes under the one of its grams that has the fewest parts so far. So a gram that all parts share, such as `http`, has few.
 //!
 //! If no gram of the parts is rare, many parts stand under one, and a string with this gram is compared with each of them, as
-//! it would be without the table. The parts under a gram form a doubly linked list, so a change takes the same time however
-//! many there are.
+//! it would be without the table.
 
 use std::hash::Hasher;
 
+use super::chains::Chains;
 use crate::handles::PredicateId;
-use crate::support::chunks::Chunks;
 use crate::support::hash::Words;
-use crate::support::id_table::IdTable;
 
 /// The bytes of a gram.
 const GRAM: usize = 4;
@@ -22,26 +20,12 @@ const CONSIDERED: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
-    /// The first part under each gram, by the gram's hash.
-    firsts: IdTable,
-    /// By number of a part, its neighbors under its gram.
-    links: Chunks<Link>,
+    /// The parts by gram, each with the position of the gram in the part.
+    by_gram: Chains<u32>,
     /// The number of parts of each length below [`GRAM`], and in the last element that of all others.
     lengths: [u32; GRAM + 1],
     /// The empty part.
     empty: Option<PredicateId>,
-}
-
-/// The place of a part in the list under its gram.
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    /// The parts before and after this one, or [`PredicateId::NONE`].
-    before: PredicateId,
-    after: PredicateId,
-    /// The position of the gram in the part.
-    offset: u32,
-    /// The number of parts under the gram. Only that of the first part counts.
-    count: u32,
 }
 
 /// The bytes of a gram, and above them their number.
@@ -71,36 +55,19 @@ impl Parts {
         }
         let len = part.len().min(GRAM);
         self.lengths[len] += 1;
-        while self.links.len() <= id.index() {
-            self.links.push(Link::default());
-        }
-        let offsets = 0..(part.len() - len + 1).min(CONSIDERED);
-        let counted = offsets.map(|offset| {
-            let first = self.first(gram(&part[offset..], len), &text);
-            (first.map_or(0, |first| self.links[first.index()].count), offset, first)
-        });
-        // An empty list cannot be improved on.
-        let mut best = None;
-        for (count, offset, first) in counted {
-            if best.map_or(true, |(least, _, _)| count < least) {
-                best = Some((count, offset, first));
-            }
-            if count == 0 {
+        let last = part.len() - len;
+        let mut best = (0, self.first(gram(part, len), &text));
+        for offset in 1..=last.min(CONSIDERED - 1) {
+            if self.by_gram.count(best.1) == 0 {
                 break;
             }
-        }
-        let Some((count, offset, first)) = best else { unreachable!("a part has a gram") };
-        let after = first.unwrap_or(PredicateId::NONE);
-        self.links[id.index()] =
-            Link { before: PredicateId::NONE, after, offset: offset as u32, count: count + 1 };
-        let hash = hash(gram(&part[offset..], len));
-        match first {
-            Some(first) => {
-                self.links[first.index()].before = id;
-                self.firsts.renumber(hash, first.word(), id.word());
+            let first = self.first(gram(&part[offset..], len), &text);
+            if self.by_gram.count(first) < self.by_gram.count(best.1) {
+                best = (offset, first);
             }
-            None => self.firsts.insert(hash, id.word()),
         }
+        let (offset, first) = best;
+        self.by_gram.insert(id, hash(gram(&part[offset..], len)), first, offset as u32);
     }
 
     /// Removes a part. `text` returns the other parts by number.
@@ -111,62 +78,41 @@ impl Parts {
         }
         let len = part.len().min(GRAM);
         self.lengths[len] -= 1;
-        let Link { before, after, offset, count } = self.links[id.index()];
-        let gram = gram(&part[offset as usize..], len);
-        if after != PredicateId::NONE {
-            self.links[after.index()].before = before;
-        }
-        if before != PredicateId::NONE {
-            self.links[before.index()].after = after;
-            let Some(first) = self.first(gram, &text) else { unreachable!("a gram has a first part") };
-            self.links[first.index()].count -= 1;
-        } else if after != PredicateId::NONE {
-            self.links[after.index()].count = count - 1;
-            self.firsts.renumber(hash(gram), id.word(), after.word());
-        } else {
-            self.firsts.remove(hash(gram), id.word());
-        }
-        if self.lengths.iter().all(|&parts| parts == 0) {
-            self.links.clear();
-        }
+        let gram = gram(&part[*self.by_gram.note(id) as usize..], len);
+        self.by_gram.remove(id, hash(gram), |by_gram| first(by_gram, gram, &text));
     }
 
     /// Calls `found` with each part that `bytes` contain, at each of its places. `text` returns the part with a number.
-    pub fn each<'a>(
-        &self,
-        bytes: &[u8],
-        text: impl Fn(PredicateId) -> &'a [u8],
-        found: &mut impl FnMut(PredicateId),
-    ) {
+    pub fn each<'a>(&self, bytes: &[u8], text: impl Fn(PredicateId) -> &'a [u8], found: &mut impl FnMut(PredicateId)) {
         self.empty.iter().for_each(|&id| found(id));
         for len in (1..=GRAM).filter(|&len| self.lengths[len] > 0) {
             for at in 0..(bytes.len() + 1).saturating_sub(len) {
-                let mut next = self.first(gram(&bytes[at..], len), &text).unwrap_or(PredicateId::NONE);
-                while next != PredicateId::NONE {
-                    let Link { after, offset, .. } = self.links[next.index()];
+                self.by_gram.each(self.first(gram(&bytes[at..], len), &text), |id, &offset| {
                     let start = at.checked_sub(offset as usize);
-                    if start.is_some_and(|start| bytes[start..].starts_with(text(next))) {
-                        found(next);
+                    if start.is_some_and(|start| bytes[start..].starts_with(text(id))) {
+                        found(id);
                     }
-                    next = after;
-                }
+                });
             }
         }
     }
 
     /// Returns the bytes by which `more` parts, with numbers below `ids`, may grow the tables.
     pub fn growth(&self, more: usize, ids: usize) -> usize {
-        self.firsts.growth(more) + self.links.growth(ids.saturating_sub(self.links.len()))
+        self.by_gram.growth(more, ids)
     }
 
-    /// Returns the first part under a gram.
     #[inline(always)]
-    fn first<'a>(&self, sought: Gram, text: &impl Fn(PredicateId) -> &'a [u8]) -> Option<PredicateId> {
-        let is = |id| {
-            let id = PredicateId::from_word(id);
-            let part = text(id);
-            gram(&part[self.links[id.index()].offset as usize..], part.len().min(GRAM)) == sought
-        };
-        self.firsts.find(hash(sought), is).map(PredicateId::from_word)
+    fn first<'a>(&self, gram: Gram, text: &impl Fn(PredicateId) -> &'a [u8]) -> Option<PredicateId> {
+        first(&self.by_gram, gram, text)
     }
+}
+
+/// Returns the first part under a gram.
+#[inline(always)]
+fn first<'a>(by_gram: &Chains<u32>, sought: Gram, text: &impl Fn(PredicateId) -> &'a [u8]) -> Option<PredicateId> {
+    by_gram.first(hash(sought), |id, &offset| {
+        let part = text(id);
+        gram(&part[offset as usize..], part.len().min(GRAM)) == sought
+    })
 }

@@ -3,11 +3,62 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::model::predicate::Float;
 use crate::oracle::random::Random;
+use crate::support::sphere::haversine;
 
 type Known = BTreeMap<PredicateId, Predicate<StringId>>;
 
+/// Values of attributes 0 to 2 as strings, and a place in attributes 3 and 4.
+struct Values<'a> {
+    known: &'a Known,
+    strings: Vec<Option<Vec<u8>>>,
+    place: (f64, f64),
+}
+
+impl<'a> Source<'a> for Values<'a> {
+    fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId> {
+        &self.known[&id]
+    }
+
+    fn string(&self, attribute: AttributeId) -> Option<&[u8]> {
+        self.strings.get(attribute.index())?.as_deref()
+    }
+
+    fn float(&self, attribute: AttributeId) -> Option<f64> {
+        match attribute.index() {
+            3 => Some(self.place.0),
+            4 => Some(self.place.1),
+            _ => None,
+        }
+    }
+}
+
+const LONGITUDE: AttributeId = AttributeId::from_index(4);
+
+fn circle(random: &mut Random) -> Predicate<StringId> {
+    let (latitude, longitude) = place(random);
+    let radius = random.pick(&[-1.0, 0.0, 0.001, 1.0, 15.0, 333.0, 5000.0, 12_000.0, 20_015.0, 20_037.0, 1e6]);
+    let [latitude, longitude, radius] = [latitude, longitude, radius].map(Float::new);
+    let test = Test::GeoWithinRadius { longitude_attribute: LONGITUDE, latitude, longitude, radius };
+    Predicate { attribute: AttributeId::from_index(3), test }
+}
+
+/// Places near the poles, the date line, each other, and off the earth.
+fn place(random: &mut Random) -> (f64, f64) {
+    let near = |random: &mut Random| (random.below(2001) as f64 - 1000.0) / random.pick(&[1e2, 1e4, 1e6]);
+    let (lat, lon) =
+        random.pick(&[(90.0, 0.0), (-90.0, 50.0), (0.0, 180.0), (0.0, -180.0), (45.5, -73.6), (-45.5, 106.4)]);
+    match random.below(20) {
+        0 => (near(random) * 1e3, near(random) * 1e5),
+        _ => (lat + near(random), lon + near(random)),
+    }
+}
+
 fn pattern(random: &mut Random, letters: &[u8], longest: usize) -> Predicate<StringId> {
+    if random.chance(30) {
+        return circle(random);
+    }
     let text: Box<[u8]> = text(random, letters, longest).into();
     let test = match random.below(3) {
         0 => Test::StartsWith(text),
@@ -21,8 +72,12 @@ fn text(random: &mut Random, letters: &[u8], longest: usize) -> Vec<u8> {
     (0..random.below(longest + 1)).map(|_| random.pick(letters)).collect()
 }
 
-fn holds(predicate: &Predicate<StringId>, values: &[Option<Vec<u8>>]) -> bool {
-    let Some(value) = &values[predicate.attribute.index()] else { return false };
+fn holds(predicate: &Predicate<StringId>, values: &Values) -> bool {
+    if let Test::GeoWithinRadius { latitude, longitude, radius, .. } = &predicate.test {
+        let (lat, lon) = values.place;
+        return haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get();
+    }
+    let Some(value) = &values.strings[predicate.attribute.index()] else { return false };
     match &predicate.test {
         Test::StartsWith(text) => value.starts_with(text),
         Test::EndsWith(text) => value.ends_with(text),
@@ -54,19 +109,19 @@ fn patterns_are_found_as_in_a_plain_list() {
                 }
             }
             if step % 7 == 0 {
-                let values: Vec<_> =
-                    (0..3).map(|_| random.chance(80).then(|| text(&mut random, letters, 2 * longest))).collect();
+                let string = |_| random.chance(80).then(|| text(&mut random, letters, 2 * longest));
+                let strings = (0..3).map(string).collect();
+                let values = Values { known: &known, strings, place: place(&mut random) };
                 let mut found = BTreeSet::new();
-                let value = |attribute: AttributeId| values[attribute.index()].as_deref();
-                patterns.each(|id| &known[&id], value, |id| {
+                patterns.each(&values, |id| {
                     found.insert(id);
                 });
                 let expected = known.iter().filter(|(_, held)| holds(held, &values)).map(|(&id, _)| id);
-                assert_eq!(found, expected.collect(), "seed {seed}, step {step}, {values:?}");
+                assert_eq!(found, expected.collect(), "seed {seed}, step {step}, {:?}", values.strings);
             }
         }
         let all: Vec<_> = known.iter().map(|(&id, held)| (id, held)).collect();
-        patterns.validate(&all, |id| &known[&id]).unwrap();
+        patterns.validate(&all).unwrap();
         while let Some((id, removed)) = known.pop_first() {
             patterns.remove(id, &removed, |id| &known[&id]);
         }

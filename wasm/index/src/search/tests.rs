@@ -101,7 +101,8 @@ fn a_search_enlarges_nothing_that_outlives_it() {
     let room = |search: &mut Search| {
         let lists = [search.nodes.capacity(), search.found_at.capacity(), search.candidates.kept().capacity()];
         let event = search.event.kept();
-        let event = [event.values.capacity(), event.bytes.capacity(), event.integers.capacity(), event.patterns.capacity()];
+        let event =
+            [event.values.capacity(), event.bytes.capacity(), event.integers.capacity(), event.patterns.capacity()];
         (lists, event, search.ids.capacity(), search.digests.capacity())
     };
     let before = room(&mut search);

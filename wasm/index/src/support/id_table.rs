@@ -50,6 +50,11 @@ impl IdTable {
         }
     }
 
+    /// Returns all numbers, in the order of the slots.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.places.iter().filter(|&&place| place != 0).map(|&place| number_in(place))
+    }
+
     /// Adds `number`, which must be new and not the greatest `u32`.
     pub fn insert(&mut self, hash: u64, number: u32) {
         if 8 * (self.len + 1) > FULL * self.places.len() {

@@ -10,3 +10,4 @@ pub mod headroom;
 pub(crate) mod id_table;
 pub(crate) mod number;
 pub(crate) mod simd;
+pub(crate) mod sphere;

@@ -1,8 +1,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::*;
-use crate::event::digest::{self, ValueDigest};
 use crate::eval::patterns;
+use crate::event::digest::{self, ValueDigest};
 use crate::event::{decode, key, Event, Format, Value};
 use crate::index::{Index, Insertion};
 use crate::language::read;
