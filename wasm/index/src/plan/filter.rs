@@ -198,7 +198,6 @@ impl Filter {
     }
 
     /// Returns the words of the filter in the order of memory.
-    #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     pub(crate) fn words(self) -> [u32; 3] {
         [self.digest, self.low, self.span]

@@ -5,6 +5,7 @@ use super::{first_chunk, first_chunk_mut, Search, STEP};
 use crate::event::digest::{self, Table};
 use crate::handles::{NodeId, Slot};
 use crate::index::Index;
+use crate::support::simd::Fastest;
 use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
 use crate::tree::Tree;
 
@@ -70,7 +71,7 @@ fn pass_lists(
         let node = tree.node(nodes[progress.node as usize]);
         let entries = &node.entries()[progress.entry as usize..];
         let taken = fitting(entries, PLACES - 1 - passed.proven - passed.to_run);
-        passed = scan(&entries[..taken], digests, slots, programs, passed);
+        passed = scan::<Fastest>(&entries[..taken], digests, slots, programs, passed);
         progress.visited += taken as u64;
         work += taken as u32 + 1;
         if taken == entries.len() {

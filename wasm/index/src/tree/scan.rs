@@ -1,13 +1,12 @@
 //! The scan of a leaf list finds the entries that an event passes, and those that it proves.
 //!
-//! No branch depends on the event, because the results of thousands of entries are unpredictable. In the sandbox, vector
-//! instructions test four entries at once.
-
-#[cfg(target_arch = "wasm32")]
-use vectors::{Fronts, Picked};
+//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries
+//! at once.
 
 use crate::event::digest::Table;
 use crate::handles::Slot;
+use crate::plan::filter;
+use crate::support::simd::Vector;
 use crate::tree::Entry;
 
 /// The mark of the slot of a sufficient entry that is in doubt for this event: its program must run. Slots do not need the
@@ -37,9 +36,8 @@ pub(crate) struct Passed {
 
 /// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
 /// by slot, others by program.
-#[cfg(target_arch = "wasm32")]
 #[inline(always)]
-pub(crate) fn scan(
+pub(crate) fn scan<V: Vector>(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
     slots: &mut List,
@@ -56,28 +54,24 @@ pub(crate) fn scan(
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
     for four in fours {
-        list(vectors::test(four, digests, &mut fronts, !0));
+        list(test::<V>(four, digests, &mut fronts, !0));
     }
     // The rest, zero to three entries, is tested as the end of the last four, because a loop over it would end
     // unpredictably. The first of the four never counts, so the entry in front of it does not matter.
-    list(vectors::test(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
+    list(test::<V>(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
     passed
 }
 
 /// Writes picked subjects at the position `at` of a list. Returns the position behind them.
-#[cfg(target_arch = "wasm32")]
 #[inline(always)]
 fn write(picked: Picked, list: &mut List, at: usize) -> usize {
     list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.subjects);
     at + picked.count
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use one_by_one as scan;
-
-/// Like `scan`, without vectors.
+/// Like [`scan`], one entry after the other, which is cheaper for fewer than four.
 #[inline(always)]
-pub(crate) fn one_by_one(
+fn one_by_one(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
     slots: &mut List,
@@ -119,124 +113,192 @@ pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     }
 }
 
-#[cfg(target_arch = "wasm32")]
-mod vectors {
-    use core::arch::wasm32::*;
+/// Some of four subjects.
+struct Picked {
+    /// The picked subjects first, then arbitrary ones.
+    subjects: [u32; AT_ONCE],
+    count: usize,
+}
 
-    use super::{Entry, Table, IN_DOUBT};
-    use crate::plan::filter;
-    use crate::support::simd::load_words;
+/// The effects of four entries on those behind them. Only the sign of each lane counts.
+#[derive(Clone, Copy, Default)]
+struct Fronts<V> {
+    hold_back: V,
+    are_in_doubt: V,
+}
 
-    /// Some of four subjects.
-    pub struct Picked {
-        /// The picked subjects first, then arbitrary ones.
-        pub subjects: [u32; 4],
-        pub count: usize,
+/// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
+/// ignored. `fronts` is of the four entries in front, and is set to that of these.
+#[inline(always)]
+fn test<V: Vector>(
+    entries: &[Entry; 4],
+    digests: &(impl Table + ?Sized),
+    fronts: &mut Fronts<V>,
+    counted: u8,
+) -> [Picked; 2] {
+    let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| V::of_u32(&entry.words())));
+    let probed = entries.each_ref().map(|entry| V::of_u32(entry.filter.digest(digests).words()));
+    let [mask_low, mask_high, value, defined] = columns(probed);
+    // This is the test of a single filter, but the sign of a lane stands for true and its other bits are arbitrary. So a
+    // mark only needs a shift.
+    let marked = |mark: u32| marks.shl_u32(mark.leading_zeros());
+    let none = V::splat_u32(0);
+    let above = value.sub_u32(low);
+    let in_range = above.le_u32(span);
+    let at_end = above.eq_u32(none) | above.eq_u32(span);
+    let beside_mask = (mask_low & low).eq_u32(none) | (mask_high & span).eq_u32(none);
+    let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
+    let meets = (is_mask & !beside_mask) | (in_range & !is_mask);
+    let may_pass = defined | marked(filter::LAX);
+    let blurred_end = at_end & marked(filter::BLURRED);
+    let is_neither = is_mask & marked(filter::BLURRED);
+    let passes = ((meets | is_except) & may_pass) & !(is_mask & blurred_end);
+    let in_doubt = ((meets & is_except) | blurred_end) & !is_neither;
+    let is_joined = marked(filter::JOINED);
+    let these = Fronts { hold_back: is_joined & !passes, are_in_doubt: is_joined & in_doubt };
+    let passes = passes & !(is_joined | behind(fronts.hold_back, these.hold_back));
+    let in_doubt = in_doubt | behind(fronts.are_in_doubt, these.are_in_doubt);
+    *fronts = these;
+    let slots = subjects | (in_doubt & V::splat_u32(IN_DOUBT));
+    [pick(slots, passes & proves, counted), pick(subjects, passes & !proves, counted)]
+}
+
+/// Transposes four rows to four columns.
+#[inline(always)]
+fn columns<V: Vector>(rows: [V; 4]) -> [V; 4] {
+    let [a, b, c, d] = rows;
+    let [ab_front, cd_front] = [a.shuffle_u32::<0, 4, 1, 5>(b), c.shuffle_u32::<0, 4, 1, 5>(d)];
+    let [ab_back, cd_back] = [a.shuffle_u32::<2, 6, 3, 7>(b), c.shuffle_u32::<2, 6, 3, 7>(d)];
+    [
+        ab_front.shuffle_u32::<0, 1, 4, 5>(cd_front),
+        ab_front.shuffle_u32::<2, 3, 6, 7>(cd_front),
+        ab_back.shuffle_u32::<0, 1, 4, 5>(cd_back),
+        ab_back.shuffle_u32::<2, 3, 6, 7>(cd_back),
+    ]
+}
+
+/// Returns for each of the four `lanes` the lane before it.
+#[inline(always)]
+fn behind<V: Vector>(before: V, lanes: V) -> V {
+    before.shuffle_u32::<3, 4, 5, 6>(lanes)
+}
+
+/// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
+const LANES: [[u32; 4]; 16] = {
+    let mut lanes = [[0; 4]; 16];
+    let mut set = 0;
+    while set < 16 {
+        let (mut lane, mut to) = (0, 0);
+        while lane < 4 {
+            lanes[set][to] = 0x0302_0100 + 0x0404_0404 * lane;
+            to += set >> lane & 1;
+            lane += 1;
+        }
+        set += 1;
+    }
+    lanes
+};
+
+#[inline(always)]
+fn pick<V: Vector>(subjects: V, which: V, counted: u8) -> Picked {
+    let set = which.signs_u32() & counted;
+    let picked = subjects.swizzle(V::of_u32(&LANES[usize::from(set % 16)]));
+    Picked { subjects: picked.to_u32(), count: set.count_ones() as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::digest::{bits, ValueDigest, UNDEFINED};
+    use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+    use crate::plan::access_predicate::{AccessPredicate, ValueSet};
+    use crate::plan::filter::Filter;
+    use crate::support::random::Random;
+    use crate::support::simd::{Fastest, Portable};
+
+    const ATTRIBUTES: usize = 3;
+    /// The values of events and expressions are below this.
+    const VALUES: usize = 12;
+
+    fn schema() -> Schema {
+        let attribute =
+            |name: &str| Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
+        Schema::new(["a", "b", "c"].map(attribute).to_vec()).unwrap()
     }
 
-    /// The effects of four entries on those behind them. Only the topmost bit of each lane counts.
-    #[derive(Clone, Copy)]
-    pub struct Fronts {
-        hold_back: v128,
-        are_in_doubt: v128,
-    }
-
-    impl Default for Fronts {
-        fn default() -> Self {
-            Fronts { hold_back: u32x4_splat(0), are_in_doubt: u32x4_splat(0) }
+    fn values(random: &mut Random) -> ValueSet {
+        let mut value = || random.below(VALUES) as i64;
+        let (one, other) = (value(), value());
+        let some = [one, other].into_iter().collect();
+        match value() % 7 {
+            0 => ValueSet::Points([one].into_iter().collect()),
+            1 => ValueSet::Points(some),
+            2 => ValueSet::Interval(one.min(other), one.max(other)),
+            3 => ValueSet::Interval(i64::MIN, one),
+            4 => ValueSet::Except([one].into_iter().collect()),
+            5 => ValueSet::Except(some),
+            _ => ValueSet::Except([one, other, value()].into_iter().collect()),
         }
     }
 
-    /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
-    /// ignored. `fronts` is of the four entries in front, and is set to that of these.
-    #[inline(always)]
-    pub fn test(
-        entries: &[Entry; 4],
-        digests: &(impl Table + ?Sized),
-        fronts: &mut Fronts,
-        counted: u8,
-    ) -> [Picked; 2] {
-        let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
-        let probed = entries.each_ref().map(|entry| load_words(entry.filter.digest(digests).words()));
-        let [mask_low, mask_high, value, defined] = columns(probed);
-        // This is the test of a single filter, but the topmost bit of a lane stands for true and its other bits are
-        // arbitrary. So a mark only needs a shift.
-        let marked = |mark: u32| u32x4_shl(marks, mark.leading_zeros());
-        let none = u32x4_splat(0);
-        let above = u32x4_sub(value, low);
-        let in_range = u32x4_le(above, span);
-        let at_end = v128_or(u32x4_eq(above, none), u32x4_eq(above, span));
-        let shares_none = |half, mask| u32x4_eq(v128_and(half, mask), none);
-        let beside_mask = v128_or(shares_none(mask_low, low), shares_none(mask_high, span));
-        let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
-        let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
-        let may_pass = v128_or(defined, marked(filter::LAX));
-        let blurred_end = v128_and(at_end, marked(filter::BLURRED));
-        let is_neither = v128_and(is_mask, marked(filter::BLURRED));
-        let passes = v128_andnot(v128_and(v128_or(meets, is_except), may_pass), v128_and(is_mask, blurred_end));
-        let in_doubt = v128_andnot(v128_or(v128_and(meets, is_except), blurred_end), is_neither);
-        let is_joined = marked(filter::JOINED);
-        let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
-        let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
-        let in_doubt = v128_or(in_doubt, behind(fronts.are_in_doubt, these.are_in_doubt));
-        *fronts = these;
-        let slots = v128_or(subjects, v128_and(in_doubt, u32x4_splat(IN_DOUBT)));
-        [pick(slots, v128_and(passes, proves), counted), pick(subjects, v128_andnot(passes, proves), counted)]
-    }
-
-    /// Returns the words of an entry as a vector. The compiler reads the entry as a whole, though it is no array.
-    #[inline(always)]
-    fn row([first, second, third, fourth]: [u32; 4]) -> v128 {
-        u32x4(first, second, third, fourth)
-    }
-
-    /// Transposes four rows to four columns.
-    #[inline(always)]
-    fn columns(rows: [v128; 4]) -> [v128; 4] {
-        let [a, b, c, d] = rows;
-        let [ab_front, cd_front] = [u32x4_shuffle::<0, 4, 1, 5>(a, b), u32x4_shuffle::<0, 4, 1, 5>(c, d)];
-        let [ab_back, cd_back] = [u32x4_shuffle::<2, 6, 3, 7>(a, b), u32x4_shuffle::<2, 6, 3, 7>(c, d)];
-        [
-            u32x4_shuffle::<0, 1, 4, 5>(ab_front, cd_front),
-            u32x4_shuffle::<2, 3, 6, 7>(ab_front, cd_front),
-            u32x4_shuffle::<0, 1, 4, 5>(ab_back, cd_back),
-            u32x4_shuffle::<2, 3, 6, 7>(ab_back, cd_back),
-        ]
-    }
-
-    /// Returns for each of the four `lanes` the lane before it.
-    #[inline(always)]
-    fn behind(before: v128, lanes: v128) -> v128 {
-        u32x4_shuffle::<3, 4, 5, 6>(before, lanes)
-    }
-
-    /// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
-    const LANES: [[u32; 4]; 16] = {
-        let mut lanes = [[0; 4]; 16];
-        let mut set = 0;
-        while set < 16 {
-            let (mut lane, mut to) = (0, 0);
-            while lane < 4 {
-                lanes[set][to] = 0x0302_0100 + 0x0404_0404 * lane;
-                to += set >> lane & 1;
-                lane += 1;
-            }
-            set += 1;
+    fn filter(random: &mut Random, schema: &Schema) -> Filter {
+        let is_lax = random.below(3) == 0;
+        let attribute = random.below(ATTRIBUTES) as AttributeId;
+        let access_predicate = AccessPredicate { attribute, values: values(random), is_exact: true, is_lax };
+        let filter = match random.below(5) {
+            0 => return Filter::NONE,
+            1 => Filter::of(&access_predicate, schema),
+            2 => Filter::exception(&access_predicate, schema).unwrap_or(Filter::NONE),
+            _ => Filter::proof(&access_predicate, schema),
+        };
+        match random.below(2) {
+            0 => filter,
+            _ => filter.as_sufficient(),
         }
-        lanes
-    };
+    }
 
-    #[inline(always)]
-    fn pick(subjects: v128, which: v128, counted: u8) -> Picked {
-        let set = u32x4_bitmask(which) & counted;
-        let [first, second, third, fourth] = LANES[usize::from(set % 16)];
-        let picked = u8x16_swizzle(subjects, u32x4(first, second, third, fourth));
-        let subjects = [
-            u32x4_extract_lane::<0>(picked),
-            u32x4_extract_lane::<1>(picked),
-            u32x4_extract_lane::<2>(picked),
-            u32x4_extract_lane::<3>(picked),
-        ];
-        Picked { subjects, count: set.count_ones() as usize }
+    /// Returns entries of which some are joined to the next one, but not the last.
+    fn entries(random: &mut Random, schema: &Schema, len: usize) -> Vec<Entry> {
+        let entry = |place: usize| {
+            let filter = filter(random, schema);
+            let is_joined = place + 1 < len && random.below(4) == 0;
+            Entry { subject: place as u32 + 1, filter: if is_joined { filter.joined() } else { filter } }
+        };
+        (0..len).map(entry).collect()
+    }
+
+    fn digests(random: &mut Random) -> Vec<ValueDigest> {
+        let digest = |_| match random.below(VALUES + 1) {
+            VALUES => ValueDigest::new(0, UNDEFINED),
+            value => ValueDigest::new(bits(value as i64), value as i32),
+        };
+        std::iter::once(ValueDigest::new(0, 0)).chain((0..ATTRIBUTES).map(digest)).collect()
+    }
+
+    /// Returns what a scan lists behind those already passed.
+    fn listed(scan: impl Fn(&mut List, &mut List, Passed) -> Passed) -> (Vec<u32>, Vec<u32>) {
+        let (mut slots, mut programs) = ([0; LENGTH], [0; LENGTH]);
+        let passed = scan(&mut slots, &mut programs, Passed { proven: 2, to_run: 1 });
+        (slots[..passed.proven].to_vec(), programs[..passed.to_run].to_vec())
+    }
+
+    #[test]
+    fn vectors_list_the_same_entries_as_a_loop_over_them() {
+        let (mut random, schema) = (Random::new(1), schema());
+        let (mut proven, mut in_doubt, mut to_run) = (0, 0, 0);
+        for len in (0..40).cycle().take(4000) {
+            let entries = entries(&mut random, &schema, len);
+            let digests = &digests(&mut random)[..];
+            let expected = listed(|slots, programs, passed| one_by_one(&entries, digests, slots, programs, passed));
+            let of_vectors = [
+                listed(|slots, programs, passed| scan::<Portable>(&entries, digests, slots, programs, passed)),
+                listed(|slots, programs, passed| scan::<Fastest>(&entries, digests, slots, programs, passed)),
+            ];
+            assert_eq!(of_vectors, [expected.clone(), expected.clone()], "{entries:?} {digests:?}");
+            proven += expected.0.len() - 2;
+            in_doubt += expected.0.iter().filter(|&slot| slot & IN_DOUBT != 0).count();
+            to_run += expected.1.len() - 1;
+        }
+        assert!(proven.min(to_run) > 1000 && in_doubt > 100, "{proven} proven, {in_doubt} in doubt, {to_run} to run");
     }
 }

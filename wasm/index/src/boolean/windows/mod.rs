@@ -7,6 +7,7 @@
 
 mod block;
 mod formula;
+mod leaves;
 #[cfg(test)]
 mod tests;
 mod wide;
@@ -15,6 +16,7 @@ mod window;
 pub(crate) use block::{Block, Decided};
 use block::{Lane, BLOCK};
 use formula::Formula;
+use leaves::{vectors, Page, NO_COLUMN};
 use wide::{Rest, Whole, Wide};
 use window::Window;
 
@@ -27,12 +29,12 @@ use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 use crate::support::bits::ones;
 use crate::support::headroom::growth;
-use crate::support::simd::{self, Page, PAGE};
+use crate::support::simd::{Fastest, Vector, BYTES};
 
 /// The maximal number of booleans that windows can read: a byte of a selection distinguishes 256 bytes.
 const COLUMNS: usize = 256 * 8;
 /// The number of pages that hold these booleans.
-const PAGES: usize = COLUMNS / 8 / PAGE;
+const PAGES: usize = COLUMNS / 8 / BYTES;
 
 /// The number of blocks in a part, which is decided at a time. [`PART`] is its number of expressions.
 const BLOCKS: usize = 16;
@@ -140,7 +142,7 @@ impl Dense {
     /// Returns whether the expression at `position` is true, or `None` if windows leave it open.
     pub fn holds(&self, position: DensePosition, bits: &Bits) -> Option<bool> {
         let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);
-        let Decided { holds, open } = settle(block, &bits.0, 1 << lane);
+        let Decided { holds, open } = settle(block, &vectors::<Fastest, _>(&bits.0), 1 << lane);
         (open == 0).then_some(holds >> lane & 1 == 1)
     }
 
@@ -196,13 +198,14 @@ impl Dense {
 /// Decides blocks for an event with all its bits in the first `N` pages. Each page costs instructions of its own.
 fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&Block, Decided)) {
     let Some(pages) = bits.0.first_chunk::<N>() else { unreachable!("an event has more pages") };
+    let pages = vectors::<Fastest, _>(pages);
     for block in blocks {
-        each(block, settle(block, pages, u64::MAX));
+        each(block, settle(block, &pages, u64::MAX));
     }
 }
 
 /// Decides a block by all windows. The windows of 64 bits and more are evaluated only for the expressions in `lanes`.
-fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decided {
+fn settle<V: Vector, const N: usize>(block: &Block, pages: &[V; N], lanes: u64) -> Decided {
     let narrow = block.decide(pages);
     let Decided { holds: decided, open } = block.widen(narrow.open & lanes, pages);
     let mut holds = narrow.holds | decided;
@@ -295,11 +298,11 @@ impl Columns {
 
     /// Returns whether one byte can hold any column and one more value that means none.
     fn can_be_picked(&self) -> bool {
-        self.0.len() <= usize::from(simd::NO_COLUMN)
+        self.0.len() <= usize::from(NO_COLUMN)
     }
 
     fn pages(&self) -> usize {
-        self.0.len().div_ceil(8 * PAGE)
+        self.0.len().div_ceil(8 * BYTES)
     }
 }
 
