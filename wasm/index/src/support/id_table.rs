@@ -38,7 +38,7 @@ impl IdTable {
             if hash_in(place) == hash as u32 && is(number_in(place)) {
                 return Some(number_in(place));
             }
-            at += 1;
+            at = at.wrapping_add(1);
         }
     }
 
