@@ -1,5 +1,5 @@
-//! Vectors of sixteen bytes. A routine over vectors is generic: it is written once, runs as vector instructions in the
-//! sandbox and as plain loops elsewhere, and tests run it both ways.
+//! Vectors of sixteen bytes. A routine over vectors is generic, so it is written once. It runs with the vector instructions
+//! of the sandbox or of x86-64, or with plain loops, and tests compare them.
 
 #[cfg(any(not(target_arch = "wasm32"), test))]
 mod portable;
