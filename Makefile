@@ -7,7 +7,7 @@ CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 
-.PHONY: help setup build demo test test.repeat attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz clean
+.PHONY: help setup build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -38,6 +38,9 @@ test: $(ready) ## Run all tests, Rust's and Elixir's
 
 test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cores
 	@scripts/repeat
+
+test.elixir: $(ready) ## Run the Elixir tests on the Elixir of the folder ELIXIR
+	@scripts/test-elixir $(TESTS)
 
 attack: $(ready) ## Run the attacks of test/attacks in full size
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks
@@ -105,5 +108,8 @@ fmt: $(ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
+release: $(ready) ## Build the package and the archive of the NIF, in _build/release
+	@MIX_ENV=dev mix be_tree.release
+
 clean: ## Delete all that was built; the next build takes minutes
-	@rm -rf _build priv wasm/target
+	@rm -rf _build wasm/target

@@ -9,16 +9,27 @@ defmodule BeTree.MixProject do
 
   # As another project's dependency this file is loaded while that project is.
   @root Mix.Project.get() == nil
+  @environment if @root, do: Mix.env()
+
+  # The tools (workloads, benchmarks, the demo) are for this project's own development. What programs in Erlang call is tested
+  # in Erlang, with the header of EUnit.
+  @elixir Map.get(%{dev: ["lib", "tools"], test: ["lib", "tools", "test/support"]}, @environment, ["lib"])
+  @erlang Map.get(%{test: ["test/erlang"]}, @environment, [])
+  @applications Map.get(%{test: [:crypto, :eunit]}, @environment, [:crypto])
 
   def project do
     [
       app: :be_tree,
       version: @version,
       elixir: "~> 1.14",
-      elixirc_paths: elixirc_paths(Mix.env()),
-      erlc_paths: erlc_paths(Mix.env()),
+      elixirc_paths: @elixir,
+      erlc_paths: @erlang,
+      # Cases and an application that tests read.
+      test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
       compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
+      # Here cargo's files are kept, so that all environments compile wasmtime once.
+      cargo_target_dir: if(@root, do: "wasm/target"),
       start_permanent: Mix.env() == :prod,
       deps: if(Code.ensure_loaded?(Hex), do: deps(), else: []),
       name: "BeTree",
@@ -28,21 +39,17 @@ defmodule BeTree.MixProject do
     ]
   end
 
-  def application, do: [extra_applications: [:crypto]]
+  # Since Elixir 1.15 a build sees only the applications that the project names.
+  def application, do: [extra_applications: @applications ++ wasmex_on_path()]
 
-  # The tools (workloads, benchmarks, the demo) are for this project's own development.
-  defp elixirc_paths(:test) when @root, do: ["lib", "tools", "test/support"]
-  defp elixirc_paths(:dev) when @root, do: ["lib", "tools"]
-  defp elixirc_paths(_), do: ["lib"]
+  # Without Hex there is no dependency on wasmex, but ERL_LIBS may hold it.
+  defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])
 
-  # What programs in Erlang call is tested in Erlang.
-  defp erlc_paths(:test) when @root, do: ["test/erlang"]
-  defp erlc_paths(_), do: []
-
-  # Building and testing need none of these: without Hex there are no dependencies, and what uses them is left out.
+  # Building and testing need none of these: without Hex there are no dependencies.
   defp deps do
     [
       {:telemetry, "~> 1.0", optional: true},
+      {:rustler_precompiled, "~> 0.8", optional: true, runtime: false},
       {:benchee, "~> 1.3", only: :dev, runtime: false},
       {:ex_doc, "~> 0.34.0", only: :dev, runtime: false}
     ] ++ wasmex()
@@ -57,7 +64,7 @@ defmodule BeTree.MixProject do
       licenses: ["Apache-2.0"],
       links: %{},
       files:
-        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 wasm/Cargo.toml wasm/Cargo.lock) ++
+        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
           ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end

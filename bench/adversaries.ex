@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.Adversaries do
   @moduledoc false
-  # What undoes indexes of this kind, each beside the same without it: values that most expressions ask for, values that all
-  # events have, intervals of a domain of 64 bits, and expressions whose disjunctive form would be thousands of times as long.
-  # A function of Elixir says which expressions an event makes true.
+  # Workloads that are hard for such indexes, each beside an easy one: values that most expressions have, values that all
+  # events have, intervals of a 64-bit domain, and expressions whose disjunctive form would be thousands of times as long.
+  # Each expression has a function in Elixir as its oracle.
 
   alias BeTree.Bench.{Bars, Timing}
 
@@ -10,10 +10,10 @@ defmodule BeTree.Bench.Adversaries do
   @expressions 20_000
   @events 50
 
-  # How many values an attribute has: even ones, and skewed ones, with which an event meets as many expressions.
+  # The number of values of an attribute: with the even and the skewed distribution an event meets as many expressions.
   @even 33
   @skewed 1_000
-  # Of a domain, an interval has one part in so many.
+  # The parts of a domain. An interval has the length of one.
   @parts 1_000
 
   @spec run(keyword) :: {String.t(), [map], [Bars.t()]}
@@ -43,7 +43,8 @@ defmodule BeTree.Bench.Adversaries do
     {"#{@name}: #{@expressions} expressions", rows, ratios ++ sizes}
   end
 
-  # An adversary and its twin: a name, the attributes, the expressions, each with its function, and the events.
+  # Returns the hard workloads, each with its easy one: a name, the attributes, the expressions with their functions, and the
+  # events.
   defp pairs do
     even = conjunctions(fn -> value(@even) end, @even)
     calm = [a: fn -> value(@even) end, b: fn -> value(@even) end]
@@ -58,7 +59,7 @@ defmodule BeTree.Bench.Adversaries do
     ]
   end
 
-  # Nine of ten expressions ask for the same value.
+  # Nine of ten expressions have the same value.
   defp common, do: if(value(10) == 0, do: value(@skewed), else: 0)
 
   defp conjunctions(first, values) do
@@ -79,7 +80,7 @@ defmodule BeTree.Bench.Adversaries do
     {name, [:a], expressions, events(a: fn -> value(domain) end)}
   end
 
-  # So many clauses of two alternatives each: 2 to the power of `clauses` conjunctions, if it were multiplied out.
+  # Expressions of `clauses` clauses with two alternatives each: multiplied out, 2 to the power of `clauses` conjunctions.
   defp alternatives(name, clauses, values) do
     attributes = for clause <- 1..clauses, side <- ["x", "y"], do: String.to_atom("#{side}#{clause}")
 
@@ -100,7 +101,7 @@ defmodule BeTree.Bench.Adversaries do
 
   defp events(attributes), do: for(_ <- 1..@events, do: Map.new(attributes, fn {name, draw} -> {name, draw.()} end))
 
-  # From 0 on, so many.
+  # Returns one of `count` values, from 0.
   defp value(count), do: :rand.uniform(count) - 1
 
   defp row({name, attributes, expressions, events}, limits) do

@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.Bars do
   @moduledoc false
-  # What follows from the measurements of a case: ratios, overheads, sizes, each beside the bar that it is held against.
+  # Derives ratios, overheads and sizes from the measurements of a case, and compares each with its bar, if it has one.
 
-  @typedoc "One line: `limit` and `holds` are nil where there is no bar; then `limit` is a most (`:below`) or a least."
+  @typedoc "A line. `limit` is an upper (`:below`) or a lower bound; without a bar, `limit` and `holds` are nil."
   @type t :: %{
           case: String.t(),
           text: String.t(),
@@ -12,21 +12,21 @@ defmodule BeTree.Bench.Bars do
           holds: boolean | nil
         }
 
-  # Microseconds at the most for one event, and for one of a batch, as lists of ids.
+  # The most microseconds for one event, and for one event of a batch, with lists of ids.
   @one %{"W1@128" => 60, "W3@100k" => 40, "W3@1M" => 250, "W4@100k" => 5, "tiny" => 3}
   @batch %{"W1@128" => 35, "W4@100k" => 2}
 
   # The same for events that are prepared, and bitmaps.
   @packed %{"W1@128" => 15}
 
-  # How many times as fast as a-tree at the least.
+  # The least factor by which BeTree is faster than a-tree.
   @a_tree %{"W1@128" => 1_000, "W2@100k sharing 0.4" => 20}
 
-  # Seconds for all insertions, and bytes an expression, at the most.
+  # The most seconds for all insertions, and the most bytes an expression.
   @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20}
   @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300}
 
-  # Percent by which the default slice may slow a search: in the sandbox alone, and with all that a yield is to a process.
+  # The most percent by which the default slice may slow a search: in the sandbox alone, and from Elixir.
   @slice %{"W1@128" => 3}
 
   @spec of(BeTree.Bench.Cases.t(), [map]) :: [t]
@@ -85,7 +85,7 @@ defmodule BeTree.Bench.Bars do
     ]
   end
 
-  # A line, or nil where something it needs was not measured.
+  # Returns a line, or nil if a measurement for it is missing.
   @spec line(String.t(), String.t(), String.t(), number | nil, {:below | :above, number} | nil) :: t | nil
   def line(_name, _text, _unit, nil, _limit), do: nil
 
@@ -97,13 +97,15 @@ defmodule BeTree.Bench.Bars do
   defp holds(value, {:below, limit}), do: value <= limit
   defp holds(value, {:above, limit}), do: value >= limit
 
-  # The limit, if there is one.
+  # Returns an upper bound, or nil without a limit.
   @spec below(number | nil) :: {:below, number} | nil
   def below(limit), do: limit && {:below, limit}
   defp above(limit), do: limit && {:above, limit}
 
   defp p50(rows, engine, format) do
-    Enum.find_value(rows, fn row -> row[:engine] == engine and row.format == format && row[:total_p50] end)
+    Enum.find_value(rows, fn row ->
+      if row[:engine] == engine and row.format == format, do: row[:total_p50]
+    end)
   end
 
   # Bytes a nanosecond are gigabytes a second.
@@ -122,7 +124,7 @@ defmodule BeTree.Bench.Bars do
   defp ratio(a, b) when a == nil or b == nil, do: nil
   defp ratio(a, b), do: a / max(b, 1)
 
-  # By how many percent `a` is more than `b`.
+  # Returns by how many percent `a` exceeds `b`.
   @spec percent(number | nil, number | nil) :: float | nil
   def percent(a, b) when a == nil or b == nil, do: nil
   def percent(a, b), do: (a / max(b, 1) - 1) * 100

@@ -1,13 +1,13 @@
 defmodule BeTree.Bench do
   @moduledoc false
-  # Runs the cases, tells what came out, and keeps it as JSON lines.
+  # Runs the cases, prints the results, and writes them as JSON lines.
 
   alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Json, Library, Machine, Native, Report, Tiny}
 
   @results "_build/bench/results.jsonl"
 
-  # Seconds for each engine to be measured in, and as many to be checked in; seconds after which a peer that is still
-  # building its index is left out.
+  # The seconds for which each engine is measured, and as many for its check. A peer that takes longer to build its index is
+  # left out.
   @full [seconds: 1.25, build_seconds: 100.0]
   @quick [seconds: 0.25, build_seconds: 10.0]
 

@@ -1,8 +1,7 @@
 defmodule BeTree.Bench.Cache do
   @moduledoc false
-  # The files of a case, written once for its parameters and the code that generates them: `domains` and `expressions`
-  # in be-tree's lines, and the events in each of its formats, `events.json` and so on, each event with its length in
-  # 4 little-endian bytes before it.
+  # The files of a case, written once for its parameters and the code that generates them. `domains` and `expressions` are in
+  # be-tree's lines. `events.json` and so on have the events in each format, each after its length in 4 little-endian bytes.
 
   alias BeTree.Bench.Json
   alias BeTree.Event
@@ -13,7 +12,7 @@ defmodule BeTree.Bench.Cache do
 
   @generators [Dense, AdTargeting, Random, Lines, Event, __MODULE__]
 
-  # The folder of the case; its files are generated where they are missing.
+  # Returns the folder of the case. Generates its files if they are missing.
   @spec folder(BeTree.Bench.Cases.t()) :: Path.t()
   def folder(bench) do
     folder = Path.join(@root, "#{String.replace(bench.name, ~r/[^\w.@]+/, "-")}-#{digest(bench)}")
@@ -29,13 +28,13 @@ defmodule BeTree.Bench.Cache do
     folder
   end
 
-  # The texts of the expressions.
+  # Returns the texts of the expressions.
   @spec expressions(Path.t()) :: Enumerable.t()
   def expressions(folder) do
     folder |> Path.join("expressions") |> File.stream!() |> Stream.map(&String.trim_trailing(&1, "\n"))
   end
 
-  # The events in `format`, as `BeTree.search/3` takes them.
+  # Returns the events in `format`, as `BeTree.search/3` takes them.
   @spec events(Path.t(), :record | :json | :term) :: [Event.t()]
   def events(folder, format) do
     bytes = File.read!(Path.join(folder, "events.#{format}"))
@@ -83,7 +82,7 @@ defmodule BeTree.Bench.Cache do
     for {domain, value} <- Enum.zip(domains, values), into: %{}, do: {domain.name, named(domain.type, value)}
   end
 
-  # What stands for a boolean in a record only.
+  # 1 and 0 stand for booleans in records only.
   defp named(:boolean, 1), do: true
   defp named(:boolean, 0), do: false
   defp named(_type, value), do: value

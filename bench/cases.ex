@@ -1,14 +1,14 @@
 defmodule BeTree.Bench.Cases do
   @moduledoc false
-  # What is measured: workloads and their parameters, with which engines and in which formats.
+  # The cases: workloads, their parameters, engines and formats.
 
   alias BeTree.Workload.{W1, W2, W3, W4, W5}
 
   @sandbox ~w(guest guest-no-fuel guest-fiber guest-sliced)
 
   @typedoc """
-  `engines` and `peers` are those of the programs in bench/native, each `engine:format`; `formats` those in which
-  `BeTree.search/3` is called. Of several formats the first is the one that most users of such a workload have.
+  `engines` and `peers` are arguments of the programs in bench/native, each `engine:format`. `formats` are those in which
+  `BeTree.search/3` is called. The first format is the one that most users of such a workload have.
   """
   @type t :: %{
           name: String.t(),
@@ -22,11 +22,11 @@ defmodule BeTree.Bench.Cases do
 
   @names ~w(tiny W1 W3 W4 W2 W6 W5 adversaries)
 
-  # The workloads in the order in which they run.
+  # Returns the workloads in the order in which they run.
   @spec names() :: [String.t()]
   def names, do: @names
 
-  # The cases of one workload.
+  # Returns the cases of one workload.
   @spec of(String.t(), quick :: boolean) :: [t]
   def of("W1", quick) do
     for attributes <- if(quick, do: [128], else: [64, 96, 128]) do
@@ -42,7 +42,7 @@ defmodule BeTree.Bench.Cases do
         not quick or expressions == 10_000 do
       peers = if expressions == 10_000, do: ["a-tree:json"], else: []
       formats = if expressions == 1_000_000, do: [:json], else: [:json, :term]
-      # What it takes to decode these events is measured with fewer expressions.
+      # The decoding of these events is measured with fewer expressions.
       engines = engines(formats) ++ if expressions == 1_000_000, do: [], else: decoding(formats)
       new("W3@#{name}", W3, %{W3.defaults() | expressions: expressions}, formats, engines, peers)
     end
@@ -64,7 +64,7 @@ defmodule BeTree.Bench.Cases do
 
     for sharing <- if(quick, do: [0.4], else: [0.0, 0.4, 0.8]) do
       parameters = %{W2.defaults() | expressions: expressions, sharing: sharing}
-      # Its index of 100,000 takes a minute to build.
+      # a-tree takes a minute to build an index of 100,000.
       peers = if sharing == 0.4, do: ["a-tree:term"], else: []
       new("W2@#{name} sharing #{sharing}", W2, parameters, [:term], engines([:term]), peers)
     end
@@ -84,7 +84,7 @@ defmodule BeTree.Bench.Cases do
     [%{new("W6@#{name}", W3, %{W3.defaults() | expressions: expressions}, [:json], [], []) | churn: true}]
   end
 
-  # The index in every format, the plain loop, and the sandbox in each of its ways.
+  # Returns the index in every format, the plain loop, and the sandbox in each mode.
   defp engines([main | others]) do
     for(format <- [main | others], do: "index:#{format}") ++
       ["scan:#{main}"] ++
@@ -92,7 +92,7 @@ defmodule BeTree.Bench.Cases do
       for format <- others, do: "guest:#{format}"
   end
 
-  # What it takes to decode events, by itself.
+  # Returns the engine that only decodes events.
   defp decoding(formats), do: for(:json <- formats, do: "decode:json")
 
   defp new(name, workload, parameters, formats, engines, peers) do

@@ -1,16 +1,16 @@
 defmodule BeTree.Bench.Churn do
   @moduledoc false
-  # Expressions come and go: round by round a hundredth of them is deleted and as many others are inserted, as they would
-  # be in a second. Then the tree is compared with one that is built from what it now holds: it has to find the same ids,
-  # and is searched in turns with it, to see how much slower it became.
+  # Replaces all expressions: each round deletes a hundredth of them and inserts as many others. Then the tree is compared with
+  # a new tree of the same expressions. It must find the same ids. Both are searched in turns, which shows how much slower the
+  # tree became.
 
   alias BeTree.Bench.{Bars, Cache, Library, Timing}
   alias BeTree.Fuel.Calibration.Random
 
-  # Every expression is replaced once in so many rounds.
+  # The number of rounds that replace each expression once.
   @rounds 100
 
-  # Percent by which the churned tree may be slower than the new one.
+  # The most percent by which the churned tree may be slower than the new one.
   @slower 10
 
   @spec run(BeTree.Bench.Cases.t(), Path.t(), keyword) :: {String.t(), [map], [Bars.t()]}
@@ -35,8 +35,8 @@ defmodule BeTree.Bench.Churn do
     {"#{bench.name}: #{bench.parameters.expressions} expressions, each of them replaced once", rows, bars}
   end
 
-  # Replaces every expression by itself under another id, in an order of no meaning. Answers a new tree of what there is
-  # then, and the mean microseconds of a deletion and of an insertion.
+  # Replaces every expression by itself under another id, in a random order. Returns a new tree of the resulting expressions,
+  # and the mean microseconds of a deletion and of an insertion.
   defp churn(bench, tree, folder) do
     subscriptions = folder |> Cache.expressions() |> Enum.with_index(&{&2 + 1, &1})
     count = length(subscriptions)
@@ -57,18 +57,17 @@ defmodule BeTree.Bench.Churn do
     {rebuilt, deleting / count, inserting / count}
   end
 
-  # How many matches there are in all; both trees have to find the same.
+  # Checks that both trees find the same ids. Returns the number of matches.
   defp compare!(bench, tree, rebuilt, events) do
     for {event, number} <- Enum.with_index(events), reduce: 0 do
       matches ->
         ids = BeTree.search!(tree, event)
         expected = BeTree.search!(rebuilt, event)
 
-        if ids != expected,
-          do:
-            Mix.raise(
-              "#{bench.name}, event #{number}: a tree after churn finds #{inspect(ids -- expected)} more, #{inspect(expected -- ids)} less than a new one"
-            )
+        if ids != expected do
+          {more, fewer} = {inspect(ids -- expected), inspect(expected -- ids)}
+          Mix.raise("#{bench.name}, event #{number}: the churned tree also finds #{more}, and does not find #{fewer}")
+        end
 
         matches + length(ids)
     end

@@ -1,17 +1,17 @@
 defmodule BeTree.Bench.Growth do
   @moduledoc false
-  # How the time of an event grows with the number of expressions, beside what it is spent on: the matches, and the
-  # candidates, which are the expressions that are evaluated; and beside the entries that the search looks at for these.
+  # Compares the growth of the time of an event with the growth of its work: matches and candidates (the expressions that are
+  # evaluated), and visited entries.
 
   alias BeTree.Bench.{Bars, Report}
 
   @workload "W3"
 
-  # The width of a bar that is so many times the first.
+  # The width of the longest bar, in characters.
   @widest 60
 
-  # What follows from the cases of a workload, the smallest first: a chart, and how much faster the time grew. Nothing for
-  # workloads that have one size.
+  # Returns a chart for the cases of a workload, smallest first, and how much faster the time grew than the work. Returns nil
+  # for workloads of one size.
   @spec of(String.t(), [[map]]) :: {iodata, [Bars.t()]} | nil
   def of(@workload, [_, _ | _] = cases) do
     sizes = for rows <- cases, do: size(rows)
@@ -44,7 +44,7 @@ defmodule BeTree.Bench.Growth do
     for size <- sizes,
         {what, key} <- [
           {"expressions", :expressions},
-          {"entries looked at", :visited},
+          {"visited entries", :visited},
           {"matches, candidates", :work},
           {"time", :time}
         ] do

@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.Json do
   @moduledoc false
-  # The JSON that workloads and results are in. Elixir 1.14 has none of its own.
+  # Writes and reads the JSON of workloads and results. Elixir 1.14 has no JSON library.
 
-  # The text of maps, lists, strings, atoms and numbers.
+  # Returns the JSON of maps, lists, strings, atoms and numbers.
   @spec encode(term) :: String.t()
   def encode(term), do: term |> value() |> IO.iodata_to_binary()
 
@@ -28,7 +28,7 @@ defmodule BeTree.Bench.Json do
     term
   end
 
-  defp parse(<<space, rest::binary>>) when space in ' \n', do: parse(rest)
+  defp parse(<<space, rest::binary>>) when space in ~c" \n", do: parse(rest)
   defp parse("null" <> rest), do: {nil, rest}
   defp parse("true" <> rest), do: {true, rest}
   defp parse("false" <> rest), do: {false, rest}
@@ -45,7 +45,7 @@ defmodule BeTree.Bench.Json do
 
   defp parse(number) do
     {integer, rest} = Integer.parse(number)
-    if match?(<<digit, _::binary>> when digit in '.eE', rest), do: Float.parse(number), else: {integer, rest}
+    if match?(<<digit, _::binary>> when digit in ~c".eE", rest), do: Float.parse(number), else: {integer, rest}
   end
 
   defp elements(text, close, element, found) do

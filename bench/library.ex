@@ -1,17 +1,17 @@
 defmodule BeTree.Bench.Library do
   @moduledoc false
-  # The library as its users call it: building a tree, and searching it one event after the other and in batches, ids as
-  # lists. Rows are like those of the native program.
+  # Measures the library as its users call it: building a tree, and searching it for single events and for batches. Its rows
+  # are like those of the native program.
 
   alias BeTree.Bench.{Cache, Native, Timing}
 
-  # A tree for a million expressions; addresses are only reserved.
+  # A memory limit for a million expressions.
   @memory 4_000_000_000
 
-  # How many subscriptions are inserted at once: a tree keeps room for its largest call.
+  # The number of subscriptions of one insertion. A tree keeps room for its largest call.
   @chunk 250
 
-  # How many events `search_many/3` is given: a whole chunk.
+  # The number of events of one `search_many/3`.
   @batch 256
 
   @spec run(BeTree.Bench.Cases.t(), Path.t(), keyword) :: [map]
@@ -57,8 +57,8 @@ defmodule BeTree.Bench.Library do
     [Map.put(built, :expressions, sizes.expressions) | List.flatten(rows)]
   end
 
-  # A tree over the expressions of the folder, built by a process of its own, whose garbage goes with it; and the
-  # microseconds that the insertions took.
+  # Returns a tree of the expressions in the folder, and the microseconds of the insertions. A process of its own builds it,
+  # and its garbage ends with it.
   @spec build(BeTree.Bench.Cases.t(), Path.t()) :: {BeTree.t(), non_neg_integer}
   def build(bench, folder) do
     in_process(fn ->
@@ -79,7 +79,7 @@ defmodule BeTree.Bench.Library do
     end)
   end
 
-  # How many bytes the events take, encoded as searches take them.
+  # Returns the number of bytes of the encoded events.
   defp bytes(events) do
     events
     |> Enum.map(fn event ->
@@ -89,7 +89,7 @@ defmodule BeTree.Bench.Library do
     |> Enum.sum()
   end
 
-  # What each search came upon. A candidate is an expression that the index could not spare the search to evaluate.
+  # Checks the ids of each search, and returns the statistics. A candidate is an expression that was evaluated.
   defp check!(bench, tree, events, expected) do
     events
     |> Enum.zip(expected)
@@ -109,10 +109,10 @@ defmodule BeTree.Bench.Library do
 
   defp check_many!(bench, tree, events, expected) do
     found = for ids <- BeTree.search_many!(tree, events), do: {length(ids), Enum.sum(ids)}
-    if found != expected, do: Mix.raise("#{bench.name}: BeTree.search_many/2 finds something else than BeTree.search/2")
+    if found != expected, do: Mix.raise("#{bench.name}: BeTree.search_many/2 and BeTree.search/2 find different ids")
   end
 
-  # What a function answers that leaves much garbage.
-  @spec in_process((() -> term)) :: term
+  # Runs a function that leaves much garbage in a process of its own, and returns its result.
+  @spec in_process((... -> term)) :: term
   def in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 end

@@ -1,7 +1,7 @@
-# Live change: a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) is searched by all schedulers while
-# expressions are inserted and as many deleted, 1,000 changes a second and then 2,000. How many searches there are and how
-# long they take, with and without that; how long a change takes, and how long until searches see it; what memory all of
-# it takes. In the end the server has to find what a new tree of the same expressions finds.
+# Measures a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) that is searched on all schedulers while
+# expressions are inserted and deleted, with 1,000 changes a second and then 2,000. Prints the rate and the times of searches
+# with and without changes, the time of a change and the time until searches see it, and the memory. At the end the server
+# must find the same ids as a new tree of the same expressions.
 #
 #     mix run bench/live.exs [--seconds 8] [--expressions 100000]
 
@@ -14,8 +14,8 @@ defmodule BeTree.Bench.Live do
 
   # Changes a second, half of them insertions.
   @rates [1_000, 2_000]
-  # Milliseconds within which a change is to be seen, at the first of these rates, and how many of the searches that there
-  # are without changes there are to be with them.
+  # The bars at the first of these rates: the milliseconds until a change is seen, and the rate of searches relative to the
+  # rate without changes.
   @seen 100
   @share 0.8
 
@@ -24,7 +24,7 @@ defmodule BeTree.Bench.Live do
   @changers 20
   @chunk 10_000
   @memory 4_000_000_000
-  # Beside the identifiers of all others.
+  # An id above all others.
   @probes 0x1_0000_0000
 
   def run(%{expressions: expressions, seconds: seconds}) do
@@ -48,7 +48,7 @@ defmodule BeTree.Bench.Live do
     row("searches alone", alone, seconds)
     say("memory of the VM: #{resident()}\n")
 
-    # Those that are there, the oldest first, make way for those that come.
+    # New expressions replace the present ones, oldest first.
     Enum.reduce(@rates, {there, later}, fn rate, {there, later} ->
       changed(rate, seconds, events, length(alone), there, later)
     end)
@@ -58,7 +58,7 @@ defmodule BeTree.Bench.Live do
   defp changed(rate, seconds, events, alone, there, later) do
     before = Server.info!(Ads)
     deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
-    # Each changer has a share of those that go and of those that come.
+    # Each changer has a share of the old and of the new expressions.
     stride = fn list, number -> list |> Enum.drop(number) |> Enum.take_every(@changers) end
 
     changers =
@@ -100,7 +100,7 @@ defmodule BeTree.Bench.Live do
 
   defp share(list, number, count), do: list |> Enum.drop(number) |> Enum.take_every(@changers) |> Enum.take(count)
 
-  # Microseconds of each search.
+  # Returns the microseconds of each search.
   defp search(events, seconds) do
     deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
 
@@ -121,7 +121,7 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # Replaces one after the other, as evenly as it can; answers how many, and the microseconds of each call.
+  # Replaces one expression after the other at an even rate. Returns their number, and the microseconds of each call.
   defp change(old, new, rate, deadline) do
     started = System.monotonic_time(:microsecond)
     Process.sleep(:rand.uniform(max(round(1_000 / rate), 1)))
@@ -142,7 +142,7 @@ defmodule BeTree.Bench.Live do
     end)
   end
 
-  # Microseconds from the call until a search sees what was inserted, and until none sees what was deleted.
+  # Returns the microseconds until a search sees an insertion, and until no search sees a deleted expression.
   defp probe(event, deadline, count, seen) do
     if System.monotonic_time(:millisecond) >= deadline do
       seen
@@ -162,7 +162,7 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # What the server finds in the end is what a new tree of the same expressions finds.
+  # Checks that the server finds the same ids as a new tree of the same expressions.
   defp check({present, _later}, events, parameters) do
     Server.publish!(Ads)
     tree = BeTree.new!(W3.schema(parameters), memory: @memory)
@@ -171,8 +171,8 @@ defmodule BeTree.Bench.Live do
     true = found == for(event <- Tuple.to_list(events), do: BeTree.search!(tree, event))
 
     say(
-      "#{Command.grouped(found |> Enum.map(&length/1) |> Enum.sum())} ids found by #{tuple_size(events)} events, " <>
-        "as a new tree of the #{Command.grouped(length(present))} expressions finds them"
+      "#{Command.grouped(found |> Enum.map(&length/1) |> Enum.sum())} ids for #{tuple_size(events)} events, " <>
+        "the same as in a new tree of the #{Command.grouped(length(present))} expressions"
     )
   end
 
@@ -187,13 +187,13 @@ defmodule BeTree.Bench.Live do
     String.pad_trailing(title, 40) <> Enum.map_join(numbers, &String.pad_leading(&1, 12))
   end
 
-  # What of the whole VM lies in memory now; what replicas share counts once.
+  # Returns the resident memory of the VM. Pages that replicas share count once.
   defp resident do
     with {:ok, rollup} <- File.read("/proc/self/smaps_rollup"),
          [kilobytes] <- Regex.run(~r/^Pss: +(\d+) kB$/m, rollup, capture: :all_but_first) do
       megabytes(1_024 * String.to_integer(kilobytes))
     else
-      _elsewhere -> "not known here"
+      _elsewhere -> "unknown on this system"
     end
   end
 

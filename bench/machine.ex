@@ -1,6 +1,6 @@
 defmodule BeTree.Bench.Machine do
   @moduledoc false
-  # What the measurements are of.
+  # Describes the machine and the versions of the measured programs.
 
   alias BeTree.Bench.Native
 

@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Native do
   @moduledoc false
-  # The programs of bench/native, which measure everything but what goes through Elixir: `be_tree_bench` what is ours,
-  # `be_tree_bench_peers` other crates.
+  # Runs the programs of bench/native. `be_tree_bench` measures the index without Elixir, and `be_tree_bench_peers` measures
+  # other crates.
 
   alias Mix.BeTree.Toolchain
 
@@ -12,7 +12,7 @@ defmodule BeTree.Bench.Native do
   @typedoc "The paths of the programs."
   @type programs :: %{ours: Path.t(), peers: Path.t()}
 
-  # Builds the programs. One after the other: built together, each would have the other's features.
+  # Builds the programs one after the other. Built together, each would have the other's features.
   @spec build() :: programs
   def build do
     toolchain = toolchain!()
@@ -38,7 +38,7 @@ defmodule BeTree.Bench.Native do
     end
   end
 
-  # The version of a crate that it is built with.
+  # Returns the version of a crate in the lock file.
   @spec version(String.t()) :: String.t()
   def version(crate) do
     lock = File.read!(Path.join(@workspace, "Cargo.lock"))
@@ -46,7 +46,7 @@ defmodule BeTree.Bench.Native do
     version
   end
 
-  # Runs the engines of the case and answers a row for each. What they found then is in the folder, see `results/1`.
+  # Runs the engines of the case and returns a row for each. Their results are then in the folder, see `results/1`.
   @spec run(programs, BeTree.Bench.Cases.t(), Path.t(), keyword) :: [map]
   def run(programs, bench, folder, limits) do
     limits = for {name, seconds} <- limits, argument <- [switch(name), to_string(seconds)], do: argument
@@ -66,7 +66,7 @@ defmodule BeTree.Bench.Native do
     end
   end
 
-  # How many ids there are for each event, and their sum.
+  # Returns the number of ids of each event, and their sum.
   @spec results(Path.t()) :: [{count :: non_neg_integer, sum :: non_neg_integer}]
   def results(folder) do
     for line <- folder |> Path.join("results") |> File.read!() |> String.split("\n", trim: true) do

@@ -1,9 +1,9 @@
-# Published indexes: how long publishing takes, what a search of one costs beside a search of its tree, what replicas
-# take, and how the searches of many processes add up on more schedulers.
+# Measures published indexes: the time of publishing, the cost of a search beside a search of the tree, the memory of
+# replicas, and the rate of searches on more schedulers.
 #
 #     mix run bench/publish.exs [--quick]
 #
-# Ad targeting (BeTree.Workload.W3) of 100,000 expressions, and without --quick of 1,000,000.
+# The workload is ad targeting (BeTree.Workload.W3), with 100,000 expressions, and without --quick also with 1,000,000.
 
 defmodule BeTree.Bench.Publish do
   @moduledoc false
@@ -12,24 +12,24 @@ defmodule BeTree.Bench.Publish do
   alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
-  # Milliseconds that publishing may take, by expressions.
+  # The most milliseconds of publishing, by number of expressions.
   @bars %{100_000 => 50, 1_000_000 => 500}
 
-  # How many times as many searches a second two schedulers have to run as one.
+  # The least factor by which two schedulers run more searches a second than one.
   @growth 1.8
 
-  # How many times the memory of one replica eight may take.
+  # The most memory of eight replicas, relative to one.
   @share 1.3
   @replicas 8
 
-  # A tree for a million expressions; addresses are only reserved.
+  # A memory limit for a million expressions.
   @memory 4_000_000_000
   @chunk 1_000
 
   @publications 9
   @events 500
 
-  # Milliseconds of a turn, and how many each number of schedulers has.
+  # The milliseconds of a turn, and the turns for each number of schedulers.
   @turn 1_000
   @turns 5
 
@@ -90,7 +90,7 @@ defmodule BeTree.Bench.Publish do
     say("  the first search of a replica: #{hd(first)} us, the same again: #{hd(second)} us")
   end
 
-  # The least of many rounds, in turns.
+  # Prints the least time of many rounds, in turns.
   defp compare(title, tree, index, events) do
     for event <- events, do: true = BeTree.search!(tree, event) == BeTree.search!(index, event)
     events = if match?([_], events), do: List.duplicate(hd(events), @events), else: events
@@ -115,11 +115,11 @@ defmodule BeTree.Bench.Publish do
         "  1 replica: #{megabytes(one)}, #{@replicas}: #{megabytes(all)}, #{decimal(all / one)} times#{held(bar, "")}"
       )
     else
-      say("  what replicas take cannot be seen on this system")
+      say("  the memory of replicas is unknown on this system")
     end
   end
 
-  # The bytes that the memories of an index take when each event was searched for in so many replicas at once.
+  # Returns the bytes of an index after `count` replicas at once have searched for each event.
   defp taken(index, count, events) do
     for event <- events do
       for(_ <- 1..count, do: Search.start(index, event, slice: 1)) |> Enum.each(&finish/1)
@@ -155,7 +155,7 @@ defmodule BeTree.Bench.Publish do
 
   defp count(number), do: Integer.to_string(number)
 
-  # Searches a second of four processes a scheduler.
+  # Returns the searches a second of four processes for each scheduler.
   defp turn(index, events, online) do
     :erlang.system_flag(:schedulers_online, online)
     counter = :counters.new(1, [:write_concurrency])

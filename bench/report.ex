@@ -1,13 +1,13 @@
 defmodule BeTree.Bench.Report do
   @moduledoc false
-  # Results as text for people.
+  # Formats results as tables and charts.
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
   @columns ~w(decode_p50 search_p50 total_p50 total_p99 total_min)a
   @titles ["decode p50", "search p50", "total p50", "p99", "min"]
 
-  # A table of measurements, times in microseconds an event.
+  # Returns a table of measurements, with times in microseconds an event.
   @spec table([map]) :: iodata
   def table(rows) do
     cells = for row <- rows, Enum.any?([:total_p50, :skipped], &is_map_key(row, &1)), do: cells(row)
@@ -26,7 +26,7 @@ defmodule BeTree.Bench.Report do
       [grouped(row.searches), if(row[:fuel], do: grouped(row.fuel), else: ""), milliseconds(row[:build])]
   end
 
-  # Names to the left, numbers to the right.
+  # Names are aligned to the left, numbers to the right.
   defp justify([engine, format | numbers], [engine_width, format_width | widths]) do
     names = [String.pad_trailing(engine, engine_width), String.pad_trailing(format, format_width)]
     padded = for {number, width} <- Enum.zip(numbers, widths), do: String.pad_leading(number, width)
@@ -39,7 +39,7 @@ defmodule BeTree.Bench.Report do
   defp milliseconds(nil), do: ""
   defp milliseconds(microseconds), do: number(microseconds / 1_000) <> " ms"
 
-  # The lines of `BeTree.Bench.Bars`.
+  # Returns the lines of `BeTree.Bench.Bars`.
   @spec bars([BeTree.Bench.Bars.t()]) :: iodata
   def bars(bars), do: for(bar <- bars, do: ["  ", bar(bar), "\n"])
 
@@ -47,7 +47,7 @@ defmodule BeTree.Bench.Report do
     [String.pad_trailing(bar.text, 34), String.pad_leading("#{number(bar.value)} #{bar.unit}", 16), verdict(bar)]
   end
 
-  # One line of a chart: how many times as much, and a bar of so many characters.
+  # Returns one line of a chart: a factor, and a bar of `width` characters.
   @spec chart_row(String.t(), String.t(), number, non_neg_integer) :: iodata
   def chart_row(name, what, times, width) do
     [

@@ -1,9 +1,9 @@
-# How late a process wakes beside ten others that compute Steiner trees in a sandbox, yielding and not yielding.
+# Measures how late a process wakes beside ten others that compute Steiner trees in a sandbox, yielding and not yielding.
 #
 #     mix run bench/steiner.exs [--wakes 20]
 #
-# The ten compute a minimum tree for a path of 11 nodes, all of them terminals, over and over. The other sleeps a second
-# at a time, and tells how much longer that took.
+# The ten repeatedly compute a minimum tree for a path of 11 nodes, all of them terminals. The other process sleeps for a
+# second at a time, and reports how much longer that took.
 
 Code.require_file("examples/steiner/steiner.ex")
 
@@ -15,7 +15,7 @@ defmodule BeTree.Bench.Steiner do
 
   @workers 10
   @nodes 11
-  # Trees in a call: about a second of wasm.
+  # The trees of a call, which take about a second.
   @trees 2_000
   # A path is one edge shorter than it has nodes.
   @cost (@nodes - 1) * @trees
@@ -38,13 +38,13 @@ defmodule BeTree.Bench.Steiner do
     say("not yielding     #{spread(holding)}")
   end
 
-  # The lateness of each wake, in microseconds.
+  # Returns the lateness of each wake, in microseconds.
   defp series(title, module, options, wakes) do
     say(title)
     workers = for _ <- 1..@workers, do: spawn_link(fn -> compute(Sandbox.new!(module), options) end)
     parent = self()
     spawn_link(fn -> wake(parent, wakes) end)
-    # The sleeper does not print: it would wait for those who do, and sleep the longer.
+    # The sleeper does not print, because it would wait for other output and sleep longer.
     lateness = for number <- 1..wakes, do: print(number)
     Enum.each(workers, &stop/1)
     say("")
@@ -73,7 +73,7 @@ defmodule BeTree.Bench.Steiner do
     end
   end
 
-  # The next series begins when the last call of this one is over.
+  # Ends a worker. The next series begins when its last call has ended.
   defp stop(worker) do
     reference = Process.monitor(worker)
     Process.unlink(worker)

@@ -1,18 +1,18 @@
 defmodule BeTree.Bench.Timing do
   @moduledoc false
-  # Times a function over and over, call by call, in a process of its own.
+  # Times calls of a function, in a process of its own.
 
-  # In how many turns engines run side by side: what the machine does at the same time then falls on all of them alike.
+  # The number of turns of each engine. Other work on the machine then affects all engines alike.
   @turns 8
 
-  # Calls `fun` with each of `inputs` in turn for so many seconds, and answers what is known of the nanoseconds that an
-  # event takes; `size` tells how many of them an input is.
+  # Calls `fun` with each of `inputs` in turn for `seconds`. Returns statistics of the nanoseconds of an event. `size` returns
+  # the number of events of an input.
   @spec run([term, ...], (term -> term), number, (term -> pos_integer)) :: map
   def run(inputs, fun, seconds, size \\ fn _input -> 1 end) do
     inputs |> times(fun, seconds, size) |> summary()
   end
 
-  # The same for several functions, for so many seconds each.
+  # Does the same for several functions, in turns, for `seconds` each.
   @spec in_turns([term, ...], [{atom, (term -> term)}], number) :: [{atom, map}]
   def in_turns(inputs, functions, seconds) do
     turns =

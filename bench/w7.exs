@@ -1,11 +1,11 @@
 defmodule BeTree.Bench.W7 do
   @moduledoc false
-  # W7, responsiveness: how late a process wakes that sleeps for a millisecond, beside processes that search one published
-  # index, or each a tree of its own, and beside as many that run plain Elixir. Sleeping is late by itself: the VM's timers
-  # tick every millisecond. The loads take turns, so that what else the machine does falls on all of them alike; each
-  # round has an order of its own, lest that keeps step with what the machine does every few seconds.
+  # W7, responsiveness: measures how late a process wakes that sleeps for a millisecond, beside processes that search one
+  # published index or trees of their own, and beside as many that run plain Elixir. Sleeping is late by itself, because the
+  # VM's timers tick every millisecond. The loads take turns, so that other work on the machine affects all alike. Each round
+  # has a random order, so that it does not coincide with periodic work of the machine.
   #
-  # With --quick the tree of a million expressions is left out, which takes minutes to build.
+  # --quick leaves out the tree of a million expressions, which takes minutes to build.
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
@@ -14,15 +14,15 @@ defmodule BeTree.Bench.W7 do
 
   @sleep 1
 
-  # Milliseconds of a turn, how many each load has, and how many where long schedules are counted, which are few.
+  # The milliseconds of a turn, the turns of each load, and the turns when long schedules, which are rare, are counted.
   @turn 1_000
   @turns 3
   @many_turns 20
 
-  # Milliseconds in one time slice from which on the VM reports it.
+  # The least milliseconds of a time slice that the VM reports as long.
   @long_schedule 5
 
-  # Searches that are charged nothing: what a native function does that neither yields nor counts.
+  # A ratio at which searches are charged nothing, like a native function that neither yields nor counts.
   @free 1_000_000_000_000
   @uncharged "unsliced, not charged"
 
@@ -34,7 +34,7 @@ defmodule BeTree.Bench.W7 do
   @events 1_000
   @memory 4_000_000_000
 
-  # The most that the sleeper may be late beside searches, in terms of what it is beside plain Elixir.
+  # The most lateness beside searches, relative to the lateness beside plain Elixir.
   @bar 1.2
   @processes 10
 
@@ -80,7 +80,7 @@ defmodule BeTree.Bench.W7 do
     for count <- [1, 4 * schedulers], do: table("beside #{count}", measure(loads(index, count)))
   end
 
-  # Searches of one published index in all ways.
+  # Returns the loads that search one published index in all ways.
   defp loads(index, count) do
     slices = [Fuel.default_slice(), 20_000, 100_000, 1_000_000, :infinity]
     searches = for slice <- slices, do: {title(slice), searches(index, count, slice)}
@@ -92,8 +92,7 @@ defmodule BeTree.Bench.W7 do
       ]
   end
 
-  # Other ratios, at which a search has the scheduler for a longer or a shorter time; and trees that are not published,
-  # each with one process, whose memory then is not that of the next.
+  # Returns loads with other ratios of fuel to reductions, and loads in which each process has a tree of its own.
   defp more_loads(index, trees) do
     ratios =
       for {ratio, slice} <- [{1_250, 500_000}, {125, 500_000}, {25, 100_000}] do
@@ -108,7 +107,7 @@ defmodule BeTree.Bench.W7 do
     ratios ++ own
   end
 
-  # Searches after plain Elixir, without insertions beside them and with. The process that inserts comes first.
+  # Returns plain Elixir and searches, without and with insertions beside them. The inserting process comes first.
   defp counted_loads(index) do
     slice = Fuel.default_slice()
 
@@ -129,11 +128,11 @@ defmodule BeTree.Bench.W7 do
     tree
   end
 
-  # The same tree or index: the ratio is a matter of the handle.
+  # Returns handles of the same tree or index with another ratio.
   defp at_ratio(trees, ratio) when is_list(trees), do: for(tree <- trees, do: at_ratio(tree, ratio))
   defp at_ratio(handle, ratio), do: %{handle | fuel_per_reduction: ratio}
 
-  # Where all processes see it and none has it on its heap: its garbage collector is not what is measured.
+  # Shares a term that no process has on its heap, so that no garbage collection of it is measured.
   defp share(what, term), do: :persistent_term.put({__MODULE__, what}, term)
   defp shared(what), do: :persistent_term.get({__MODULE__, what})
 
@@ -144,12 +143,12 @@ defmodule BeTree.Bench.W7 do
     end
   end
 
-  # A load is functions, each of which runs in a process of its own until that is killed, and counts what it does.
+  # A load is a list of functions. Each runs in a process of its own until that is killed, and counts its searches.
   defp searches(searched, count, slice) do
     for handle <- handles(searched, count), do: &search(handle, shared(:events), 0, [slice: slice], &1)
   end
 
-  # What each process searches: a tree of its own, or the one index.
+  # Returns what each process searches: a tree of its own, or the one index.
   defp handles(trees, count) when is_list(trees), do: Enum.take(trees, count)
   defp handles(index, count), do: List.duplicate(index, count)
 
@@ -159,7 +158,7 @@ defmodule BeTree.Bench.W7 do
     search(tree, events, rem(index + 1, tuple_size(events)), options, counter)
   end
 
-  # The same call on a dirty scheduler: what an ordinary native index does.
+  # Runs the same call on a dirty scheduler, as an ordinary native index does.
   defp search_dirty(tree, index, counter) do
     events = shared(:events)
     {:ok, format, bytes} = Event.encode(elem(events, index))
@@ -212,15 +211,14 @@ defmodule BeTree.Bench.W7 do
     %{late: late, long: length(pids), first: first, searches: searches}
   end
 
-  # A killed process is gone at once, but what it had begun on a dirty scheduler runs to its end, which would fall on the
-  # next load.
+  # Waits until the calls of killed processes on dirty schedulers have ended, which would otherwise affect the next load.
   defp settle do
     busy = runtime()
     Process.sleep(100)
     if runtime() - busy > 10, do: settle(), else: :ok
   end
 
-  # Milliseconds of processor time that the VM took.
+  # Returns the milliseconds of processor time of the VM.
   defp runtime, do: :runtime |> :erlang.statistics() |> elem(0)
 
   defp sleep(deadline, late) do
@@ -269,14 +267,13 @@ defmodule BeTree.Bench.W7 do
         "#{title}: #{name} is #{decimal(ratio)} times that beside plain Elixir; bar: #{@bar}, #{held(ratio <= @bar)}"
       )
 
-      IO.puts("  and #{decimal(at(sliced, share) / at(unsliced, share))} times that beside searches that hold on")
+      IO.puts("  and #{decimal(at(sliced, share) / at(unsliced, share))} times that beside searches that do not yield")
     end
   end
 
-  # The operating system makes a long schedule of whatever it interrupts for a thread of another program, or for the
-  # thread that inserts: then there are more of them than processors. It does so at random and several at a time, so of two
-  # loads that are alike one has more: as many more as the turns differ by chance, two standard deviations of the
-  # difference, are no more.
+  # The operating system causes long schedules too: it interrupts a scheduler for a thread of another program, or for the
+  # inserting thread, when there are more threads than processors. That happens at random, several times in a row, so two equal
+  # loads differ. A difference of up to two standard deviations counts as chance.
   defp long_schedule_bars(results) do
     for [{_title, plain}, {title, searches}] <- Enum.chunk_every(results, 2) do
       [expected, found] = for result <- [plain, searches], do: Enum.sum(result.long)
@@ -284,12 +281,12 @@ defmodule BeTree.Bench.W7 do
 
       IO.puts(
         "#{title}: #{found} long schedules, #{searches.first} of the first process; " <>
-          "bar: #{expected} beside plain Elixir, give or take #{chance}, #{held(found <= expected + chance)}"
+          "bar: #{expected} beside plain Elixir, plus #{chance} for chance, #{held(found <= expected + chance)}"
       )
     end
   end
 
-  # Of the sum of what as many turns have, as far as these tell.
+  # Returns an estimate of the variance of the sum of these turns.
   defp variance(turns) do
     count = length(turns)
     mean = Enum.sum(turns) / count

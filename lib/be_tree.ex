@@ -28,7 +28,8 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with `\\` for escapes.
+  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with
+  `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
@@ -61,7 +62,6 @@ defmodule BeTree do
   alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Tree}
 
   alias BeTree.Engine.{
-    Answer,
     Bang,
     Batch,
     Check,
@@ -70,6 +70,7 @@ defmodule BeTree do
     Describe,
     Instance,
     Options,
+    Reply,
     Subscription,
     Target
   }
@@ -102,17 +103,18 @@ defmodule BeTree do
 
   @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
-  @insert_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed " <>
-                    "whatever its timeout; only a change that takes far longer than any should, as a broken guest's may, is " <>
-                    "cut off"
-  @insert_options [constants: [type: :any, doc: "the constants of the expression, such as `[flight_id: 10]`"]] ++
-                    Common.timeout(@insert_timeout)
+  @change_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed, " <>
+                    "also after the timeout. Only a change that takes far longer than any honest one is cut off"
+  @change_options Common.timeout(@change_timeout)
+  @insert_options Common.take([:constants]) ++ @change_options
+  @wait_options Common.wait()
 
-  @publish_options Common.take([:replicas, :queue]) ++
-                     Common.timeout("milliseconds that the call may wait for the tree, or `:infinity`")
+  @publish_options Common.take([:replicas, :queue]) ++ @wait_options
 
   @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
   @search_defaults Map.put(Search.check([]), :stats, false)
+
+  @many_options Common.take([:fuel, :slice, :timeout, :ids, :as])
 
   @stream_options [
                     max_concurrency: [
@@ -228,14 +230,12 @@ defmodule BeTree do
   @doc """
   Inserts many subscriptions, all of them or none, and returns their number.
 
-  `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. The function takes the
-  option `:timeout` of `insert/4`.
+  `subscriptions` is an enumerable of `{id, expression}` and `{id, expression, constants: constants}`. All of them are copied
+  into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per subscription.
 
-  All subscriptions are copied into the sandbox at once. The insertion runs on a dirty scheduler, about 10 microseconds per
-  subscription.
+  ## Options
 
-  The attributes that events define decide how quickly a subscription is found. A tree learns them from its searches, from
-  the 256th on, and places later insertions by them.
+  #{Options.docs(@change_options)}
 
   Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription, from 0,
   and its `text`.
@@ -276,8 +276,11 @@ defmodule BeTree do
   Deletes the subscription `id`. The id can be used again.
 
   The deletion runs on a dirty scheduler for about 15 microseconds. When it leaves the tree empty, and the tree takes much
-  more memory than a new one, the tree starts over with a new instance: it returns that memory and forgets what it learned
-  about events. The function takes the option `:timeout` of `insert/4`.
+  more memory than a new one, the tree starts over with a new instance and returns that memory.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
 
   Returns `{:error, error}` with the kind `:not_found` or `:timeout`, and `:type` or `:out_of_bounds` when `id` is not an
   id.
@@ -420,8 +423,11 @@ defmodule BeTree do
   events at once. For long results the function first enlarges the heap of the caller to the size that all results need,
   at most 128 MB, unless the heap has a `max_heap_size`.
 
-  The function takes the options of `BeTree.Search`. `:fuel` and `:timeout` hold for all events together, `:as` for each
-  list of ids.
+  ## Options
+
+  #{Options.docs(@many_options)}
+
+  `:fuel` and `:timeout` hold for all events together, and `:as` for each list of ids.
 
   Returns `{:error, error}` with the kinds of `search/3` for the first event that fails, with its `position`, from 0.
 
@@ -439,7 +445,7 @@ defmodule BeTree do
 
     case Target.resolve(target) do
       {:error, error} -> {:error, error}
-      # Of a server the same version for all events.
+      # All events are searched in the same version of a server's index.
       resolved -> Batch.search(resolved, events, options)
     end
   end
@@ -488,7 +494,7 @@ defmodule BeTree do
     # A server is asked for its index again for each chunk.
     most = concurrency(Target.resolve(target))
     {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
-    Batch.stream(target, events, Search.check(options), concurrency)
+    Batch.stream(target, events, Search.with_defaults(options), concurrency)
   end
 
   defp concurrency(%Tree{}), do: 1
@@ -497,8 +503,11 @@ defmodule BeTree do
   @doc """
   Returns a `BeTree.Explanation` of why the subscription `id` matches `event`, or does not.
 
-  The call evaluates the whole expression on a dirty scheduler. The option `:timeout` sets the milliseconds that the call
-  may wait for the tree or for a replica, `:infinity` by default.
+  The call evaluates the whole expression on a dirty scheduler.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
 
   Returns `{:error, error}` with the kinds of `search/3` for the event, `:not_found` for the id, or `:timeout`.
 
@@ -522,10 +531,8 @@ defmodule BeTree do
          {:ok, format, bytes} <- Event.encode(event) do
       arguments = [format, byte_size(bytes), signed(id)]
 
-      case explain_in(Target.resolve(target), id, arguments, bytes, deadline) do
-        {:ok, answer} -> Explanation.decode(answer, id)
-        {:error, error} -> {:error, %{error | text: Event.text(event)}}
-      end
+      with {:ok, output} <- explain_in(Target.resolve(target), id, arguments, bytes, deadline),
+           do: Explanation.decode(output, id)
     end
   end
 
@@ -541,7 +548,7 @@ defmodule BeTree do
   end
 
   defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
-    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
+    Instance.call_with_event(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """
@@ -567,8 +574,11 @@ defmodule BeTree do
     * `:memory_bytes` - the bytes of memory that the index takes.
 
   For a tree the call runs on a dirty scheduler for about 15 microseconds. A published index keeps the counts of the moment
-  when it was published, so the call costs nothing. The option `:timeout` sets the milliseconds that the call may wait for
-  the tree, `:infinity` by default.
+  when it was published, so the call costs nothing.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
 
   Returns `{:error, error}` with the kind `:timeout`, or `:not_found` when no server of this name runs.
 
@@ -607,12 +617,12 @@ defmodule BeTree do
   def info!(target, options \\ []), do: Bang.unwrap!(info(target, options))
 
   defp insert_encoded(%{runtime: runtime, instance: instance}, input, timeout) do
-    with {:ok, answer} <-
+    with {:ok, output} <-
            Instance.call(runtime, instance, "be_tree_insert", [byte_size(input)], input, timeout: timeout),
-         do: Answer.nothing(answer)
+         do: Reply.nothing(output)
   end
 
-  # The i64 that has the same bits: wasm knows no unsigned integers.
+  # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
   defp signed(id) do
     <<signed::signed-64>> = <<id::64>>
     signed

@@ -20,16 +20,16 @@ defmodule :erl_betree do
 
   ## Domains
 
-  A list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type` is `bool`,
-  `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. `Min, Max` may follow for
-  `int`, `int64`, `float` and `int_list`; they refuse no expression. `Count`, the number of distinct values that expressions may
-  name, may follow for `bin`, `bin_list` and `int_enum`.
+  Domains are a list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type`
+  is `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. `Min, Max` may
+  follow for `int`, `int64`, `float` and `int_list`; they refuse no expression. `Count`, the number of distinct values that
+  expressions may name, may follow for `bin`, `bin_list` and `int_enum`.
 
   ## Events
 
-  A list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after list.
-  `undefined` is an undefined value, and so is a field that is left out at the end. Wrong types, missing required values and
-  too many fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
+  An event is a list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after
+  list. `undefined` is an undefined value, and so is a field that is left out at the end. Wrong types, missing required values
+  and too many fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
 
   ## References
 
@@ -38,19 +38,21 @@ defmodule :erl_betree do
 
   ## Times
 
-  Elapsed times are whole microseconds. A clock type is an integer: 0 for the wall clock; 1 for monotonic time, which any
-  other counts as; 2 for the processor time of the whole VM, in whole milliseconds, as the BEAM has no finer clock; 3 for
-  that of a thread, which is monotonic time here: a search may go on on another scheduler, so no thread's clock measures it.
+  Elapsed times are whole microseconds. A clock type is an integer:
+
+    * 0 is the wall clock;
+    * 1, and any other integer, is monotonic time;
+    * 2 is the processor time of the whole VM, in whole milliseconds, because the BEAM has no finer clock;
+    * 3 is the time of a thread in erl-be-tree. Here it is monotonic time, because a search may continue on another scheduler.
 
   ## Schedulers
 
-  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`): no
-  call holds a scheduler up, whether its name has `yield` in it or not. What makes or changes a tree runs on a dirty
-  scheduler.
+  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`). So no
+  search blocks a scheduler, also if its name lacks `yield`. Functions that make or change a tree run on a dirty scheduler.
 
-  A tree runs one operation at a time. Where searches of several processes meet in it, replicas are made of it, which
-  takes a copy of its memory (`BeTree.publish/2`); from then on as many searches run at once as there are schedulers,
-  until the next insertion. So insert first, then search.
+  A tree runs one operation at a time. When searches of several processes meet in a tree, they make replicas of it, which copies
+  its memory (`BeTree.publish/2`). Then as many searches run at once as there are schedulers, until the next insertion. So
+  insert first, then search.
 
   ## Differences
 
@@ -60,7 +62,7 @@ defmodule :erl_betree do
       evaluation, erl-be-tree names the attribute by which it skips;
     * an iterator, and a search with a threshold of 0, run the whole search before the first step. The steps return its results
       one by one;
-    * any other fault (memory, a broken module) raises a `BeTree.Error`.
+    * any other error (memory, a broken module) raises a `BeTree.Error`.
   """
 
   alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
@@ -144,21 +146,22 @@ defmodule :erl_betree do
   @spec betree_insert_sub(betree, sub) :: :ok | :error
   def betree_insert_sub(betree, sub), do: betree |> Tree.open() |> Subscriptions.insert(sub)
 
-  @doc "`betree_make_event/3` with the monotonic clock."
+  @doc "Like `betree_make_event/3`, with the monotonic clock."
   @spec betree_make_event(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event(betree, event), do: betree_make_event(betree, event, @monotonic)
 
   @doc """
   Reads an event once, for every tree with the same domains.
 
-  One that lacks a required value is `error:badarg`, but for a tree that keeps reasons, where `betree_search_err/3` tells it.
+  An event that lacks a required value is `error:badarg`. A tree that keeps reasons accepts it, and `betree_search_err/3` returns
+  `error` for it.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
       iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
       iex> {{:ok, event}, _elapsed} = :erl_betree.betree_make_event(tree, [{:user, false}])
-      iex> {answer, _elapsed} = :erl_betree.betree_search(tree, event, 1)
-      iex> answer
+      iex> {result, _elapsed} = :erl_betree.betree_search(tree, event, 1)
+      iex> result
       {:ok, [1]}
   """
   @spec betree_make_event(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
@@ -179,7 +182,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  The ids of the subscriptions that `Event` makes true.
+  Returns the ids of the subscriptions that `Event` makes true.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "not a")
@@ -190,7 +193,7 @@ defmodule :erl_betree do
   @spec betree_search(betree, event) :: {:ok, [id]}
   def betree_search(betree, event), do: betree |> Tree.open() |> search(event, [])
 
-  @doc "`betree_search/2`, timed."
+  @doc "Like `betree_search/2`, with the elapsed time."
   @spec betree_search(betree, event | event_ref, clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search(betree, event, clock) when is_integer(clock) do
     Clock.time(clock, fn -> betree |> Tree.open() |> search(event, []) end)
@@ -198,18 +201,18 @@ defmodule :erl_betree do
 
   def betree_search(_betree, _event, _clock), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_ids/4` with the monotonic clock."
+  @doc "Like `betree_search_ids/4`, with the monotonic clock."
   @spec betree_search_ids(betree, event | event_ref, [id]) :: {{:ok, [id]}, elapsed}
   def betree_search_ids(betree, event, ids), do: betree_search_ids(betree, event, ids, @monotonic)
 
   @doc """
-  `betree_search/3` among `Ids` only; none of these take no time.
+  Like `betree_search/3`, among `Ids` only. An empty list takes no time.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
       iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
-      iex> {answer, _elapsed} = :erl_betree.betree_search_ids(tree, [{:user, true}], [2, 1], 1)
-      iex> answer
+      iex> {result, _elapsed} = :erl_betree.betree_search_ids(tree, [{:user, true}], [2, 1], 1)
+      iex> result
       {:ok, [1]}
       iex> :erl_betree.betree_search_ids(tree, [{:user, true}], [], 1)
       {{:ok, []}, 0}
@@ -280,7 +283,7 @@ defmodule :erl_betree do
   @spec search_iterator_release(iterator) :: :ok
   def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
 
-  @doc "`search_yield/4` with a threshold of 1,000 microseconds."
+  @doc "Like `search_yield/4`, with a threshold of 1,000 microseconds."
   @spec search_yield(betree, event_ref, clock_type) :: {{:ok, [id]} | {:continue, state}, elapsed}
   def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
 
@@ -290,15 +293,15 @@ defmodule :erl_betree do
 
   A search that reaches its threshold continues on a replica of the tree, and holds the replica until it ends or nothing refers
   to its state any more. The first such search after an insertion makes the replicas and starts over on one of them, beyond its
-  threshold. Where there can be no replicas, the search runs to its end.
+  threshold. If replicas are impossible, the search runs to its end.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
       iex> :ok = :erl_betree.betree_insert_sub(tree, sub)
       iex> {{:ok, event}, _elapsed} = :erl_betree.betree_make_event(tree, [{:user, true}])
       iex> {{:continue, state}, _elapsed} = :erl_betree.search_yield(tree, event, 1, 0)
-      iex> {answer, _elapsed} = :erl_betree.search_next_yield(state, 1, 0)
-      iex> answer
+      iex> {result, _elapsed} = :erl_betree.search_next_yield(state, 1, 0)
+      iex> result
       {:ok, [1]}
   """
   @spec search_yield(betree, event_ref, clock_type, threshold :: integer) ::
@@ -312,7 +315,7 @@ defmodule :erl_betree do
 
   @doc """
   Continues a search for `threshold` microseconds, or with 0 for one candidate. Returns the same state if the search has not
-  ended. The time that comes with the ids is the sum of all its calls.
+  ended. The time that is returned with the ids is the sum of all its calls.
   """
   @spec search_next_yield(state, clock_type, threshold :: integer) ::
           {{:ok, [id]} | {:continue, state}, elapsed}
@@ -323,22 +326,22 @@ defmodule :erl_betree do
 
   def search_next_yield(_state, _clock, _threshold), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_yield/3` with the monotonic clock."
+  @doc "Like `betree_search_yield/3`, with the monotonic clock."
   @spec betree_search_yield(betree, event_ref) :: {{:ok, [id]}, elapsed}
   def betree_search_yield(betree, event), do: betree_search_yield(betree, event, @monotonic)
 
-  @doc "`search_yield/3`, run to its end."
+  @doc "Like `search_yield/3`, but runs to the end of the search."
   @spec betree_search_yield(betree, event_ref, clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_yield(betree, event, clock) do
     {found, elapsed, _calls} = search_yield_count(betree, event, clock, @threshold, 0)
     {found, elapsed}
   end
 
-  @doc "`search_yield_count/5` with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
+  @doc "Like `search_yield_count/5`, with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
   @spec search_yield_count(betree, event_ref) :: {{:ok, [id]}, elapsed, calls :: pos_integer}
   def search_yield_count(betree, event), do: search_yield_count(betree, event, @monotonic, @threshold, 0)
 
-  @doc "`search_yield/4`, run to its end: `Acc` and the number of calls that it took come with the ids."
+  @doc "Like `search_yield/4`, but runs to the end of the search. Returns also `Acc` plus the number of calls."
   @spec search_yield_count(betree, event_ref, clock_type, threshold :: integer, acc) :: {{:ok, [id]}, elapsed, acc}
         when acc: integer
   def search_yield_count(betree, event, clock, threshold, calls) when is_integer(calls) do
@@ -353,15 +356,15 @@ defmodule :erl_betree do
     state |> search_next_yield(clock, threshold) |> count_calls(clock, threshold, calls + 1)
   end
 
-  @doc "`search_ids_yield/5` with the monotonic clock and a threshold of 1,000 microseconds."
+  @doc "Like `search_ids_yield/5`, with the monotonic clock and a threshold of 1,000 microseconds."
   @spec betree_search_ids_yield(betree, event_ref, [id]) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids), do: search_ids_yield(betree, event, ids, @monotonic, @threshold)
 
-  @doc "`search_ids_yield/5` with a threshold of 1,000 microseconds."
+  @doc "Like `search_ids_yield/5`, with a threshold of 1,000 microseconds."
   @spec betree_search_ids_yield(betree, event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids, clock), do: search_ids_yield(betree, event, ids, clock, @threshold)
 
-  @doc "`betree_search_ids/4`: it runs to its end, whatever the threshold, and yields to other processes all the same."
+  @doc "Like `betree_search_ids/4`. It runs to its end for any threshold, and yields to other processes."
   @spec search_ids_yield(betree, event_ref, [id], clock_type, threshold :: integer) :: {{:ok, [id]}, elapsed}
   def search_ids_yield(_betree, _event, [], _clock, _threshold), do: {{:ok, []}, 0}
 
@@ -391,11 +394,11 @@ defmodule :erl_betree do
   @spec betree_make_err([[domain]]) :: {:ok, betree}
   def betree_make_err(domains), do: {:ok, Tree.make(domains, true)}
 
-  @doc "`betree_make_sub/4` for a tree that keeps reasons."
+  @doc "Like `betree_make_sub/4`, for a tree that keeps reasons."
   @spec betree_make_sub_err(betree, id, [{atom, integer}], iodata) :: {:ok, sub} | refusal
   def betree_make_sub_err(betree, id, constants, expression), do: betree_make_sub(betree, id, constants, expression)
 
-  @doc "`betree_insert_sub/2` for a tree that keeps reasons."
+  @doc "Like `betree_insert_sub/2`, for a tree that keeps reasons."
   @spec betree_insert_sub_err(betree, sub) :: :ok | :error
   def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
 
@@ -406,26 +409,26 @@ defmodule :erl_betree do
     :ok
   end
 
-  @doc "`betree_make_event/2` for a tree that keeps reasons."
+  @doc "Like `betree_make_event/2`, for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event), do: betree_make_event(betree, event)
 
-  @doc "`betree_make_event/3` for a tree that keeps reasons."
+  @doc "Like `betree_make_event/3`, for a tree that keeps reasons."
   @spec betree_make_event_err(betree | {term, betree}, event, clock_type) :: {{:ok, event_ref}, elapsed}
   def betree_make_event_err(betree, event, clock), do: betree_make_event(betree, event, clock)
 
-  @doc "`betree_write_dot/2` for a tree that keeps reasons."
+  @doc "Like `betree_write_dot/2`, for a tree that keeps reasons."
   @spec betree_write_dot_err(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
 
   @doc """
-  Returns the ids that match, and a term with all others for `betree_parse_reasons/1`. For an event that lacks a required value it
+  Returns the ids that match, and a term with all other ids for `betree_parse_reasons/1`. For an event that lacks a required value it
   returns `{error, [], NonMatches}`. Any other fault of the event is `error:badarg`, and so is a tree that keeps no reasons.
   """
   @spec betree_search_err(betree, event) :: {:ok | :error, [id], non_matches}
   def betree_search_err(betree, event), do: betree |> Tree.open() |> Reasons.search(event(event), nil)
 
-  @doc "`betree_search_err/2`, timed."
+  @doc "Like `betree_search_err/2`, with the elapsed time."
   @spec betree_search_err(betree, event | event_ref, clock_type) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_err(betree, event, clock) when is_integer(clock) do
     Clock.time(clock, fn -> betree_search_err(betree, event) end)
@@ -433,11 +436,11 @@ defmodule :erl_betree do
 
   def betree_search_err(_betree, _event, _clock), do: :erlang.error(:badarg)
 
-  @doc "`betree_search_ids_err/4` with the monotonic clock."
+  @doc "Like `betree_search_ids_err/4`, with the monotonic clock."
   @spec betree_search_ids_err(betree, event | event_ref, [id]) :: {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(betree, event, ids), do: betree_search_ids_err(betree, event, ids, @monotonic)
 
-  @doc "`betree_search_err/3` among `Ids` only; none of these take no time."
+  @doc "Like `betree_search_err/3`, among `Ids` only. An empty list takes no time."
   @spec betree_search_ids_err(betree, event | event_ref, [id], clock_type) ::
           {{:ok | :error, [id], non_matches}, elapsed}
   def betree_search_ids_err(_betree, _event, [], _clock), do: {{:ok, [], []}, 0}
@@ -450,7 +453,7 @@ defmodule :erl_betree do
 
   @doc """
   Returns the reasons of misses: attributes, each with the ids of the expressions that it kept from matching. The reason of an
-  expression is the attribute of the predicate that was evaluated last, from left to right, as far as needed.
+  expression is the attribute of the predicate that was evaluated last, from left to right, until the result was certain.
 
   Other reasons are `geo` for a geographic predicate, `no_reason` for an expression that no event makes true, and
   `invalid_event`, for all ids, when the event does not fit.

@@ -68,7 +68,7 @@ defmodule BeTree.AdversarialTest do
       self(),
       make_ref(),
       &odd/1,
-      'string',
+      ~c"string",
       {}
     ])
   end
@@ -143,15 +143,14 @@ defmodule BeTree.AdversarialTest do
     end
   end
 
-  @characters [0, 0xFF, ?\\, ?", ?'] ++ Enum.to_list('()[]{}<>=,:0-.ea ')
+  @characters [0, 0xFF, ?\\, ?", ?'] ++ ~c"()[]{}<>=,:0-.ea "
 
   # Adds, drops, repeats or replaces a few bytes, in a few places.
   defp mutate(bytes) do
     Enum.reduce(1..:rand.uniform(4), bytes, fn _, bytes ->
       at = :rand.uniform(byte_size(bytes) + 1) - 1
-      <<before::binary-size(at), rest::binary>> = bytes
-      size = min(:rand.uniform(8), byte_size(rest))
-      <<some::binary-size(size), later::binary>> = rest
+      {before, rest} = :erlang.split_binary(bytes, at)
+      {some, later} = :erlang.split_binary(rest, min(:rand.uniform(8), byte_size(rest)))
 
       case :rand.uniform(4) do
         1 -> <<before::binary, :rand.uniform(256) - 1, rest::binary>>

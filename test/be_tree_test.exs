@@ -93,7 +93,7 @@ defmodule BeTreeTest do
     end
 
     test "an expression is a string", %{tree: tree} do
-      for expression <- [nil, 'a = 1', ["a = ", "1"], :a] do
+      for expression <- [nil, ~c"a = 1", ["a = ", "1"], :a] do
         assert {:error, %Error{kind: :type}} = BeTree.insert(tree, 1, expression)
       end
     end
@@ -226,6 +226,11 @@ defmodule BeTreeTest do
                BeTree.search_many(tree, events, fuel: Enum.max(fuel))
 
       assert {:error, %Error{kind: :type, position: 1}} = BeTree.search_many(tree, [%{a: 1}, %{a: "1"}])
+      assert {:error, %Error{kind: :type, position: 0}} = BeTree.search_many(tree, [%{a: "1"}])
+      assert {:error, %Error{kind: :syntax, position: 0}} = BeTree.search_many(tree, [{:json, "{"}])
+      assert {:error, %Error{position: 0}} = BeTree.search_many(tree, [self()])
+      assert {:error, %Error{kind: :out_of_fuel, position: nil}} = BeTree.search_many(tree, [%{a: 1}], fuel: 10)
+      assert BeTree.search_many(tree, [%{a: 3}], ids: [2]) == {:ok, [[2]]}
       assert_raise Error, fn -> BeTree.search_many!(tree, [%{}]) end
       assert_raise ArgumentError, fn -> BeTree.search_many(tree, events, stats: true) end
     end

@@ -16,19 +16,25 @@ defmodule BeTree.LayoutTest do
   test "what lies directly in lib/be_tree is public" do
     public = for module <- modules(), Path.dirname(source(module)) == "lib/be_tree", do: module
     assert BeTree.Search in public
-    assert Enum.filter(public, &(private?(&1) and &1 |> Module.split() |> hd() != "Inspect")) == []
+    assert Enum.filter(public, &(private?(&1) and not function_exported?(&1, :__impl__, 1))) == []
   end
 
   test "what lies in lib/be_tree/engine is private" do
-    engine = for module <- modules(), String.starts_with?(source(module), "lib/be_tree/engine/"), do: module
+    engine =
+      for module <- modules(),
+          String.starts_with?(source(module), "lib/be_tree/engine/"),
+          # A derived implementation of a protocol has no documentation to hide.
+          not function_exported?(module, :__impl__, 1),
+          do: module
+
     assert BeTree.Engine.Native in engine
     assert Enum.reject(engine, &private?/1) == []
   end
 
-  test "no cycle of files but a behaviour and its implementation" do
+  test "no cycle of files but a behaviour and its implementations" do
     output = capture_io(fn -> Mix.Task.rerun("xref", ["graph", "--format", "cycles"]) end)
     cycles = output |> String.split(~r/^Cycle of length.*$/m) |> tl() |> Enum.map(&files/1)
-    assert ["lib/be_tree/runtime.ex", "lib/be_tree/runtime/wasmtime.ex"] in cycles
+    assert Enum.any?(cycles, &("lib/be_tree/runtime.ex" in &1 and "lib/be_tree/runtime/wasmtime.ex" in &1))
     by_source = Enum.group_by(modules(), &source/1)
     assert Enum.reject(cycles, &behaviour?(&1, by_source)) == []
   end
@@ -37,11 +43,9 @@ defmodule BeTree.LayoutTest do
     ~r/^ +(\S+\.ex)\b/m |> Regex.scan(cycle, capture: :all_but_first) |> List.flatten() |> Enum.uniq() |> Enum.sort()
   end
 
-  defp behaviour?([one, other], by_source) do
-    implements?(by_source[one], by_source[other]) or implements?(by_source[other], by_source[one])
+  defp behaviour?(cycle, by_source) do
+    Enum.any?(cycle, fn file -> Enum.all?(cycle -- [file], &implements?(by_source[&1], by_source[file])) end)
   end
-
-  defp behaviour?(_longer, _by_source), do: false
 
   defp implements?(modules, behaviours) do
     Enum.any?(modules, fn module ->

@@ -1,30 +1,53 @@
 defmodule BeTree.PackageTest do
   use ExUnit.Case, async: true
 
-  # As Hex reads the list: wildcards, and directories with all that is in them.
-  defp files do
-    for pattern <- Mix.Project.config()[:package][:files],
-        path <- Path.wildcard(pattern),
-        file <- if(File.dir?(path), do: Path.wildcard(path <> "/**", match_dot: true), else: [path]),
-        File.regular?(file),
-        do: file
+  alias BeTree.Release
+
+  @moduletag :tmp_dir
+
+  @checksums "checksum-Elixir.BeTree.Engine.Native.exs"
+
+  defp sha256(bytes), do: :sha256 |> :crypto.hash(bytes) |> Base.encode16(case: :lower)
+
+  defp unpack(archive) do
+    {:ok, files} = :erl_tar.extract(String.to_charlist(archive), [:compressed, :memory])
+    Map.new(files, fn {name, bytes} -> {List.to_string(name), bytes} end)
   end
 
-  test "the package holds the module, what it is built from, and what tells that they agree" do
-    assert Enum.filter(Mix.Project.config()[:package][:files], &(Path.wildcard(&1) == [])) == []
-    files = files()
+  test "the package holds the module, what it is built from, and what tells that they agree", %{tmp_dir: folder} do
+    archive = Release.package(folder)
+
+    files =
+      for {"be_tree-" <> name, bytes} <- unpack(archive),
+          [_version, path] = String.split(name, "/", parts: 2),
+          into: %{},
+          do: {path, bytes}
 
     for file <-
           ~w(lib/be_tree.ex lib/be_tree/runtime/wasmex.ex lib/mix/tasks/compile.be_tree_guest.ex mix.exs LICENSE) ++
             ~w(README.md CHANGELOG.md include/erl_betree.hrl docs/abi.md wasm/Cargo.lock wasm/host/build.rs wasm/host/src/lib.rs) ++
-            ~w(wasm/guest/Cargo.toml wasm/index/src/lib.rs priv/be_tree.wasm priv/be_tree.wasm.sha256) do
-      assert file in files
+            ~w(wasm/guest/Cargo.toml wasm/index/src/lib.rs priv/be_tree.wasm priv/be_tree.wasm.sha256) ++ [@checksums] do
+      assert is_map_key(files, file)
     end
 
     # What belongs to this machine or is built anew.
-    assert Enum.filter(files, &(&1 =~ ~r"^(priv/native|wasm/target|_build|test|bench)/")) == []
+    assert Enum.filter(Map.keys(files), &(&1 =~ ~r"^(priv/native|wasm/target|_build|test|tools|bench)/")) == []
+    assert files["priv/be_tree.wasm.sha256"] =~ ~r/^#{sha256(files["priv/be_tree.wasm"])}  be_tree\.wasm$/m
+    # Each is what it is here.
+    assert Enum.reject(Map.keys(files), &(&1 =~ ~r/^(priv|checksum)/ or File.read!(&1) == files[&1])) == []
+  end
 
-    digest = Base.encode16(:crypto.hash(:sha256, File.read!("priv/be_tree.wasm")), case: :lower)
-    assert File.read!("priv/be_tree.wasm.sha256") =~ ~r/^#{digest}  be_tree\.wasm$/m
+  test "the archive of a NIF and its checksum have the names that rustler_precompiled expects", %{tmp_dir: folder} do
+    nif = Path.join(folder, "nif")
+    File.write!(nif, "a NIF")
+    library = "libbe_tree_host-v1.2.3-nif-2.15-x86_64-unknown-linux-gnu.so"
+    archive = Release.archive(folder, nif, "1.2.3", "x86_64-unknown-linux-gnu")
+    assert Path.basename(archive) == library <> ".tar.gz"
+    assert unpack(archive) == %{library => "a NIF"}
+
+    # Those of another version are none of this one's.
+    of_this = Release.archive(folder, nif, Mix.Project.config()[:version], "x86_64-unknown-linux-gnu")
+    {checksums, _bindings} = folder |> Release.checksums() |> IO.iodata_to_binary() |> Code.eval_string()
+    assert checksums == %{Path.basename(of_this) => "sha256:" <> sha256(File.read!(of_this))}
   end
 end

@@ -49,7 +49,7 @@ defmodule :erl_betree_bench do
   @doc "Like `generate/2`, with these numbers of expressions and events. A smaller number gives a prefix of a larger one."
   @spec generate(pos_integer, non_neg_integer, non_neg_integer, file) :: {:ok, charlist, charlist} | failure
   def generate(parameters, expressions, events, folder) when parameters in [64, 96, 128] do
-    answer([], fn ->
+    guarded([], fn ->
       files = Data.generate!(parameters, expressions, events, text(folder))
       {:ok, String.to_charlist(files.expressions), String.to_charlist(files.events)}
     end)
@@ -77,7 +77,7 @@ defmodule :erl_betree_bench do
   """
   @spec check(file, file) :: {non_neg_integer, [{pos_integer, atom, [BeTree.id()], [BeTree.id()]}]} | failure
   def check(expressions, events) do
-    answer([expressions, events], fn -> expressions |> text() |> Tree.load!() |> Run.check!(text(events)) end)
+    guarded([expressions, events], fn -> expressions |> text() |> Tree.load!() |> Run.check!(text(events)) end)
   end
 
   @doc """
@@ -88,7 +88,7 @@ defmodule :erl_betree_bench do
   """
   @spec diff(file, file) :: {non_neg_integer, [{pos_integer, Output.ids() | :eof, Output.ids() | :eof}]} | failure
   def diff(first, second) do
-    answer([first, second], fn -> Output.diff!(text(first), text(second)) end)
+    guarded([first, second], fn -> Output.diff!(text(first), text(second)) end)
   end
 
   @doc """
@@ -99,7 +99,7 @@ defmodule :erl_betree_bench do
   """
   @spec compare_stats(file, file) :: [{atom, tuple} | {atom, tuple, tuple}] | failure
   def compare_stats(base, target) do
-    answer([base, target], fn ->
+    guarded([base, target], fn ->
       comparison = Comparison.read!(text(base), text(target))
 
       differences =
@@ -122,11 +122,11 @@ defmodule :erl_betree_bench do
   """
   @spec tables(file) :: :ok | failure
   def tables(folder) do
-    answer([folder], fn -> folder |> text() |> Report.tables!(Data.parameters()) |> IO.write() end)
+    guarded([folder], fn -> folder |> text() |> Report.tables!(Data.parameters()) |> IO.write() end)
   end
 
   defp run(way, expressions, events, output, stats) do
-    answer([expressions, events], fn ->
+    guarded([expressions, events], fn ->
       progress = fn _way, %{title: title, events: count, sums: [sum | _]} ->
         microseconds = ceil(sum / Stats.events_a_sum() / 1_000)
         :io.format("~ts: ~p, ~p microseconds/event~n", [title, count, microseconds])
@@ -139,7 +139,7 @@ defmodule :erl_betree_bench do
   end
 
   # Returns the result of `fun` if these files exist.
-  defp answer(files, fun) do
+  defp guarded(files, fun) do
     case Enum.find(files, &(not File.exists?(text(&1)))) do
       nil -> fun.()
       missing -> {:error, {:file_does_not_exist, missing |> text() |> String.to_charlist()}}

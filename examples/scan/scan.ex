@@ -1,6 +1,6 @@
 defmodule Scan do
   @moduledoc """
-  The index module of this directory: how a module of one's own takes the place of the built-in one.
+  Compiles the index module of this directory, which takes the place of the built-in one.
 
       {:ok, tree} = BeTree.new([age: :integer], guest: Scan.wasm!())
   """
@@ -12,14 +12,14 @@ defmodule Scan do
     package: "scan",
     profile: "release",
     target: "wasm32-unknown-unknown",
-    # The host puts the shadow stack's pointer back after a trap, so it has to be exported.
+    # The host restores the shadow stack's pointer after a trap, so it must be exported.
     rustflags: ["-C", "link-arg=--export=__stack_pointer"],
     sources: ["src/**/*.rs"],
     product: "scan.wasm",
     file: "_build/examples/scan.wasm"
   }
 
-  @doc "The module's bytes; compiles the crate where that is not done."
+  @doc "Returns the module's bytes. Compiles the crate if its sources changed."
   @spec wasm!() :: binary
   def wasm! do
     Crate.compile(@crate, &Toolchain.wasm32/0)

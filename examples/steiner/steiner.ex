@@ -1,6 +1,6 @@
 defmodule Steiner do
   @moduledoc """
-  Minimum Steiner trees, computed in a sandbox: how to call a WebAssembly module of one's own with `BeTree.Sandbox`.
+  Computes minimum Steiner trees in a sandbox. It shows how to call any WebAssembly module with `BeTree.Sandbox`.
 
       steiner = Steiner.new!()
       Steiner.cost!(steiner, 4, [{0, 1, 2}, {1, 2, 2}, {1, 3, 2}, {0, 2, 3}], [0, 2, 3])
@@ -15,28 +15,28 @@ defmodule Steiner do
     package: "steiner",
     profile: "release",
     target: "wasm32-unknown-unknown",
-    # Exported so that the host can put it back where a call is cut short.
+    # Exported so that the host can restore it after a call that was cut off.
     rustflags: ["-C", "link-arg=--export=__stack_pointer"],
     sources: ["src/**/*.rs"],
     product: "steiner.wasm",
     file: "_build/examples/steiner.wasm"
   }
 
-  @doc "The module's bytes; compiles the crate where that is not done."
+  @doc "Returns the module's bytes. Compiles the crate if its sources changed."
   @spec wasm!() :: binary
   def wasm! do
     Crate.compile(@crate, &Toolchain.wasm32/0)
     File.read!(@crate.file)
   end
 
-  @doc "An instance of the module, with 64 MiB of memory unless the options of `BeTree.Sandbox.new/2` say another amount."
+  @doc "Returns an instance of the module. `options` are those of `BeTree.Sandbox.new/2`; `:memory` defaults to 64 MiB."
   @spec new!([Sandbox.option()]) :: Sandbox.t()
   def new!(options \\ []), do: wasm!() |> Sandbox.load!() |> Sandbox.new!(Keyword.put_new(options, :memory, 0x400_0000))
 
   @doc """
-  The cost of a minimum tree that joins the `terminals` of a graph, or `nil` where they are not connected.
+  Returns the cost of a minimum tree that joins the `terminals` of a graph, or `nil` if they are not connected.
 
-  `edges` are `{node, node, weight}` of nodes from 0 to `nodes - 1`; weights are less than 2^32 - 1. `options` are those of
+  `edges` are `{node, node, weight}` with nodes from 0 to `nodes - 1` and weights below 2^32 - 1. `options` are those of
   `BeTree.Sandbox.call/4`.
   """
   @spec cost!(

@@ -16,20 +16,45 @@ defmodule BeTree.Cluster do
   """
 
   alias BeTree.{Error, Event, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Describe, Limits, Options, Subscription}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Subscription}
   alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
-  @timeout 5_000
-
-  # Milliseconds that a change of a shard on another node may take. A list of a million is inserted in half a minute.
+  # Milliseconds. A list of a million is inserted in half a minute.
+  @search_timeout 5_000
   @change_timeout 300_000
 
-  @search_options Keyword.update!(
-                    Common.take([:fuel, :slice, :timeout, :ids, :as, :stats]),
-                    :timeout,
-                    &Keyword.put(&1, :default, @timeout)
-                  )
+  @new_options [
+    shard: [
+      type: {:nullable, {:check, "a function of an id", &__MODULE__.function?/1}},
+      default_doc: "a hash of the id",
+      doc: "a function of an id that returns the number of its shard, from 0"
+    ]
+  ]
+
+  @change_options [
+    timeout: [
+      type: :timeout,
+      default: @change_timeout,
+      doc:
+        "milliseconds that each shard may take. The call then waits as long again for the reply of another node. A change " <>
+          "whose call passed its timeout may still be made"
+    ]
+  ]
+  @insert_options Common.take([:constants]) ++ @change_options
+
+  # The ids of all shards are merged into one list, so each shard returns a list.
+  @search_options Common.take([:fuel, :slice, :ids, :stats]) ++
+                    [
+                      timeout: [
+                        type: :timeout,
+                        default: @search_timeout,
+                        doc:
+                          "milliseconds that the search of each shard may take. The call then waits as long again for the " <>
+                            "reply, so it gives up a vanished node after twice the timeout"
+                      ],
+                      as: [type: {:one_of, [:list]}, default: :list, doc: "the form of the ids, always a list"]
+                    ]
 
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
@@ -43,7 +68,9 @@ defmodule BeTree.Cluster do
   @doc """
   Returns a cluster of `shards`, at least one.
 
-    * `:shard` - a function of an id that returns the number of its shard, from 0; a hash of the id by default.
+  ## Options
+
+  #{Options.docs(@new_options)}
 
   Raises an `ArgumentError` for an unknown or wrong option.
 
@@ -55,36 +82,27 @@ defmodule BeTree.Cluster do
   """
   @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
   def new(shards, options \\ []) do
-    options = Options.known!(options, [:shard])
+    options = Options.validate!(options, @new_options)
 
-    unless is_list(shards) and not List.improper?(shards) do
+    unless Check.proper_list?(shards) do
       raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
     end
 
     for shard <- shards, do: check(shard)
     if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
     count = length(shards)
-    %__MODULE__{shards: List.to_tuple(shards), shard: check_function(options[:shard] || (&:erlang.phash2(&1, count)))}
+    %__MODULE__{shards: List.to_tuple(shards), shard: options[:shard] || (&:erlang.phash2(&1, count))}
   end
 
   defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
   defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
-  # The ids of all shards are merged into one list, so each shard returns a list.
-  defp check_form(form) when form in [nil, :list], do: :ok
-
-  defp check_form(other) do
-    raise ArgumentError, "the option :as of a cluster takes :list, got: #{Describe.value(other)}"
-  end
-
   defp check_cluster(%__MODULE__{} = cluster), do: cluster
-  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.value(other)}")
+  # The arguments may be in the wrong order, and this one the event.
+  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.kind(other)}")
 
-  defp check_function(shard) when is_function(shard, 1), do: shard
-
-  defp check_function(other) do
-    raise ArgumentError, "the option :shard takes a function of an id, got: #{Describe.value(other)}"
-  end
+  @doc false
+  def function?(shard), do: is_function(shard, 1)
 
   @doc "Returns the shard of `id`."
   @spec shard(t, BeTree.id()) :: shard
@@ -92,7 +110,7 @@ defmodule BeTree.Cluster do
     %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
 
     case shard.(id) do
-      number when number in 0..(tuple_size(shards) - 1) ->
+      number when is_integer(number) and number >= 0 and number < tuple_size(shards) ->
         elem(shards, number)
 
       other ->
@@ -101,16 +119,24 @@ defmodule BeTree.Cluster do
     end
   end
 
-  @doc "Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard."
-  @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
+  @doc """
+  Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard.
+
+  ## Options
+
+  #{Options.docs(@insert_options)}
+  """
+  @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(cluster, id, expression, options \\ []) do
+    options = Options.validate!(options, @insert_options)
+
     with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), Server, :insert, [id, expression, options])
+      ask(shard(cluster, id), Server, :insert, [id, expression, options], options[:timeout])
     end
   end
 
   @doc "Like `insert/4`, but raises on error."
-  @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
+  @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
   def insert!(cluster, id, expression, options \\ []), do: Bang.unwrap!(insert(cluster, id, expression, options))
 
   @doc """
@@ -118,28 +144,34 @@ defmodule BeTree.Cluster do
 
   Each shard takes all of its subscriptions or none. When one shard refuses, the others delete theirs, so nothing is changed;
   searches may have seen them meanwhile. When a shard cannot be reached for the deletion, the message of the error says so.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
   """
-  @spec insert_all(t, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(cluster, subscriptions) do
+  @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(cluster, subscriptions, options \\ []) do
     check_cluster(cluster)
+    timeout = Options.validate!(options, @change_options)[:timeout]
 
     with {:ok, wires} <- Subscription.new_all(subscriptions) do
       wires
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
       |> Enum.to_list()
-      |> insert_into([])
+      |> insert_into([], timeout)
     end
   end
 
-  defp insert_into([], done), do: {:ok, done |> Enum.map(fn {_shard, wires} -> length(wires) end) |> Enum.sum()}
+  defp insert_into([], done, _timeout),
+    do: {:ok, done |> Enum.map(fn {_shard, wires} -> length(wires) end) |> Enum.sum()}
 
-  defp insert_into([{shard, placed} | rest], done) do
+  defp insert_into([{shard, placed} | rest], done, timeout) do
     subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
 
-    case ask(shard, Server, :insert_all, [subscriptions]) do
-      {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done])
-      {:error, error} -> give_back(done, %{error | position: position(error, placed)})
+    case ask(shard, Server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
+      {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done], timeout)
+      {:error, error} -> delete_again(done, %{error | position: position(error, placed)}, timeout)
     end
   end
 
@@ -147,52 +179,65 @@ defmodule BeTree.Cluster do
   defp position(%Error{position: nil}, _placed), do: nil
   defp position(%Error{position: position}, placed), do: placed |> Enum.at(position) |> elem(1)
 
-  defp give_back([], error), do: {:error, error}
+  defp delete_again([], error, _timeout), do: {:error, error}
 
-  defp give_back([{shard, subscriptions} | rest], error) do
+  defp delete_again([{shard, subscriptions} | rest], error, timeout) do
     ids = for {id, _text, _options} <- subscriptions, do: id
 
-    case ask(shard, __MODULE__, :delete_all, [ids]) do
+    case ask(shard, __MODULE__, :delete_all, [ids, timeout], timeout) do
       :ok ->
-        give_back(rest, error)
+        delete_again(rest, error, timeout)
 
       {:error, left} ->
-        {:error, %{error | message: "#{error.message}; and what was inserted is still there: #{left.message}"}}
+        message = "#{error.message}; and the subscriptions that were inserted are still there: #{left.message}"
+        {:error, %{error | message: message}}
     end
   end
 
   @doc false
-  def delete_all(name, ids) do
+  def delete_all(name, ids, timeout) do
+    deadline = Deadline.new(timeout)
+
     Enum.reduce_while(ids, :ok, fn id, :ok ->
-      case Server.delete(name, id) do
+      case Server.delete(name, id, timeout: Deadline.left(deadline)) do
         :ok -> {:cont, :ok}
         {:error, error} -> {:halt, {:error, error}}
       end
     end)
   end
 
-  @doc "Like `insert_all/2`, but returns the count and raises on error."
-  @spec insert_all!(t, Enumerable.t()) :: non_neg_integer
-  def insert_all!(cluster, subscriptions), do: Bang.unwrap!(insert_all(cluster, subscriptions))
+  @doc "Like `insert_all/3`, but returns the count and raises on error."
+  @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  def insert_all!(cluster, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(cluster, subscriptions, options))
 
-  @doc "Deletes the subscription `id` from its shard, as `BeTree.Server.delete/2` does."
-  @spec delete(t, BeTree.id()) :: :ok | {:error, Error.t()}
-  def delete(cluster, id) do
-    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :delete, [id])
+  @doc """
+  Deletes the subscription `id` from its shard, as `BeTree.Server.delete/3` does.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
+  """
+  @spec delete(t, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
+  def delete(cluster, id, options \\ []) do
+    options = Options.validate!(options, @change_options)
+
+    with :ok <- Subscription.check_id(id),
+         do: ask(shard(cluster, id), Server, :delete, [id, options], options[:timeout])
   end
 
-  @doc "Like `delete/2`, but raises on error."
-  @spec delete!(t, BeTree.id()) :: :ok
-  def delete!(cluster, id), do: Bang.unwrap!(delete(cluster, id))
+  @doc "Like `delete/3`, but raises on error."
+  @spec delete!(t, BeTree.id(), timeout: timeout) :: :ok
+  def delete!(cluster, id, options \\ []), do: Bang.unwrap!(delete(cluster, id, options))
 
   @doc """
   Returns the ids of the subscriptions of all shards that `event` makes true, in ascending order.
 
-  The call asks all shards at once, by `:erpc`, and those of this node in the calling process. It takes as long as the slowest
-  shard. Each shard runs the search with the options of `BeTree.search/3`. With `stats: true` the statistics are added up.
+  The call searches all shards at once, by `:erpc`, and the shards of this node in the calling process. It takes as long as the
+  slowest shard. Each shard runs the search with these options. With `stats: true` the statistics are added up.
 
-  `:timeout` (in milliseconds, #{@timeout} by default) holds for the search of each shard. The call then waits as
-  long again for the reply, so it gives up a vanished node after twice the timeout.
+  ## Options
+
+  #{Options.docs(@search_options)}
 
   Returns `{:error, error}` when any shard fails. The message names the shard, and the kind is that of the shard's error,
   `:not_found` when its node or its server cannot be reached, or `:timeout`.
@@ -208,66 +253,61 @@ defmodule BeTree.Cluster do
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
     %__MODULE__{shards: shards} = check_cluster(cluster)
-    options = options |> Options.validate!(@search_options)
-    check_form(options[:as])
+    # The shards take the caller's options, and use the default values themselves.
+    timeout = Options.validate!(options, @search_options)[:timeout]
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
-    asked =
+    requests =
       for {name, node} = shard <- there,
           do: {shard, :erpc.send_request(node, BeTree, :search, [name, event, options])}
 
-    answers = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
-    deadline = deadline(options[:timeout])
-    # All are waited for, so that no reply comes later, when nothing expects it.
-    answers = answers ++ for {shard, request} <- asked, do: {shard, receive_answer(request, deadline)}
-    Enum.reduce(answers, {:ok, []}, &gather/2)
+    results = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
+    deadline = Deadline.new(twice(timeout))
+    # The call waits for every reply, so that none arrives later, when no process expects it.
+    results = results ++ for {shard, request} <- requests, do: {shard, receive_reply(request, deadline)}
+    Enum.reduce(results, {:ok, []}, &gather/2)
   end
 
   @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
   def search!(cluster, event, options \\ []), do: Bang.unwrap!(search(cluster, event, options))
 
-  defp deadline(:infinity), do: :infinity
-  defp deadline(timeout), do: System.monotonic_time(:millisecond) + 2 * timeout
+  defp twice(:infinity), do: :infinity
+  defp twice(timeout), do: min(2 * timeout, Limits.max_timeout())
 
-  defp left(:infinity), do: :infinity
-  defp left(deadline), do: (deadline - System.monotonic_time(:millisecond)) |> max(0) |> min(Limits.max_timeout())
-
-  defp receive_answer(request, deadline) do
-    :erpc.receive_response(request, left(deadline))
+  defp receive_reply(request, deadline) do
+    :erpc.receive_response(request, Deadline.left(deadline))
   catch
     kind, reason -> {:error, unreachable(kind, reason)}
   end
 
-  defp ask({name, node} = shard, module, function, arguments) do
-    case if(node == node(),
-           do: apply(module, function, [name | arguments]),
-           else: call(node, module, function, [name | arguments])
-         ) do
-      {:error, %Error{} = error} -> {:error, named(error, shard)}
-      answer -> answer
-    end
+  defp ask({name, node} = shard, module, function, arguments, timeout) do
+    with {:error, %Error{} = error} <- call(node, module, function, [name | arguments], timeout),
+         do: {:error, named(error, shard)}
   end
 
-  defp call(node, module, function, arguments) do
-    :erpc.call(node, module, function, arguments, @change_timeout)
+  defp call(node, module, function, arguments, _timeout) when node == node(), do: apply(module, function, arguments)
+
+  defp call(node, module, function, arguments, timeout) do
+    :erpc.call(node, module, function, arguments, twice(timeout))
   catch
     kind, reason -> {:error, unreachable(kind, reason)}
   end
 
-  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not answer in time"}
+  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not reply in time"}
 
   defp unreachable(_kind, {:erpc, :noconnection}) do
-    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it answered"}
+    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it replied"}
   end
 
   defp unreachable(kind, reason) do
-    %Error{kind: :not_found, message: "it could not answer: #{Exception.format_banner(kind, reason)}"}
+    # The reason may have the arguments of a function, and so the event.
+    %Error{kind: :not_found, message: "it could not reply: #{kind} #{Describe.reason(reason)}"}
   end
 
   defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}
   defp gather({shard, {:error, error}}, {:ok, _ids, _stats}), do: {:error, named(error, shard)}
-  defp gather(_answer, {:error, error}), do: {:error, error}
+  defp gather(_result, {:error, error}), do: {:error, error}
   defp gather({_shard, {:ok, ids}}, {:ok, found}), do: {:ok, View.merge(found, ids)}
   defp gather({_shard, {:ok, ids, stats}}, {:ok, []}), do: {:ok, ids, stats}
 

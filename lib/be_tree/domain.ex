@@ -33,7 +33,7 @@ defmodule BeTree.Domain do
   """
 
   alias BeTree.Error
-  alias BeTree.Engine.{Answer, Describe, Limits}
+  alias BeTree.Engine.{Describe, Limits, Reply}
 
   @enforce_keys [:name, :type]
   defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
@@ -105,7 +105,7 @@ defmodule BeTree.Domain do
     do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain) do
-    bounds = for {key, bound} <- Map.take(domain, [:min, :max, :count]), bound != nil, do: {key, bound}
+    bounds = for key <- [:min, :max, :count], bound <- [Map.fetch!(domain, key)], bound != nil, do: {key, bound}
     parse_one({domain.name, {domain.type, [optional: domain.optional] ++ bounds}})
   end
 
@@ -139,7 +139,7 @@ defmodule BeTree.Domain do
   defp parse_type(_name, type) when is_map_key(@bounds, type), do: {:ok, type}
 
   defp parse_type(name, type) do
-    types = Enum.map_join(Map.keys(@bounds), ", ", &inspect/1)
+    types = @bounds |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)
 
     refuse(
       :type,
@@ -210,7 +210,7 @@ defmodule BeTree.Domain do
   defp parse_option(%{type: :float}, _bound, value) when is_float(value), do: {:ok, value}
 
   defp parse_option(%{type: :float, name: name}, bound, value) when is_integer(value) do
-    # Such an integer is exact enough as a float; a longer one may not fit into a float at all.
+    # A longer integer may not fit into a float at all.
     if value in @integers, do: {:ok, value * 1.0}, else: refuse_range(name, bound, value, @integers)
   end
 
@@ -237,17 +237,17 @@ defmodule BeTree.Domain do
   defp check_range(domain), do: {:ok, domain}
 
   @doc false
-  # The schema as docs/abi.md has it.
+  # Returns the schema in the format of docs/abi.md.
   @spec encode([t]) :: binary
   def encode(schema) do
     :erlang.term_to_binary(Enum.map(schema, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
   end
 
   @doc false
-  # The declarations in what `encode/1` made, or another program.
+  # Returns the attributes in a schema of that format. It may come from another program.
   @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
   def decode(schema) do
-    with {:ok, term} <- Answer.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)
+    with {:ok, term} <- Reply.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)
   end
 
   defp declarations([], schema), do: {:ok, Enum.reverse(schema)}

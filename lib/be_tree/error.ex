@@ -2,21 +2,24 @@ defmodule BeTree.Error do
   @moduledoc ~S"""
   The exception of this library. Functions return it as `{:error, %BeTree.Error{}}`, and their variants with `!` raise it.
 
-  `Exception.message/1` names the fault and says how to mend it. If the fault lies in a text, the text follows, with a caret
-  under the place:
+  `Exception.message/1` names the fault and says how to mend it. If the fault lies in an expression, the expression follows,
+  with a caret under the place:
 
       iex> error = %BeTree.Error{kind: :syntax, message: "expected a value", text: "age >= and plan = 3", column: 8}
       iex> Exception.message(error)
       "expected a value\n\n    age >= and plan = 3\n           ^"
+
+  An error holds no event and no value of one: neither its fields nor its message do, so it can be logged. It may name the
+  attribute, the column of the JSON, the types and the sizes.
 
   ## Fields
 
     * `:kind` - an atom of the table below;
     * `:message` - one line that names the fault and how to mend it;
     * `:attribute` - the name of the attribute, or `nil`;
-    * `:column` - the character of the text, from 1, at which the fault lies, or `nil`;
+    * `:column` - the character of the expression or of the event's JSON, from 1, at which the fault lies, or `nil`;
     * `:position` - the position of the wrong subscription or event in a list, from 0, or `nil`;
-    * `:text` - the expression or JSON in which `:column` counts, or `nil`.
+    * `:text` - the expression in which `:column` counts, or `nil`.
 
   ## Kinds
 
@@ -67,7 +70,7 @@ defmodule BeTree.Error do
   defexception [:kind, :message, :attribute, :column, :position, :text]
 
   @indent "    "
-  # What fits on a terminal's line: so much of the text before the caret, and so much from it on.
+  # The characters of the text that are shown before the caret, and from it on: as many as fit on a terminal's line.
   @before 40
   @from 32
   @ellipsis "..."
@@ -78,11 +81,14 @@ defmodule BeTree.Error do
     "#{message}\n\n#{@indent}#{line}\n#{@indent}#{String.duplicate(" ", caret)}^"
   end
 
+  def message(%__MODULE__{message: message, column: column}) when is_integer(column),
+    do: "#{message} (column #{column})"
+
   def message(%__MODULE__{message: message}), do: message
 
-  # The line around the column, cut to a window, and how many characters stand before the caret.
+  # Returns the line around the column, cut to a window, and the number of characters before the caret.
   defp excerpt(text, column) do
-    # What is far before the column is not kept: a text may be an event of megabytes.
+    # Characters far before the column are not kept: a text may have megabytes.
     near = min(column - 1, @before + 1)
     {_near, ahead} = split(text, near, [])
     {before, rest} = text |> follow(ahead, column - 1 - near) |> split(near, [])
@@ -91,7 +97,7 @@ defmodule BeTree.Error do
     {IO.chardata_to_string([Enum.reverse(head) | tail]), before_length}
   end
 
-  # The text without as many characters as can be taken from `ahead`, and `count` at the most.
+  # Returns the text without its first `count` characters, or without as many as `ahead` has.
   defp follow(text, _ahead, 0), do: text
   defp follow(text, "", _count), do: text
 
@@ -101,7 +107,7 @@ defmodule BeTree.Error do
     follow(rest, ahead, count - 1)
   end
 
-  # The characters before the column, the last one first, and the bytes from it on.
+  # Returns the characters before the column, the last one first, and the bytes from it on.
   defp split(rest, 0, before), do: {before, rest}
   defp split("", _count, before), do: {before, ""}
 
@@ -120,7 +126,7 @@ defmodule BeTree.Error do
     end
   end
 
-  # What has no place in a line of its own takes that of one character: control characters, and bytes that are no UTF-8.
+  # A control character, or a byte that is no UTF-8, takes the place of one character.
   defp next(<<?\n, rest::binary>>), do: {?\n, rest}
   defp next(<<control, rest::binary>>) when control < 32 or control == 127, do: {?\s, rest}
   defp next(<<character::utf8, rest::binary>>), do: {character, rest}

@@ -10,10 +10,10 @@ defmodule BeTree.Event do
     * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the
       values in the order of the schema, record after record. Types are strict: no integer for a float, no atom for a
       string, and only `:undefined` for an undefined value;
-    * `{:prepared, binary}`, a result of `prepare/3`.
+    * a `BeTree.Event.Prepared`, a result of `prepare/3`.
 
   `BeTree.Domain` lists the values of each type. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
-  attribute. Attributes that the schema lacks are ignored, whatever their values.
+  attribute. Attributes that the schema lacks are ignored, with any values.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
@@ -21,7 +21,9 @@ defmodule BeTree.Event do
   """
 
   alias BeTree.Error
-  alias BeTree.Engine.{Bang, Check, Describe, Instance, Target}
+  alias BeTree.Engine.{Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.Engine.Options.Common
+  alias BeTree.Event.Prepared
 
   @type t ::
           map
@@ -31,10 +33,7 @@ defmodule BeTree.Event do
           | {:json, binary}
           | {:record, list | tuple}
           | {:records, [tuple]}
-          | prepared
-
-  @typedoc "A decoded event, for trees with the same attributes in the same order."
-  @type prepared :: {:prepared, binary}
+          | Prepared.t()
 
   @typedoc false
   @type format :: 0..4
@@ -45,18 +44,22 @@ defmodule BeTree.Event do
   @prepared 3
   @records 4
 
-  # So many bytes are decoded in less time than a slice of a search takes.
+  # An event of this many bytes is decoded in less time than a slice of a search takes.
   @small 16 * 1024
 
   @doc """
   Decodes `event` once, for several searches. Returns `{:ok, event}`.
 
-  Every tree with the attributes of `target` in the same order accepts the returned event, whatever their bounds. Any other
-  tree refuses it with an error of kind `:type`. The event is a plain binary of about the size of the original as a term.
-  Its names are resolved and its values checked, so a search only copies them.
+  Every tree with the attributes of `target` in the same order accepts the returned event; their bounds may differ. Any other
+  tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
+  and its values checked, so a search only copies them.
 
   The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@small, 1024)} KB is decoded on a
   dirty scheduler.
+
+  ## Options
+
+  #{Options.docs(Common.wait())}
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
@@ -64,11 +67,11 @@ defmodule BeTree.Event do
       iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}
       iex> BeTree.insert!(adults, 1, "age >= 21")
       iex> BeTree.insert!(canadians, 2, "country = 'CA'")
-      iex> {:ok, {:prepared, _bytes} = event} = BeTree.Event.prepare(adults, %{age: 30, country: "CA"})
+      iex> {:ok, event} = BeTree.Event.prepare(adults, %{age: 30, country: "CA"})
       iex> {BeTree.search!(adults, event), BeTree.search!(canadians, event)}
       {[1], [2]}
   """
-  @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, prepared} | {:error, Error.t()}
+  @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, Prepared.t()} | {:error, Error.t()}
   def prepare(target, event, options \\ []) do
     timeout = Check.timeout!(options)
 
@@ -77,10 +80,9 @@ defmodule BeTree.Event do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 
-      case Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options) do
-        {:ok, prepared} -> {:ok, {:prepared, prepared}}
-        {:error, error} -> {:error, %{error | text: text(event)}}
-      end
+      with {:ok, prepared} <-
+             Instance.call_with_event(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
+           do: {:ok, %Prepared{bytes: prepared}}
     end
   end
 
@@ -92,38 +94,24 @@ defmodule BeTree.Event do
       iex> BeTree.search!(tree, BeTree.Event.prepare!(tree, %{age: 30}))
       [1]
   """
-  @spec prepare!(BeTree.target(), t, timeout: timeout) :: prepared
+  @spec prepare!(BeTree.target(), t, timeout: timeout) :: Prepared.t()
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
-  # The format and the bytes that docs/abi.md asks for.
+  # Returns the format and the bytes of an event, as docs/abi.md specifies them.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
+  def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}
   def encode(event) when is_map(event), do: {:ok, @pairs, to_term(event)}
   def encode(event) when is_list(event), do: {:ok, @pairs, to_term(event)}
   def encode({:json, json}) when is_binary(json), do: {:ok, @json, json}
   def encode({:record, values}) when is_list(values) or is_tuple(values), do: {:ok, @record, to_term(values)}
   def encode({:records, records}) when is_list(records), do: {:ok, @records, to_term(records)}
-  def encode({:prepared, bytes}) when is_binary(bytes), do: {:ok, @prepared, bytes}
 
   def encode(other) do
-    expected =
-      "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple}, {:records, list} or {:prepared, binary}"
-
-    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{Describe.value(other)}"}}
+    expected = "a map, a keyword list, a struct, {:json, binary}, {:record, list or tuple} or {:records, list}"
+    {:error, %Error{kind: :type, message: "an event is #{expected}, got: #{Describe.kind(other)}"}}
   end
-
-  @doc false
-  # The text in which the column of an error counts.
-  @spec text(t) :: binary | nil
-  def text({:json, json}), do: json
-  def text(_event), do: nil
-
-  @doc false
-  # The same of an event that is encoded.
-  @spec text(format, binary) :: binary | nil
-  def text(@json, json), do: json
-  def text(_format, _bytes), do: nil
 
   defp to_term(term), do: :erlang.term_to_binary(term, minor_version: 2)
 end

@@ -16,10 +16,10 @@ defmodule BeTree.Explanation do
   a node of kind `:omitted` stands for operands beyond that.
   """
 
-  import BeTree.Engine.Answer, only: [is_count: 2]
+  import BeTree.Engine.Reply, only: [is_count: 2]
 
   alias BeTree.Error
-  alias BeTree.Engine.{Answer, Check, Describe}
+  alias BeTree.Engine.{Check, Describe, Reply}
   alias BeTree.Explanation.Node
 
   @enforce_keys [:id, :match, :root]
@@ -78,7 +78,7 @@ defmodule BeTree.Explanation do
   def deciding(%__MODULE__{root: root}), do: settle([root], [])
   def deciding(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # One list of nodes to look at and one of those found: no list is copied for each level.
+  # `found` holds the deciding nodes so far, the last one first. With one list for all levels no list is copied at each level.
   defp settle([], found), do: Enum.reverse(found)
 
   defp settle([%Node{kind: kind} = node | rest], found) when kind in [:predicate, :constant, :omitted],
@@ -86,21 +86,21 @@ defmodule BeTree.Explanation do
 
   defp settle([%Node{kind: :not, children: children} | rest], found), do: settle(children ++ rest, found)
 
-  # The operands that came to what their `and` or `or` came to are those that brought it about.
+  # The operands with the value of their `and` or `or` decide it.
   defp settle([%Node{verdict: verdict, children: children} | rest], found) do
     settle(for(child <- children, child.verdict == verdict, do: child) ++ rest, found)
   end
 
   @doc false
-  # Reads what the guest's be_tree_explain answers (docs/abi.md).
+  # Reads the reply of the guest's be_tree_explain (docs/abi.md).
   @spec decode(binary, BeTree.id()) :: {:ok, t} | {:error, Error.t()}
   def decode(binary, id) do
-    with {:ok, term} <- Answer.term(binary) do
+    with {:ok, term} <- Reply.term(binary) do
       root = to_node(term)
       {:ok, %__MODULE__{id: id, match: root.verdict, root: root}}
     end
   catch
-    {:not_a_node, term} -> {:error, Answer.bad("an explanation of the wrong shape: #{Describe.value(term)}")}
+    {:not_a_node, term} -> {:error, Reply.bad("an explanation of the wrong shape: #{Describe.kind(term)}")}
   end
 
   # Frequency caps are lists of tuples with a tuple in them.
@@ -134,7 +134,7 @@ defmodule BeTree.Explanation do
   defp to_nodes([operand | rest]), do: [to_node(operand) | to_nodes(rest)]
   defp to_nodes(other), do: throw({:not_a_node, other})
 
-  # Whether a value can be printed: integers of 64 bits, and no more levels than an event's values have.
+  # Returns whether a value can be printed: its integers have 64 bits, and it has no more levels than an event's values.
   defp value?(integer, _depth) when is_integer(integer), do: integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF
   defp value?(scalar, _depth) when is_binary(scalar) or is_atom(scalar) or is_float(scalar), do: true
   defp value?(tuple, depth) when is_tuple(tuple) and depth > 1, do: values?(Tuple.to_list(tuple), depth - 1)
@@ -144,15 +144,15 @@ defmodule BeTree.Explanation do
   defp values?([value | rest], depth), do: value?(value, depth) and values?(rest, depth)
   defp values?(rest, _depth), do: rest == []
 
-  # What is printed at the most: bytes, lines, levels, and characters of a predicate's text and of a value.
+  # The greatest number of bytes, lines and levels that are printed, and of characters of a predicate's text and of a value.
   @bytes 60_000
   @lines 200
   @levels 20
   @text 1_000
 
   @doc """
-  The readable tree, without a line break at its end: 200 lines, 20 levels and 64 KB at the most, with a note of what is
-  left out.
+  Returns the readable tree, without a line break at its end: at most 200 lines, 20 levels and 64 KB, with notes where parts
+  are left out.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -171,7 +171,7 @@ defmodule BeTree.Explanation do
 
   def to_string(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # Prints what is open: on each level the nodes that are left, the margin in front of them, and the level.
+  # `open` holds for each level the remaining nodes, the margin in front of them, and the level.
   defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")
   defp print([{[], _margin, _level} | open], lines, left, bytes), do: print(open, lines, left, bytes)
 
@@ -189,7 +189,7 @@ defmodule BeTree.Explanation do
         print(open, [line | lines], left - 1, bytes - byte_size(line))
 
       level == @levels ->
-        line = line <> " (what it joins is left out)"
+        line = line <> " (its operands are left out)"
         print(open, [line | lines], left - 1, bytes - byte_size(line))
 
       true ->
@@ -206,7 +206,7 @@ defmodule BeTree.Explanation do
   defp label(%Node{kind: :omitted} = node), do: "... (#{node.omitted} operands are left out): #{node.verdict}"
   defp label(%Node{kind: kind, verdict: verdict}), do: "#{kind}: #{verdict}"
 
-  # The first bytes of a long text, of which none may be half a character.
+  # Returns the first bytes of a long text, without half a character at the end.
   defp cut(text) when byte_size(text) <= @text, do: text
 
   defp cut(<<start::binary-size(@text), rest::binary>>) do

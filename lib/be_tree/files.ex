@@ -14,7 +14,7 @@ defmodule BeTree.Files do
 
   ## Erlang terms, as erl-be-tree has them
 
-  The expressions file begins with the list of attributes; one binary a term follows. Ids count from 1.
+  The expressions file begins with the list of attributes. A binary follows for each expression. Ids count from 1.
 
       [{age,int,disallow_undefined,0,99}, {country,bin,allow_undefined}].
       <<"age >= 21">>.
@@ -37,22 +37,31 @@ defmodule BeTree.Files do
       age|integer|false|0|99
       country|string|true
 
-  Expressions (`betree_exprs`) are one a line. Their ids count from 1, unless there is a file of constants
-  (`betree_constants`) with one line an expression: its id and the constants that frequency caps need.
+  Each line of `betree_exprs` is an expression. Ids count from 1, unless there is a file of constants (`betree_constants`).
+  That has a line for each expression: its id and the constants that frequency caps need.
 
       1,campaign_group_id,campaign_id,advertiser_id,flight_id
 
-  An event (`betree_events`) is a JSON object in one line. It is passed on as it is, and parsed in the sandbox.
+  Each line of `betree_events` is an event, a JSON object. The search parses it in the sandbox.
 
       {"age": 30, "country": "CA"}
 
-  Empty lines are passed over. Files are UTF-8 and are read line by line; atoms in them become strings.
+  Empty lines are skipped. Files are UTF-8 and are read line by line; atoms in them become strings.
   """
 
-  alias BeTree.Files.{Constants, Schema, Error, Reader, Terms}
   alias BeTree.Engine.{Check, Limits, Options}
+  alias BeTree.Files.{Constants, Error, Reader, Schema, Terms}
 
   require Limits
+
+  @path {:nullable, {:check, "a path, a string", &Check.path?/1}}
+  @load_options [
+    schema: [
+      type: @path,
+      doc: "the path of the file of attributes, in either format. Needed unless `path` begins with the attributes"
+    ],
+    constants: [type: @path, doc: "the path of the file of ids and constants"]
+  ]
 
   @typedoc "A subscription, as `BeTree.insert_all/3` takes it."
   @type subscription ::
@@ -63,8 +72,7 @@ defmodule BeTree.Files do
 
   ## Options
 
-    * `:schema` - the path of the file of attributes, in either format. Needed unless `path` begins with the attributes;
-    * `:constants` - the path of the file of ids and constants.
+  #{Options.docs(@load_options)}
 
   The function reads everything into memory, about the size of the files. It does not parse expressions: when
   `BeTree.insert_all/3` refuses one, `locate/3` returns its place.
@@ -138,13 +146,14 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  Returns the place of an error of `BeTree.search/3`, for an event and the line number that `events/1` returned with it.
+  Returns the place of an error of `BeTree.search/3`, for an event and the line number that `events/1` returned with it. The
+  returned error holds the text of that line, unlike a `BeTree.Error`.
   """
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do
     check_error(error)
     Check.path!(path)
-    # More digits would take seconds to print.
+    # A larger integer would take seconds to print.
     unless Limits.is_u64(line) and line > 0, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}
@@ -152,15 +161,13 @@ defmodule BeTree.Files do
 
   defp check(path, options) do
     Check.path!(path)
-    options = Options.known!(options, [:schema, :constants])
-    for {_option, path} when path != nil <- options, do: Check.path!(path)
-    options
+    Options.validate!(options, @load_options)
   end
 
   defp check_error(%BeTree.Error{}), do: :ok
   defp check_error(other), do: Check.expected!("a BeTree.Error", other)
 
-  # A list, a binary or a comment begins a file of terms; no expression, declaration or JSON object begins so.
+  # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that.
   defp format!(path) do
     case path |> Reader.lines() |> Enum.take(1) do
       [{text, _number}] -> if String.trim_leading(text) =~ ~r/^(\[|<<|%)/, do: :terms, else: :lines
@@ -248,9 +255,9 @@ defmodule BeTree.Files do
     %Error{path: path, line: number, column: column, reason: error.message, text: expression, caret: error.column}
   end
 
-  # An expression's characters begin behind `<<"`, and some of them are escaped with a backslash.
+  # An expression begins after `<<"`, and some of its characters are escaped with a backslash.
   defp column_in_file(text, offset, column) do
-    <<before::binary-size(offset), literal::binary>> = text
+    {before, literal} = :erlang.split_binary(text, offset)
     length(String.codepoints(before)) + column_in_literal(literal, column)
   end
 

@@ -7,9 +7,9 @@ defmodule BeTree.Fuel do
   75 fuel are one reduction, so that such a time slice is one default slice of a search, 300,000 fuel. A process that waits
   behind searches then waits about as long as behind Erlang code.
 
-  On a core of an AMD EPYC (Zen 4) searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions)
-  fuel a microsecond, so a time slice of searching takes from 17 to 30 microseconds there, and one of a loop in plain
-  Elixir 11. A larger ratio favours searches, which then yield less often; a smaller one favours other processes.
+  On a core of an AMD EPYC (Zen 4), searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions) fuel per
+  microsecond. So a time slice of a search takes 17 to 30 microseconds there, and a time slice of a loop in plain Elixir 11.
+  A larger ratio favours searches, which then yield less often; a smaller one favours other processes.
 
   `mix be_tree.tune --calibrate` measures a machine and prints a line of configuration, such as
   `config :be_tree, fuel_per_reduction: 30`. `BeTree.new/2` reads the application's environment; its option
@@ -19,12 +19,12 @@ defmodule BeTree.Fuel do
   @default_per_reduction 75
   @default_slice 300_000
 
-  # How much longer the fuel of a reduction may take than a reduction of plain Elixir. With five searches of an index on
-  # each scheduler a process that sleeps a millisecond is then late by no more than 1.2 times what it is beside plain Elixir
-  # (docs/scheduling.md). The fewer slices a search has, the less it pays for them.
+  # The fuel of a reduction takes this multiple of the time of a reduction of plain Elixir. With five searches of an index on
+  # each scheduler, a process that sleeps a millisecond then wakes at most 1.2 times as late as beside plain Elixir
+  # (docs/scheduling.md). A search with fewer slices pays less for them.
   @longer 2.2
 
-  # Far more than any machine has of either rate.
+  # Far above either rate of any machine.
   @fastest 1.0e15
 
   alias BeTree.Engine.{Check, Describe}
@@ -56,8 +56,8 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  Returns the default fuel of a slice. At the default ratio it equals the BEAM's time slice, and takes 15 to 60
-  microseconds.
+  Returns the default fuel of a slice of the built-in runtime. At the default ratio it equals the BEAM's time slice, and takes
+  15 to 60 microseconds.
 
       iex> BeTree.Fuel.default_slice()
       300_000
@@ -95,9 +95,9 @@ defmodule BeTree.Fuel do
     reductions * per_reduction
   end
 
-  defp check_amount(what, amount, least) do
+  defp check_amount(name, amount, least) do
     unless is_integer(amount) and amount >= least do
-      Check.expected!("#{what}, an integer of at least #{least}", amount)
+      Check.expected!("#{name}, an integer of at least #{least}", amount)
     end
   end
 

@@ -39,7 +39,7 @@ defmodule BeTree.Guest do
     {"be_tree_info", {:function, [], [:i32]}}
   ]
 
-  # What a guest may lack.
+  # A guest may lack these exports.
   @optional [
     {"be_tree_forget", {:function, [], [:i32]}},
     {"be_tree_spent", {:function, [], [:i32]}},
@@ -101,17 +101,17 @@ defmodule BeTree.Guest do
     end
   end
 
-  # How many pages a memory has is the module's own affair.
+  # A memory may have any number of pages.
   defp same?(:memory, {:memory, 32, _minimum, _maximum}), do: true
   defp same?(type, type), do: true
   defp same?(_type, _other), do: false
 
   @doc false
-  # Whether the option `:guest` can have this value.
+  # Returns whether the option `:guest` can have this value.
   @spec option?(term) :: boolean
   def option?(guest), do: guest == nil or is_binary(guest) or is_struct(guest, __MODULE__)
 
-  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{what}"}}
+  defp bad(fault), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{fault}"}}
 
   defimpl Inspect do
     def inspect(%{runtime: runtime}, _options), do: "#BeTree.Guest<#{Kernel.inspect(runtime)}>"

@@ -20,7 +20,7 @@ defmodule BeTree.Image do
       does not change with a newer release of this library;
     * reading takes 60 milliseconds for 100 MB of memory. It compiles the module only if the VM has not loaded the same module
       before;
-    * the same index gives the same bytes, whatever searches ran since its last change;
+    * the same index gives the same bytes. Searches since its last change do not matter;
     * it holds no event: the memory of searches is wiped, and so are the strings of deleted expressions. Numbers of deleted
       expressions may remain.
 
@@ -36,7 +36,7 @@ defmodule BeTree.Image do
   """
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
-  alias BeTree.Engine.{Answer, Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Reply, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
   alias BeTree.Server.Request
@@ -68,9 +68,11 @@ defmodule BeTree.Image do
   @type option :: {:memory, pos_integer} | {:runtime, module}
   @type tree_option :: option | {:fuel_per_reduction, pos_integer}
 
+  @write_options Common.wait()
   @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
+  @verify_options Common.take([:memory, :runtime])
   @read_options @tree_options ++ Common.take([:replicas, :queue])
-  # More than any instance takes: what is written is there already.
+  # The copy of a memory that exists already needs no limit. This is more than any instance takes.
   @any_memory 0x100_0000_0000
 
   @doc """
@@ -80,7 +82,9 @@ defmodule BeTree.Image do
   while it copies the tree's memory. Copying runs on dirty schedulers; the digest runs on the scheduler of the calling process,
   which is charged for it.
 
-  The option `:timeout` sets the milliseconds that the call may wait for a tree, `:infinity` by default.
+  ## Options
+
+  #{Options.docs(@write_options)}
 
   Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module`
   for a guest that has state outside its memory (`docs/abi.md`).
@@ -122,8 +126,8 @@ defmodule BeTree.Image do
   Returns `{:error, error}` with the kind
 
     * `:file` when the file cannot be read;
-    * `:bad_module` when the image is damaged, truncated, of another version or no image. The message says what was expected
-      and what came;
+    * `:bad_module` when the image is damaged, truncated, of another version or no image. The message has the expected value and
+      the given one;
     * `:out_of_memory` when the image has more memory than `:memory`. It is then not read;
     * `:trap` or `:out_of_fuel` when its module fails at the start.
 
@@ -157,8 +161,11 @@ defmodule BeTree.Image do
   @doc """
   Returns a tree that begins as the index in an image.
 
-  Takes the options `:memory`, `:fuel_per_reduction` and `:runtime` of `BeTree.new/2`. Returns `{:error, error}` with the kinds
-  of `read/2`.
+  ## Options
+
+  #{Options.docs(@tree_options)}
+
+  Returns `{:error, error}` with the kinds of `read/2`.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -192,7 +199,11 @@ defmodule BeTree.Image do
   def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
-  Checks an image as `read/2` does, and keeps nothing of it. Takes the options `:memory` and `:runtime`.
+  Checks an image as `read/2` does, and keeps nothing of it.
+
+  ## Options
+
+  #{Options.docs(@verify_options)}
 
   Returns `:ok`, or `{:error, error}` with the kinds of `read/2`.
 
@@ -205,7 +216,7 @@ defmodule BeTree.Image do
   """
   @spec verify(source, [option]) :: :ok | {:error, Error.t()}
   def verify(source, options \\ []) do
-    with {:ok, _image} <- load(source, Options.validate!(options, @tree_options)), do: :ok
+    with {:ok, _image} <- load(source, Options.validate!(options, @verify_options)), do: :ok
   end
 
   @doc "Like `verify/2`, but raises on error."
@@ -255,19 +266,19 @@ defmodule BeTree.Image do
 
   ## Writing
 
-  # A copy of the memory forgets what is not to be in an image, so that the tree or index need not.
+  # Events and deleted strings are wiped from a copy of the memory. The tree or the index keeps them.
   defp encode(target, options) do
-    timeout = Check.timeout!(options)
+    deadline = Deadline.new(Check.timeout!(options))
 
-    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- whole(target),
-         {:ok, snapshot} <- snapshot(whole, timeout),
+    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- whole(target, deadline),
+         {:ok, snapshot} <- snapshot(whole, Deadline.left(deadline)),
          {:ok, instance} <- Instance.instantiate(guest, @any_memory, snapshot),
          :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
          memory = runtime.snapshot_length(snapshot),
          {:ok, bytes} <- runtime.snapshot_read(snapshot, 0, memory),
          {:ok, counts} <- Instance.call(runtime, instance, "be_tree_info", [], nil),
-         {:ok, _info} <- Answer.info(counts) do
+         {:ok, _info} <- Reply.info(counts) do
       Layout.encode(%Layout{
         abi: Instance.abi(),
         guest: Instance.wasm(guest),
@@ -279,14 +290,17 @@ defmodule BeTree.Image do
     end
   end
 
-  # A server publishes all that it has.
-  defp whole(name) when is_atom(name) and name not in [nil, true, false], do: Request.call(name, :index)
-  defp whole(target), do: {:ok, Target.resolve(target)}
+  # A server publishes its whole index.
+  defp whole(name, deadline) when is_atom(name) and name not in [nil, true, false] do
+    Request.call(name, :index, Deadline.left(deadline))
+  end
+
+  defp whole(target, _deadline), do: {:ok, Target.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
-  # Beside the file that it will be, under a name that no other writer has.
+  # Writes to a file beside `path`, under a name that no other writer has, and renames it.
   defp write_file(path, bytes) do
     unfinished = "#{path}.#{System.pid()}-#{System.unique_integer([:positive])}"
 
@@ -309,8 +323,8 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # The guest, compiled and checked, the schema, and the memory as a snapshot. One instance has begun with the snapshot, and
-  # its counts are those of the image.
+  # Returns the compiled and checked guest, the schema, and the memory as a snapshot. The counts of an instance that begins as
+  # the snapshot must equal those of the image.
   defp load(source, options) do
     runtime = options[:runtime]
 
@@ -329,7 +343,7 @@ defmodule BeTree.Image do
 
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
 
-  # What the file says of itself is looked at first, so that no more is read than may be kept.
+  # The header is read first, so that a file with too much memory is not read.
   defp bytes(path, memory) do
     with {:ok, header} <- header(path), :ok <- check_memory(header.memory, memory) do
       with {:error, reason} <- File.read(path), do: unreadable("read", path, reason)
@@ -370,7 +384,7 @@ defmodule BeTree.Image do
   end
 
   defp counts(counts) do
-    with {:error, error} <- Answer.info(counts), do: bad("its counts are wrong: #{error.message}")
+    with {:error, error} <- Reply.info(counts), do: bad("its counts are wrong: #{error.message}")
   end
 
   defp check_memory(memory, limit) when memory <= limit, do: :ok
@@ -380,7 +394,7 @@ defmodule BeTree.Image do
     {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
-  # The answer of a module that is what it says to be is the same to the byte.
+  # The counts of an honest image are equal to the byte.
   defp check_counts(counts, counts), do: :ok
 
   defp check_counts(counts, expected) do
@@ -389,11 +403,12 @@ defmodule BeTree.Image do
     end
   end
 
-  defp text(counts), do: Enum.map_join(counts, ", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
+  defp text(counts),
+    do: counts |> Enum.sort() |> Enum.map_join(", ", fn {key, count} -> "#{key}: #{Describe.value(count)}" end)
 
-  defp unreadable(what, path, reason), do: file_error("cannot #{what} #{path}: #{:file.format_error(reason)}")
+  defp unreadable(action, path, reason), do: file_error("cannot #{action} #{path}: #{:file.format_error(reason)}")
 
   defp file_error(message), do: {:error, %Error{kind: :file, message: message}}
 
-  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
+  defp bad(fault), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{fault}"}}
 end

@@ -26,7 +26,7 @@ defmodule BeTree.Index do
 
   When all replicas are in use, a search makes another one on a dirty scheduler, up to the option `:replicas` of
   `BeTree.publish/2`. A search takes the replica that was used last, because its memory is in the caches. A search holds
-  its replica until it ends, yields included. Where every search ends within its slice, an index uses no more replicas than
+  its replica until it ends, yields included. If every search ends within its slice, an index uses no more replicas than
   there are schedulers.
 
   When all replicas exist and are in use, a caller waits, in order, until its `:timeout`. When `:queue` callers wait already,
@@ -78,7 +78,7 @@ defmodule BeTree.Index do
   @doc """
   Returns a tree that begins as the index and changes on its own. It may take `memory` bytes.
 
-  Where replicas share memory, the tree shares the pages that it does not write. The call takes about 50 microseconds.
+  On Linux the tree shares the pages that it does not write. The call takes about 50 microseconds.
 
   Returns `{:error, error}` with the kind `:out_of_memory`.
 

@@ -7,18 +7,21 @@ defmodule BeTree.Runtime do
   `c:resume/1` continues it. A suspended call holds its instance until it ends, is cancelled, or no process refers to it any
   more.
 
-  A runtime knows nothing of expressions. It passes bytes through two exports whose names are given at instantiation:
-  the *inbox*, `(length: i32) -> i32`, returns the address of a buffer of at least that length, and the *outbox*,
-  `() -> i32`, the address, fixed for the life of the instance, of two `u32`: the address of the last output, and its length.
-  A runtime that cannot keep a call's stack between slices also needs *resume*, `() -> i32`, which goes on with a call
-  that a trap cut off, and a third `u32` behind those two, which tells how far it has come (`docs/abi.md`, Interruption).
+  A runtime knows nothing of expressions. It passes bytes through two exports, whose names are given at instantiation:
 
-  A *snapshot* is the state of an instance as it stood at one moment: the bytes of its memory, and its exported mutable
-  globals. `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose
-  state begins as the snapshot's: it runs as many calls at a time as it has replicas, and is used like any instance.
-  What calls write to a replica's memory stays in it and is not to be relied upon: the next call may meet another replica.
+    * the *inbox*, `(length: i32) -> i32`, returns the address of a buffer of at least that length;
+    * the *outbox*, `() -> i32`, returns the address of two `u32`: the address of the last output, and its length. That address
+      is fixed for the life of the instance.
 
-  Instances, compiled modules, snapshots and suspended calls are opaque, and live as long as something refers to them.
+  A runtime that cannot keep a call's stack between slices also needs the export *resume*, `() -> i32`. It continues a call that
+  a trap cut off. A third `u32` of the outbox then holds the progress of the call (`docs/abi.md`, Interruption).
+
+  A *snapshot* is the state of an instance at one moment: the bytes of its memory, and its exported mutable globals.
+  `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose state begins as the
+  snapshot. It runs as many calls at a time as it has replicas, and is used like any instance. Calls write to the memory of a
+  replica, and the next call may run in another replica.
+
+  Instances, compiled modules, snapshots and suspended calls are opaque, and live as long as a process refers to them.
   """
 
   alias BeTree.Error
@@ -33,10 +36,10 @@ defmodule BeTree.Runtime do
   @type suspended :: term
   @type place :: term
 
-  @typedoc "The type of a value; `:reference` and `:v128` exist, but no such value can be passed."
+  @typedoc "The type of a value. Values of the types `:reference` and `:v128` cannot be passed."
   @type value_type :: :i32 | :i64 | :f32 | :f64 | :v128 | :reference
 
-  @typedoc "The type of an import or export. Sizes of memories are in pages of 64 KiB, of tables in elements."
+  @typedoc "The type of an import or export. The sizes of memories are in pages of 64 KiB, and those of tables in elements."
   @type external_type ::
           {:function, parameters :: [value_type], results :: [value_type]}
           | {:global, value_type, :constant | :mutable}
@@ -48,17 +51,16 @@ defmodule BeTree.Runtime do
   The settings of a call. All keys but `:timeout` are required.
 
     * `:input` - bytes for the inbox, or `nil`;
-    * `:output` - the part of the outbox to return: `:none` (the output is `nil`), a `:binary`, or `:u64s`, packed unsigned
-      64-bit integers as a list, or of many such lists, each behind its length as one more integer, a list of lists,
-      `:u64_lists`, or of binaries, `:u64_binaries`; with a status other than 0 it is always a binary;
+    * `:output` - the form of the output. `:none` returns `nil`, and `:binary` the bytes. `:u64s` returns packed unsigned 64-bit
+      integers as a list. `:u64_lists` and `:u64_binaries` return a list of many such results, as lists or as
+      binaries; in the output, the length of each stands before it. With a status other than 0 the output is always a binary;
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
-    * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process; `:dirty` runs the call to its end
-      on dirty schedulers, whatever the slice; where its process is killed meanwhile, the call is cut short only if it goes on
-      for much longer than a change takes;
-    * `:timeout` - how many milliseconds the call may wait for its turn, `:infinity` where it is left out. One that runs on
-      `:dirty` schedulers is cut off when it has passed, but not before it has used more fuel than any change needs: about 0.1
-      seconds, and 2 microseconds for each byte of input. What it was changing would be half changed.
+    * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process. `:dirty` runs the call to its end on dirty
+      schedulers, for any slice. If its process is killed, the call is cut off only when it takes much longer than a change;
+    * `:timeout` - the milliseconds that the call may wait for its turn, `:infinity` by default. After it, a call on `:dirty`
+      schedulers is cut off too, but only when it has used more fuel than any change needs: about 0.1 seconds, and 2
+      microseconds for each byte of input. A change that is cut off may be half made.
   """
   @type request :: %{
           required(:input) => binary | nil,
@@ -70,10 +72,12 @@ defmodule BeTree.Runtime do
         }
 
   @typedoc """
-  What a slice came to. `fuel` is what the call used, the same whatever the slice: from after the input is in place until
-  the export returns. `fuel_so_far` is the slices' fuel: the call used at least that, and more by what the last stretch
-  of each slice cost beyond it. Such a stretch is short, but for a bulk instruction (`memory.fill` and its kind), which
-  costs a unit a byte: the built-in runtime divides it in parts of 256 KiB, and wasmex does not.
+  The outcome of a slice.
+
+  `fuel` is the fuel of the call, from after the input is in place until the export returns. It is the same for every slice.
+  `fuel_so_far` is the fuel of the slices so far. The call used at least that, and somewhat more, because a slice ends with a
+  whole block of instructions. A bulk instruction (such as `memory.fill`) costs a unit per byte: the built-in runtime divides it
+  into parts of 256 KiB, and wasmex does not.
   """
   @type outcome ::
           {:done, status :: integer, output :: binary | [non_neg_integer] | [[non_neg_integer]] | [binary] | nil,
@@ -85,11 +89,18 @@ defmodule BeTree.Runtime do
   @callback available?() :: boolean
 
   @doc """
-  Compiles a module, each binary once: in seconds rather than microseconds, but not on a scheduler. Errors by kind:
-  `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` where too many
-  modules wait to be compiled; `:timeout`.
+  Compiles a module, each binary once. That takes seconds, and runs on no scheduler.
+
+  Errors by kind: `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` when too
+  many modules wait to be compiled; `:timeout`.
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
+
+  @doc """
+  Returns the default fuel of a slice: that of a time slice of the BEAM where a slice holds a scheduler, and more where it
+  does not and costs more.
+  """
+  @callback default_slice() :: pos_integer
 
   @doc "Returns the bytes of a compiled module. They live as long as it does."
   @callback wasm(compiled) :: binary
@@ -98,7 +109,7 @@ defmodule BeTree.Runtime do
   @callback imports(compiled) :: [{module :: String.t(), name :: String.t(), external_type}]
 
   @doc """
-  Returns an instance, whose memories and tables may take `:memory` bytes. A module that imports anything is refused. With a
+  Returns an instance whose memories and tables may take `:memory` bytes. A module that imports anything is refused. With a
   `:snapshot` the instance begins in that state.
 
   Errors by kind: `:bad_module`, also when the snapshot is not of this module, `:out_of_memory`, and for its start
@@ -114,16 +125,16 @@ defmodule BeTree.Runtime do
 
   @doc """
   Returns a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
-  the memory is copied. The instance goes on as it was.
+  the memory is copied. The instance is unchanged.
 
-  Errors by kind: `:bad_module` where the module has state that a snapshot does not carry (`docs/abi.md`, Replicas);
-  `:out_of_memory`; `:overloaded` where the calling process itself holds the instance by a suspended call.
+  Errors by kind: `:bad_module` when the module has state that a snapshot does not hold (`docs/abi.md`, Replicas);
+  `:out_of_memory`; `:overloaded` when the calling process itself holds the instance by a suspended call.
   """
   @callback snapshot(instance, timeout) :: {:ok, snapshot} | {:error, Error.t()}
 
   @doc """
-  A snapshot whose memory has `length` bytes, a whole number of the module's pages, which are zero but for `parts`: where
-  they begin, and their bytes; none lies over another. Its globals are those that the module begins with.
+  Returns a snapshot with a memory of `length` bytes, a whole number of the module's pages. The memory is zero except for
+  `parts`, addresses and bytes that do not overlap. The globals are those with which the module begins.
 
   Errors by kind: `:bad_module` for parts that lie outside of the memory, `:out_of_memory`.
   """
@@ -138,12 +149,12 @@ defmodule BeTree.Runtime do
               {:ok, binary} | {:error, Error.t()}
 
   @doc """
-  Makes an instance of up to `:replicas` replicas. They are made when they are needed, and compile nothing. Callers past
-  that wait for their turn, in order; past `:queue` callers who wait, one is refused as `:overloaded`. A replica that is
-  lost is made again. `:memory` bounds each replica's memories and tables, the snapshot's memory included.
+  Returns an instance of up to `:replicas` replicas. A replica is made when it is needed, and compiles nothing. When all are in
+  use, callers wait for their turn, in order. When `:queue` callers wait, the next one is refused as `:overloaded`. A replica that
+  is lost is made again. `:memory` bounds each replica's memories and tables, including the snapshot's memory.
 
-  Errors by kind: `:bad_module` where the module cannot be replicated. What is wrong with the snapshot a first call tells:
-  `:bad_module` where it is not of this module, `:out_of_memory` where it exceeds the limit.
+  Errors by kind: `:bad_module` when the module cannot be replicated. The first call returns the errors of the snapshot:
+  `:bad_module` when it is not of this module, `:out_of_memory` when it exceeds the limit.
   """
   @callback replicate(compiled, snapshot, [
               {:memory, pos_integer}
@@ -158,16 +169,16 @@ defmodule BeTree.Runtime do
   Calls an export and returns its single integer result as the status, 0 if it has no result. Waits while other calls hold
   the instance.
 
-  Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory`, where the module stopped after more memory was refused;
+  Errors by kind: `:out_of_fuel`; `:trap`; `:out_of_memory` when the module stopped after it was refused memory;
   `:bad_module` for an export that is missing, has a type that cannot be passed, or points outside of its memory;
-  `:type` for arguments that do not fit; `:overloaded` where the calling process itself holds the instance by suspended
-  call, or where too many wait for a replica already; `:timeout`. After an error the instance can be called again, with
-  its memory as it was left, or with a new replica.
+  `:type` for arguments that do not fit; `:overloaded` when the calling process itself holds the instance by suspended
+  calls, or when too many callers wait for a replica; `:timeout`. After an error the instance can be called again. Its memory is
+  as the call left it, or that of a new replica.
   """
   @callback call(instance, export :: String.t(), arguments :: [integer | float], request) :: outcome
 
   @doc """
-  Runs the next slice of a suspended call, in any process. Errors are those of `c:call/4`, and `:not_found` where the call
+  Runs the next slice of a suspended call, in any process. Errors are those of `c:call/4`, and `:not_found` when the call
   has ended or was cancelled.
   """
   @callback resume(suspended) :: outcome
@@ -182,14 +193,14 @@ defmodule BeTree.Runtime do
   @callback info(instance) :: %{required(:memory) => non_neg_integer, optional(atom) => term}
 
   @doc """
-  Returns a place for an instance that stands in for another one until that one changes. The place and its instance live as
-  long as something refers to the place.
+  Returns a place for an instance that replaces another one until that one changes. The place and its instance live as long as
+  a process refers to the place.
 
   A runtime may lack this callback and the next two.
   """
   @callback place() :: place
 
-  @doc "Puts an instance in a place, for a version that only grows. It replaces the instance of an earlier version."
+  @doc "Puts an instance into a place, for a version that only grows. It replaces the instance of an earlier version."
   @callback place_put(place, version :: non_neg_integer, instance) :: :ok
 
   @doc "Returns the instance in a place for this version, or `nil`. An instance of an earlier version is released."
@@ -213,8 +224,10 @@ defmodule BeTree.Runtime do
   Returns the default runtime.
 
   This is the runtime in the application's environment, `config :be_tree, runtime: BeTree.Runtime.Wasmex`; without one, the
-  built-in runtime if it is compiled; otherwise the runtime of the hex package wasmex if that is present. With none of them,
-  the error of loading a module says what to add.
+  built-in runtime if it can be used; otherwise `BeTree.Runtime.Wasmex` if the hex package wasmex is present. With none of
+  them, the error of loading a module names the ways to get one. `docs/runtimes.md` compares the two.
+
+  Raises an `ArgumentError` if the environment names no runtime.
 
       iex> BeTree.Runtime.default() in [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
       true
@@ -223,8 +236,20 @@ defmodule BeTree.Runtime do
   def default do
     case Application.get_env(:be_tree, :runtime) do
       nil -> if not @built_in.available?() and available?(@wasmex), do: @wasmex, else: @built_in
-      runtime when is_atom(runtime) -> runtime
+      runtime when is_atom(runtime) -> implemented!(runtime)
       other -> raise ArgumentError, "config :be_tree, :runtime is a module, got: #{Describe.value(other)}"
+    end
+  end
+
+  defp implemented!(runtime) do
+    if Code.ensure_loaded?(runtime) and function_exported?(runtime, :instantiate, 2) do
+      runtime
+    else
+      fault = if Code.ensure_loaded?(runtime), do: "which does not implement BeTree.Runtime", else: "which is not here"
+
+      raise ArgumentError,
+            "config :be_tree, runtime: #{inspect(runtime)} names a module #{fault}; add the application that has it to " <>
+              "your dependencies, or remove the setting, to use a runtime of BeTree"
     end
   end
 
@@ -237,6 +262,5 @@ defmodule BeTree.Runtime do
   @spec available() :: [module]
   def available, do: Enum.filter([@built_in, @wasmex], &available?/1)
 
-  # The one for wasmex is compiled only where that is.
-  defp available?(runtime), do: Code.ensure_loaded?(runtime) and runtime.available?()
+  defp available?(runtime), do: runtime.available?()
 end

@@ -86,7 +86,7 @@ defmodule BeTree.Sandbox do
   @type stats :: %{fuel: Fuel.t(), slices: pos_integer}
 
   @typedoc "The outcome of a slice: the call yielded, is done, or failed and is gone."
-  @type answer :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
+  @type outcome :: {:yield, Call.t()} | {:done, results, stats} | {:error, Error.t()}
 
   @new_options [
                  memory: [
@@ -138,6 +138,8 @@ defmodule BeTree.Sandbox do
   Returns an instance of a module, with its own memory. The call runs on a dirty scheduler, for about 10 microseconds if the
   module has little data and no long start function.
 
+  ## Options
+
   #{Options.docs(@new_options)}
 
   Returns `{:error, error}` with the kind `:out_of_memory` when the module starts with more memory, `:trap` when its start
@@ -165,11 +167,11 @@ defmodule BeTree.Sandbox do
 
   The call runs slice by slice on the scheduler of the calling process. After each slice the process is charged one reduction
   for each `fuel_per_reduction` fuel, so the scheduler preempts it as it preempts Erlang code of the same length. A call costs
-  about a microsecond in addition to the work of the module.
+  about a microsecond in addition to the work of the module. Integers are given signed or unsigned, floats as floats or integers.
+
+  ## Options
 
   #{Options.docs(@call_options)}
-
-  Integers are given signed or unsigned, floats as floats or integers.
 
   Returns `{:error, error}` with the kind
 
@@ -197,20 +199,21 @@ defmodule BeTree.Sandbox do
   defp finish(ended), do: ended
 
   @doc "Starts a call and runs its first slice. Takes the arguments of `call/4`."
-  @spec start(t, String.t(), [integer | float], [call_option]) :: answer
+  @spec start(t, String.t(), [integer | float], [call_option]) :: outcome
   def start(sandbox, export, arguments, options \\ []) do
     instance = check_sandbox(sandbox)
     unless is_binary(export), do: Check.expected!("the name of an export, a string", export)
 
     options = check(options)
-    %{fuel: fuel, slice: slice, timeout: timeout} = options
+    %{fuel: fuel, timeout: timeout} = options
+    slice = Slices.fuel_of_slice(options, Wasmtime)
     request = %{input: nil, output: :none, fuel: fuel, slice: slice, scheduler: :normal, timeout: timeout}
     slices = Slices.new(Wasmtime, &Wasmtime.continue/1, sandbox.fuel_per_reduction, options)
 
     instance
     |> Wasmtime.invoke(export, arguments, request)
     |> Slices.settle(slices)
-    |> answer()
+    |> outcome()
   end
 
   @doc """
@@ -218,8 +221,8 @@ defmodule BeTree.Sandbox do
 
   Returns `{:error, error}` with the kinds of `call/4`, and `:not_found` when the call is done or was cancelled.
   """
-  @spec resume(Call.t()) :: answer
-  def resume(%Call{slices: slices}), do: answer(Slices.resume(slices))
+  @spec resume(Call.t()) :: outcome
+  def resume(%Call{slices: slices}), do: outcome(Slices.resume(slices))
   def resume(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
   @doc "Cancels a call. Its instance is free for the next one."
@@ -227,18 +230,20 @@ defmodule BeTree.Sandbox do
   def cancel(%Call{slices: slices}), do: Slices.cancel(slices)
   def cancel(other), do: Check.expected!("a BeTree.Sandbox.Call", other)
 
-  defp answer({:yield, slices}), do: {:yield, %Call{slices: slices}}
-  defp answer({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
-  defp answer({:error, error}), do: {:error, error}
+  defp outcome({:yield, slices}), do: {:yield, %Call{slices: slices}}
+  defp outcome({:done, results, nil, slices}), do: {:done, results, %{fuel: slices.fuel, slices: slices.count}}
+  defp outcome({:error, error}), do: {:error, error}
 
   defp check([]), do: @defaults
-  defp check(options), do: options |> Options.validate!(@call_options) |> Map.new()
+  defp check(options), do: Options.put!(@defaults, options, @call_options)
 
   @doc """
   Returns `length` bytes from `address` of the memory that is exported as `memory`. The call runs on a dirty scheduler for some
   microseconds.
 
-    * `:timeout` - milliseconds that the call may wait for another one that holds the instance, `:infinity` by default.
+  ## Options
+
+  #{Options.docs(Common.timeout("milliseconds that the call may wait for the instance, or `:infinity`"))}
 
   Returns `{:error, error}` with the kind `:bad_module` for addresses outside the memory or a module without one, `:overloaded`
   or `:timeout`.
@@ -265,7 +270,7 @@ defmodule BeTree.Sandbox do
   defp check_sandbox(%__MODULE__{instance: instance}), do: instance
   defp check_sandbox(other), do: Check.expected!("a BeTree.Sandbox", other)
 
-  # All that the runtime can take; what lies outside of the memory it refuses itself.
+  # The runtime takes any unsigned 64-bit integer, and refuses one outside of the memory.
   defp check_amount(_name, amount) when Limits.is_u64(amount), do: :ok
 
   defp check_amount(name, other) do

@@ -55,13 +55,13 @@ defmodule BeTree.Search do
   require BeTree.Telemetry
 
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
-  alias BeTree.Engine.{Answer, Check, Heap, Options, Slices, Subscription, Target}
+  alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Server.View
 
-  # A server's view is searched in two calls, of its base and of its delta: `parts` is what the second needs, and what the
-  # first has found.
-  @enforce_keys [:slices, :text, :span, :as]
+  # A server's view is searched in two calls, of its base and of its delta. `parts` holds the input of the second call and the
+  # result of the first; it is nil for other targets.
+  @enforce_keys [:slices, :span, :as]
   defstruct @enforce_keys ++ [:parts]
 
   @typedoc "A search that yielded. Its fields are private."
@@ -81,7 +81,7 @@ defmodule BeTree.Search do
   @type found :: [BeTree.id()] | binary
 
   @typedoc "The outcome of a slice: the search yielded, is done, or failed and is gone."
-  @type answer :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
+  @type outcome :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
   @options Common.take([:fuel, :slice, :timeout, :ids, :as])
   @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list})
@@ -98,7 +98,7 @@ defmodule BeTree.Search do
       iex> stats.slices
       1
   """
-  @spec start(BeTree.target(), Event.t(), [option]) :: answer
+  @spec start(BeTree.target(), Event.t(), [option]) :: outcome
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
@@ -114,10 +114,9 @@ defmodule BeTree.Search do
     end
   end
 
-  defp start(handle, event, options, parts) do
+  defp start(%{runtime: runtime} = handle, event, options, parts) do
     search = %__MODULE__{
-      slices: Slices.new(handle.runtime, &handle.runtime.resume/1, handle.fuel_per_reduction, options),
-      text: Event.text(event),
+      slices: Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options),
       span: Telemetry.start(handle),
       as: options.as
     }
@@ -130,7 +129,7 @@ defmodule BeTree.Search do
         input: input,
         output: if(options.as == :list, do: :u64s, else: :binary),
         fuel: options.fuel,
-        slice: options.slice,
+        slice: Slices.fuel_of_slice(options, handle.runtime),
         scheduler: :normal,
         timeout: options.timeout
       }
@@ -145,7 +144,7 @@ defmodule BeTree.Search do
     handle.instance
     |> handle.runtime.call("be_tree_search", arguments, request)
     |> Slices.settle(search.slices)
-    |> answer(search)
+    |> outcome(search)
   end
 
   @doc """
@@ -161,9 +160,9 @@ defmodule BeTree.Search do
       iex> error.kind
       :timeout
   """
-  @spec resume(t) :: answer
+  @spec resume(t) :: outcome
   def resume(%__MODULE__{slices: slices} = search) do
-    slices |> Slices.resume() |> answer(search) |> Telemetry.observe(search)
+    slices |> Slices.resume() |> outcome(search) |> Telemetry.observe(search)
   end
 
   def resume(other), do: Check.expected!("a BeTree.Search", other)
@@ -196,12 +195,12 @@ defmodule BeTree.Search do
   def run(target, event, options \\ []), do: finish(start(target, event, options))
 
   @doc false
-  # The same with options that `check/1` returned.
+  # Like `run/3`, with options that `check/1` returned.
   @spec run_checked(BeTree.target(), Event.t(), Slices.options()) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run_checked(target, event, options), do: finish(start_checked(target, event, options))
 
-  # A search of so many slices mostly finds some thousand ids. What the heap has room for then holds a few such lists, so it
-  # is not collected for each second one; of a larger heap the VM would ask the system for each anew.
+  # A search of this many slices mostly finds some thousand ids. The heap then gets room for a few such lists, so that not
+  # every second search collects garbage. For a larger heap the VM would ask the system for memory each time.
   @many 4
   @words 46_000
 
@@ -212,24 +211,26 @@ defmodule BeTree.Search do
   defp finish({:yield, search}), do: finish(resume(search))
   defp finish(ended), do: ended
 
-  defp answer({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
-  defp answer({:error, error}, _search), do: {:error, error}
+  defp outcome({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
+  defp outcome({:error, error}, _search), do: {:error, error}
 
-  defp answer({:done, 0, [visited, evaluated | ids], slices}, search) do
-    ids |> done(visited, evaluated, slices) |> go_on(%{search | slices: slices})
+  defp outcome({:done, _status, _output, slices} = ended, search) do
+    with {:done, _found, _stats} = done <- finished(ended), do: go_on(done, %{search | slices: slices})
   end
 
-  defp answer({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}, _search) do
-    done(found, visited, evaluated, slices)
-  end
+  @doc false
+  # Decodes the output of a call of be_tree_search that has ended.
+  @spec finished({:done, status :: integer, output :: term, Slices.t()}) ::
+          {:done, found, Stats.t()} | {:error, Error.t()}
+  def finished({:done, 0, [visited, evaluated | ids], slices}), do: done(ids, visited, evaluated, slices)
 
-  defp answer({:done, 1, refusal, _slices}, search) when is_binary(refusal) do
-    {:error, %{Answer.refusal(refusal) | text: search.text}}
-  end
+  def finished({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}),
+    do: done(found, visited, evaluated, slices)
 
-  defp answer({:done, status, _output, _slices}, _search) do
-    {:error, Answer.bad("a search with status #{status} and no list of ids")}
-  end
+  def finished({:done, 1, refusal, _slices}) when is_binary(refusal), do: {:error, Reply.event_refusal(refusal)}
+
+  def finished({:done, status, _output, _slices}),
+    do: {:error, Reply.bad("a search with status #{status} and no list of ids")}
 
   defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
     {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
@@ -259,25 +260,25 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # The fuel and the number of the slices so far: all that changes where a search yields.
+  # Returns the fuel and the number of the slices so far. Nothing else of a search changes when it yields.
   @spec used(t) :: {Fuel.t(), non_neg_integer}
   def used(%__MODULE__{slices: %{fuel: fuel, count: count}}), do: {fuel, count}
 
   @doc false
-  # The search as it stood when `used/1` answered this.
+  # Returns the search as it was when `used/1` returned this pair.
   @spec with_used(t, {Fuel.t(), non_neg_integer}) :: t
   def with_used(%__MODULE__{slices: slices} = search, {fuel, count}) do
     %{search | slices: %{slices | fuel: fuel, count: count}}
   end
 
   @doc false
-  # The form's number in docs/abi.md.
+  # Returns the number of a form in docs/abi.md.
   @spec number(form) :: 0 | 1
   def number(:bitmap), do: 1
   def number(_ids), do: 0
 
   @doc false
-  # The event's bytes with those of the ids behind them, and the latter's length; -1 for all ids.
+  # Returns the bytes of the event followed by those of the ids, and the length of the ids' bytes; -1 stands for all ids.
   @spec append_ids(binary, [BeTree.id()] | nil) :: {:ok, binary, integer} | {:error, Error.t()}
   def append_ids(bytes, nil), do: {:ok, bytes, -1}
 
@@ -293,10 +294,15 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # All options, with their defaults, or an ArgumentError.
+  # Returns all options, with their defaults, or raises an ArgumentError.
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
   def check(options), do: Options.put!(@defaults, options, @options)
+
+  @doc false
+  # Returns all options. The given ones have been checked.
+  @spec with_defaults([option]) :: Slices.options()
+  def with_defaults(options), do: Map.merge(@defaults, Map.new(options))
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

@@ -23,9 +23,9 @@ defmodule BeTree.Server do
 
   ## Changes
 
-  One process takes `insert/4`, `insert_all/2` and `delete/2`, in order, and acknowledges each when it is part of the index.
+  One process takes `insert/4`, `insert_all/3` and `delete/3`, in order, and acknowledges each when it is part of the index.
   Searches see a change when it is published: `:interval` milliseconds after the first unpublished change, or once there are
-  `:changes` of them, or on `publish/1`. A search sees a change as a whole or not at all, and never without the changes
+  `:changes` of them, or on `publish/2`. A search sees a change as a whole or not at all, and never without the changes
   acknowledged before it.
 
   Publishing costs time in proportion to the changes, not to the index. The subscriptions that were inserted since the last
@@ -38,13 +38,13 @@ defmodule BeTree.Server do
 
   ## Swapping
 
-  `swap/2` replaces the present index while it is in use, or puts another index module under the same subscriptions.
+  `swap/3` replaces the present index while it is in use, or puts another index module under the same subscriptions.
 
   ## Crashes
 
   The server's supervisor owns the tables with the base and all later changes. When the process that takes changes crashes
   or is killed, the supervisor starts it again, and it rebuilds its state from these tables. No acknowledged change is lost,
-  and searches go on with the published index meanwhile. A change that was not acknowledged may be part of the index or not.
+  and searches continue with the published index meanwhile. A change that was not acknowledged may be part of the index or not.
 
   Nothing is persisted: stopping the supervisor or the node loses the index.
 
@@ -53,7 +53,7 @@ defmodule BeTree.Server do
   A server can follow another one, on any node: with `follow: {name, node}` in place of the schema. It then shows the index
   of that server. The base travels as an image (`BeTree.Image`) when it has changed, and is checked before it is used. Later
   changes travel as an image of the delta, at most every `:interval` milliseconds. When the other server, its node or the
-  connection ends, searches go on with the last version, and the follower tries to connect every second. Changes of a
+  connection ends, searches continue with the last version, and the follower tries to connect every second. Changes of a
   follower raise an `ArgumentError`: change the server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
@@ -62,13 +62,13 @@ defmodule BeTree.Server do
   the next base is built, that base and its tree come on top. In total this is one to three times the index. The server also
   keeps the texts of the expressions, from which it builds an index for another module.
 
-  `docs/server.md` describes how a server works and what it costs.
+  `docs/server.md` describes how a server works, and its cost.
   """
 
   @behaviour Supervisor
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Bang, Describe, Options, Subscription}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Options, Subscription}
   alias BeTree.Engine.Options.Common
   alias BeTree.Server.{Follower, Keeper, Request, Table, Writer}
 
@@ -99,6 +99,13 @@ defmodule BeTree.Server do
                doc: "the number of unpublished changes that are published at once"
              ]
            ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
+
+  @change_options Common.timeout(
+                    "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
+                      "timeout may still be made"
+                  )
+  @insert_options Common.take([:constants]) ++ @change_options
+  @wait_options Common.timeout("milliseconds that the call may wait for the server, or `:infinity`")
 
   # More restarts than can happen in a second.
   @any_number 1_000_000_000
@@ -159,9 +166,7 @@ defmodule BeTree.Server do
 
   @doc false
   def child_spec(options) do
-    unless Keyword.keyword?(options),
-      do: raise(ArgumentError, "options are a keyword list, got: #{Describe.value(options)}")
-
+    Options.keyword!(options)
     %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
   end
 
@@ -218,10 +223,14 @@ defmodule BeTree.Server do
   def follow?(other), do: other == nil
 
   @doc """
-  Inserts one subscription, as `BeTree.insert/4` does, with its options and errors.
+  Inserts one subscription, as `BeTree.insert/4` does.
 
   The subscription is part of the index when the function returns. Searches see it once it is published. The call waits for
   earlier changes; without any it takes about 50 microseconds.
+
+  ## Options
+
+  #{Options.docs(@insert_options)}
 
   Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:not_found` when no server of this name runs or it ends
   during the call.
@@ -232,10 +241,13 @@ defmodule BeTree.Server do
       iex> error.kind
       :duplicate_id
   """
-  @spec insert(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
+  @spec insert(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) ::
+          :ok | {:error, Error.t()}
   def insert(name, id, expression, options \\ []) do
+    {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
+
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.call(name, {:insert, [subscription]}) do
+      case Request.call(name, {:insert, [subscription]}, timeout) do
         {:ok, 1} -> :ok
         {:error, error} -> {:error, alone(error, id, expression)}
       end
@@ -251,13 +263,17 @@ defmodule BeTree.Server do
   end
 
   @doc "Like `insert/4`, but raises on error."
-  @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants()) :: :ok
+  @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
   def insert!(name, id, expression, options \\ []), do: Bang.unwrap!(insert(name, id, expression, options))
 
   @doc """
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
   Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
 
   Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription,
   from 0.
@@ -266,38 +282,53 @@ defmodule BeTree.Server do
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
       {:ok, 2}
   """
-  @spec insert_all(name, Enumerable.t()) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(name, subscriptions) do
-    with {:ok, subscriptions} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, subscriptions})
+  @spec insert_all(name, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(name, subscriptions, options \\ []) do
+    timeout = Check.timeout!(options)
+
+    with {:ok, subscriptions} <- Subscription.new_all(subscriptions),
+         do: Request.call(name, {:insert, subscriptions}, timeout)
   end
 
-  @doc "Like `insert_all/2`, but returns the count and raises on error."
-  @spec insert_all!(name, Enumerable.t()) :: non_neg_integer
-  def insert_all!(name, subscriptions), do: Bang.unwrap!(insert_all(name, subscriptions))
+  @doc "Like `insert_all/3`, but returns the count and raises on error."
+  @spec insert_all!(name, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  def insert_all!(name, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(name, subscriptions, options))
 
   @doc """
-  Deletes the subscription `id`, as `BeTree.delete/3` does; otherwise like `insert/4`.
+  Deletes the subscription `id`, as `BeTree.delete/3` does. Searches see the deletion once it is published.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
+
+  Returns `{:error, error}` with the kinds of `BeTree.delete/3`, and `:not_found` when no server of this name runs or it ends
+  during the call.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, schema: [age: :integer])
       iex> BeTree.Server.insert!(Deleting, 1, "age >= 21")
       iex> BeTree.Server.delete(Deleting, 1)
       :ok
   """
-  @spec delete(name, BeTree.id()) :: :ok | {:error, Error.t()}
-  def delete(name, id) do
-    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id})
+  @spec delete(name, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
+  def delete(name, id, options \\ []) do
+    timeout = Check.timeout!(options)
+    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id}, timeout)
   end
 
-  @doc "Like `delete/2`, but raises on error."
-  @spec delete!(name, BeTree.id()) :: :ok
-  def delete!(name, id), do: Bang.unwrap!(delete(name, id))
+  @doc "Like `delete/3`, but raises on error."
+  @spec delete!(name, BeTree.id(), timeout: timeout) :: :ok
+  def delete!(name, id, options \\ []), do: Bang.unwrap!(delete(name, id, options))
 
   @doc """
   Publishes all acknowledged changes. Searches that start after the function returned see them.
 
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
   Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches
-  then go on as before, and the server tries again after the interval. The kind is `:not_found` when no server of this
-  name runs.
+  then continue as before, and the server tries again after the interval. The kind is `:not_found` when no server of this
+  name runs, or `:timeout`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
@@ -306,12 +337,12 @@ defmodule BeTree.Server do
       iex> {before, BeTree.search!(Publishing, %{age: 30})}
       {[], [1]}
   """
-  @spec publish(name) :: :ok | {:error, Error.t()}
-  def publish(name), do: Request.call(name, :publish)
+  @spec publish(name, timeout: timeout) :: :ok | {:error, Error.t()}
+  def publish(name, options \\ []), do: Request.call(name, :publish, Check.timeout!(options))
 
-  @doc "Like `publish/1`, but raises on error."
-  @spec publish!(name) :: :ok
-  def publish!(name), do: Bang.unwrap!(publish(name))
+  @doc "Like `publish/2`, but raises on error."
+  @spec publish!(name, timeout: timeout) :: :ok
+  def publish!(name, options \\ []), do: Bang.unwrap!(publish(name, options))
 
   @doc """
   Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
@@ -319,7 +350,11 @@ defmodule BeTree.Server do
   Changes wait while the index is published: about half a microsecond per kilobyte. A server that follows raises an
   `ArgumentError`.
 
-  Returns `{:error, error}` with the kind `:out_of_memory`, or `:not_found` when no server of this name runs.
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, or `:not_found` when no server of this name runs.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
@@ -328,8 +363,8 @@ defmodule BeTree.Server do
       iex> BeTree.search!(index, %{age: 30})
       [1]
   """
-  @spec index(name) :: {:ok, Index.t()} | {:error, Error.t()}
-  def index(name), do: Request.call(name, :index)
+  @spec index(name, timeout: timeout) :: {:ok, Index.t()} | {:error, Error.t()}
+  def index(name, options \\ []), do: Request.call(name, :index, Check.timeout!(options))
 
   @doc """
   Replaces the present index, while it is in use.
@@ -343,14 +378,18 @@ defmodule BeTree.Server do
   A search that began earlier ends on the index on which it began. Searches that start after the function returned run on the
   new index.
 
+  ## Options
+
+  #{Options.docs(@change_options)}
+
   Returns `{:error, error}`, and changes nothing, with the kind
 
     * `:bad_module` for bytes that are no index module;
     * those of `BeTree.Image.read/2` for an image;
     * `:not_found` when the server does not know the expressions, because their index was swapped in;
     * those of `BeTree.insert_all/3` when the module refuses an expression;
-    * `:overloaded` when, during the building, another swap came, `index/1` was called, or the whole index was published;
-    * `:out_of_memory`.
+    * `:overloaded` when, during the building, another swap came, `index/2` was called, or the whole index was published;
+    * `:out_of_memory` or `:timeout`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
       iex> tree = BeTree.new!(age: :integer, plan: :integer)
@@ -359,35 +398,36 @@ defmodule BeTree.Server do
       iex> BeTree.search!(Swapping, %{age: 30, plan: 3})
       [7]
   """
-  @spec swap(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok | {:error, Error.t()}
-  def swap(name, %Index{} = index), do: Request.call(name, {:swap, index})
+  @spec swap(name, Index.t() | {:image, Image.source()} | Guest.t() | binary, timeout: timeout) ::
+          :ok | {:error, Error.t()}
+  def swap(name, to, options \\ []), do: swap_until(name, to, Deadline.new(Check.timeout!(options)))
 
-  def swap(name, {:image, image}) do
-    with {:ok, options} <- Request.call(name, :read_options),
+  defp swap_until(name, %Index{} = index, deadline), do: Request.call(name, {:swap, index}, Deadline.left(deadline))
+  defp swap_until(name, %Guest{} = guest, deadline), do: Request.call(name, {:swap, guest}, Deadline.left(deadline))
+
+  defp swap_until(name, {:image, image}, deadline) do
+    with {:ok, options} <- Request.call(name, :read_options, Deadline.left(deadline)),
          {:ok, index} <- Image.read(image, options),
-         do: swap(name, index)
+         do: swap_until(name, index, deadline)
   end
 
-  def swap(name, %Guest{} = guest), do: Request.call(name, {:swap, guest})
-
-  def swap(name, wasm) when is_binary(wasm) do
-    with {:ok, guest} <- Guest.load(wasm), do: swap(name, guest)
+  defp swap_until(name, wasm, deadline) when is_binary(wasm) do
+    with {:ok, guest} <- Guest.load(wasm), do: swap_until(name, guest, deadline)
   end
 
-  def swap(_name, other) do
-    expected = "a BeTree.Index, {:image, image}, a BeTree.Guest or the bytes of one"
-    raise ArgumentError, "swap/2 takes #{expected}, got: #{Describe.value(other)}"
+  defp swap_until(_name, other, _deadline) do
+    Check.expected!("a BeTree.Index, {:image, image}, a BeTree.Guest or the bytes of one", other)
   end
 
-  @doc "Like `swap/2`, but raises on error."
-  @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary) :: :ok
-  def swap!(name, to), do: Bang.unwrap!(swap(name, to))
+  @doc "Like `swap/3`, but raises on error."
+  @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary, timeout: timeout) :: :ok
+  def swap!(name, to, options \\ []), do: Bang.unwrap!(swap(name, to, options))
 
   @doc """
   Returns a map that describes the server.
 
     * `:expressions` - the number of subscriptions; `:inserted` and `:deleted` - those changed since the base was published;
-    * `:version` - the number of changes (an `insert_all/2` is one); `:shown` - the last of them that searches see;
+    * `:version` - the number of changes (an `insert_all/3` is one); `:shown` - the last of them that searches see;
     * `:views`, `:bases` - how often changes were published, and how often a base;
     * `:building` - whether a process builds the next base;
     * `:memory` - the bytes of the published index;
@@ -396,16 +436,22 @@ defmodule BeTree.Server do
   The map of a server that follows has `:follows`, `:connected`, `:expressions`, `:shown`, `:views`, `:bases`, `:memory` and
   `:error`.
 
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:timeout`, or `:not_found` when no server of this name runs.
+
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer], interval: :infinity)
       iex> BeTree.Server.insert!(Informing, 1, "age >= 21")
       iex> {:ok, info} = BeTree.Server.info(Informing)
       iex> {info.expressions, info.version, info.shown}
       {1, 1, 0}
   """
-  @spec info(name) :: {:ok, map} | {:error, Error.t()}
-  def info(name), do: Request.call(name, :info)
+  @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
+  def info(name, options \\ []), do: Request.call(name, :info, Check.timeout!(options))
 
-  @doc "Like `info/1`, but returns the map and raises on error."
-  @spec info!(name) :: map
-  def info!(name), do: Bang.unwrap!(info(name))
+  @doc "Like `info/2`, but returns the map and raises on error."
+  @spec info!(name, timeout: timeout) :: map
+  def info!(name, options \\ []), do: Bang.unwrap!(info(name, options))
 end

@@ -21,10 +21,10 @@ defmodule BeTree.Telemetry do
 
   | measurement | unit | meaning |
   | --- | --- | --- |
-  | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; of a search that fails, until its last yield |
-  | `slices` | count | slices that ran until now, of a search that fails the yielded ones |
-  | `matches` | count | ids that were found |
-  | `duration` | native time units | since the search's start, other processes' turns between slices included |
+  | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; if the search failed, until its last yield |
+  | `slices` | count | the slices until now; if the search failed, the slices that yielded |
+  | `matches` | count | the matching ids |
+  | `duration` | native time units | since the search's start, including the turns of other processes between slices |
   | `system_time` | native time units | the wall clock at the start |
   | `monotonic_time` | native time units | the monotonic clock at the event |
 
@@ -34,7 +34,7 @@ defmodule BeTree.Telemetry do
   | --- | --- |
   | `tree` | the handle that was searched, a `t:BeTree.target/0` |
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
-  | `error` | the whole `BeTree.Error` |
+  | `error` | the whole `BeTree.Error`, which holds no event |
 
   `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
 
@@ -64,14 +64,14 @@ defmodule BeTree.Telemetry do
   def enabled?, do: @enabled
 
   @doc false
-  # What a search carries for its listeners: a BeTree.Telemetry.Span, or nil where the events are not compiled in.
+  # Returns the span of a search, a BeTree.Telemetry.Span, or nil if the events are not compiled in.
   defmacro start(tree) do
     if @enabled, do: quote(do: BeTree.Telemetry.Span.start(:telemetry, unquote(tree)))
   end
 
   @doc false
-  # `answer`, after the listeners were told what this step of `search`, as it stood before, came to.
-  defmacro observe(answer, search) do
-    if @enabled, do: quote(do: BeTree.Telemetry.Span.observe(unquote(answer), unquote(search))), else: answer
+  # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
+  defmacro observe(outcome, search) do
+    if @enabled, do: quote(do: BeTree.Telemetry.Span.observe(unquote(outcome), unquote(search))), else: outcome
   end
 end

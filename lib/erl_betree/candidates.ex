@@ -50,11 +50,7 @@ defmodule ErlBetree.Candidates do
 
   defp nth(found, number) do
     before = 8 * (number - 1)
-
-    case found do
-      <<_before::binary-size(before), id::little-64, _behind::binary>> -> [id]
-      _behind -> []
-    end
+    if before < byte_size(found), do: found |> binary_part(before, 8) |> Ids.unpack(), else: []
   end
 
   @doc "Returns all matching ids. A badarg after `release/1`."

@@ -9,12 +9,12 @@ defmodule ErlBetree.Clock do
   @process 2
 
   @doc "Returns the result of `work`, and the microseconds that it took."
-  @spec time(integer, (() -> answer)) :: {answer, non_neg_integer} when answer: term
+  @spec time(integer, (... -> result)) :: {result, non_neg_integer} when result: term
   def time(clock, work) do
     started = now(clock)
-    answer = work.()
+    result = work.()
     # The wall clock may have been set back.
-    {answer, max(now(clock) - started, 0)}
+    {result, max(now(clock) - started, 0)}
   end
 
   defp now(@realtime), do: :os.system_time(:microsecond)

@@ -2,8 +2,8 @@ defmodule ErlBetree.Reasons do
   @moduledoc false
   # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
-  alias BeTree.{Error, Event, Fuel, Search}
-  alias BeTree.Engine.{Answer, Slices}
+  alias BeTree.{Error, Event, Search}
+  alias BeTree.Engine.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
   # After the counts come two fields: whether the ids of each group ascend, and whether the event is invalid.
@@ -17,43 +17,49 @@ defmodule ErlBetree.Reasons do
     with {:ok, format, bytes} <- Event.encode(event),
          {:ok, input, ids_length} <- Search.append_ids(bytes, ids),
          {:ok, found} <- run(Tree.target(tree), [format, byte_size(bytes), ids_length], input),
-         {:ok, answer} <- split(found, names) do
-      answer
+         {:ok, result} <- split(found, names) do
+      result
     else
       {:error, error} -> Tree.fail(error)
     end
   end
 
   defp run(tree, arguments, input) do
-    request = %{input: input, output: :binary, fuel: :infinity, slice: Fuel.default_slice(), scheduler: :normal}
-    slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
-    tree.instance |> tree.runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
+    runtime = tree.runtime
+    request = %{input: input, output: :binary, fuel: :infinity, slice: runtime.default_slice(), scheduler: :normal}
+    slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, Slices.defaults())
+    tree.instance |> runtime.call("be_tree_reasons", arguments, request) |> Slices.settle(slices) |> finish()
   end
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, 0, found, _slices}), do: {:ok, found}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Answer.refusal(refusal)}
-  defp finish({:done, status, _output, _slices}), do: {:error, Answer.bad("a search for reasons with status #{status}")}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.event_refusal(refusal)}
+  defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("a search for reasons with status #{status}")}
   defp finish({:error, %Error{} = error}), do: {:error, error}
 
   # Returns the matching ids, and the bytes after the numbers visited and evaluated undecoded: few programs decode them.
   defp split(<<_visited::64, _evaluated::64, found::binary>>, names) do
     counts_size = 8 * tuple_size(names)
-    ids_size = byte_size(found) - counts_size - 8 * @trailer
 
-    with <<ids::binary-size(ids_size), counts::binary-size(counts_size), ascend::little-64, does_not_fit::little-64>> <-
-           found,
+    with {:ok, ids, rest} <- split_at(found, byte_size(found) - counts_size - 8 * @trailer),
+         {:ok, counts, <<ascend::little-64, does_not_fit::little-64>>} <- split_at(rest, counts_size),
          missed_size = 8 * (counts |> Ids.unpack() |> Enum.sum()),
-         matched_size = ids_size - missed_size,
-         <<matched::binary-size(matched_size), missed::binary>> <- ids do
+         {:ok, matched, missed} <- split_at(ids, byte_size(ids) - missed_size) do
       status = if does_not_fit == 0, do: :ok, else: :error
       {:ok, {status, Ids.unpack(matched), Reference.new(:reasons, {names, missed, counts, ascend == 1})}}
     else
-      _other -> {:error, Answer.bad("reasons of the wrong shape")}
+      _other -> {:error, Reply.bad("reasons of the wrong shape")}
     end
   end
 
-  defp split(_other, _names), do: {:error, Answer.bad("reasons of the wrong shape")}
+  defp split(_other, _names), do: {:error, Reply.bad("reasons of the wrong shape")}
+
+  defp split_at(bytes, size) when size >= 0 and size <= byte_size(bytes) do
+    {before, rest} = :erlang.split_binary(bytes, size)
+    {:ok, before, rest}
+  end
+
+  defp split_at(_bytes, _size), do: :error
 
   @doc "Returns the name of each reason with its ids in ascending order."
   @spec parse(reference) :: [{atom, [BeTree.id()]}]
@@ -66,7 +72,7 @@ defmodule ErlBetree.Reasons do
   defp groups([_name | names], [0 | counts], missed, ascend), do: groups(names, counts, missed, ascend)
 
   defp groups([name | names], [count | counts], missed, ascend) do
-    <<group::binary-size(count)-unit(64), missed::binary>> = missed
+    {group, missed} = :erlang.split_binary(missed, 8 * count)
     ids = Ids.unpack(group)
     [{name, if(ascend, do: ids, else: Enum.sort(ids))} | groups(names, counts, missed, ascend)]
   end

@@ -3,7 +3,7 @@ defmodule ErlBetree.Tree do
   # The term behind a reference to a tree, the errors of its searches, and its other operations.
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Engine.{Answer, Instance, Limits}
+  alias BeTree.Engine.{Instance, Limits, Reply}
   alias ErlBetree.{Domains, Reference}
 
   @enforce_keys [:tree, :counters, :place, :reasons]
@@ -46,8 +46,8 @@ defmodule ErlBetree.Tree do
   end
 
   defp keep_reasons(tree) do
-    with {:ok, answer} <- Instance.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil),
-         do: Answer.nothing(answer)
+    with {:ok, output} <- Instance.call(tree.runtime, tree.instance, "be_tree_keep_reasons", [], nil),
+         do: Reply.nothing(output)
   end
 
   # In the order of docs/abi.md. An expression that is false for every event has no attribute as its reason.

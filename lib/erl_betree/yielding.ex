@@ -20,10 +20,10 @@ defmodule ErlBetree.Yielding do
   @fuel 2
   @slices 3
 
-  @type answer :: {{:ok, [BeTree.id()]} | {:continue, reference}, non_neg_integer}
+  @type outcome :: {{:ok, [BeTree.id()]} | {:continue, reference}, non_neg_integer}
 
   @doc "Starts a search and runs it for `threshold` microseconds, by the clock of the type `clock`."
-  @spec start(Tree.t(), Event.t(), integer, integer) :: answer
+  @spec start(Tree.t(), Event.t(), integer, integer) :: outcome
   def start(tree, event, clock, threshold) do
     {outcome, elapsed} = Clock.time(clock, fn -> begin(tree, event, threshold) end)
 
@@ -76,7 +76,7 @@ defmodule ErlBetree.Yielding do
   Continues a search for `threshold` microseconds. The time with the ids is the total of all its calls. Raises a badarg if
   the search has ended.
   """
-  @spec continue(reference, integer, integer) :: answer
+  @spec continue(reference, integer, integer) :: outcome
   def continue(state, clock, threshold) do
     {standing, counters} = Reference.open(:state, state)
     {outcome, elapsed} = Clock.time(clock, fn -> go_on(standing, counters, threshold) end)
@@ -113,6 +113,6 @@ defmodule ErlBetree.Yielding do
   defp run({:done, ids, _stats}, _deadline), do: {:ok, ids}
   defp run({:error, error}, _deadline), do: Tree.fail(error)
 
-  # In real time, whatever clock measures the elapsed time: the scheduler's turns are in real time too.
+  # The deadline is in real time for every clock type, because the turns of the scheduler are in real time too.
   defp deadline(threshold), do: :erlang.monotonic_time(:microsecond) + threshold
 end

@@ -35,14 +35,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
       [{1, 2, 3}],
       [{"a", 1} | :tail],
       [[[[]]]],
-      'text',
+      ~c"text",
       {},
       {1, 2},
       {:json, 1},
       {:json, <<1::3>>},
       {:record, nil},
       {:records, [1 | 2]},
-      {:prepared, "x"},
+      %Event.Prepared{bytes: "x"},
       {:binary, 1},
       {:image, 5},
       %{},
@@ -96,9 +96,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue, :timeout]},
       {Cluster, :new, fn -> [[{server, node()}]] end, [:shard]},
       {Cluster, :shard, fn -> [cluster(server), 1] end, nil},
-      {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants]},
-      {Cluster, :insert_all, fn -> [cluster(server), [{unique(), "a = 1"}]] end, nil},
-      {Cluster, :delete, fn -> [cluster(server), unique()] end, nil},
+      {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants, :timeout]},
+      {Cluster, :insert_all, fn -> [cluster(server), [{unique(), "a = 1"}]] end, [:timeout]},
+      {Cluster, :delete, fn -> [cluster(server), unique()] end, [:timeout]},
       {Cluster, :search, fn -> [cluster(server), event] end, [:stats | search_options]},
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
@@ -133,13 +133,13 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Search, :resume, fn -> [yielded()] end, nil},
       {Search, :cancel, fn -> [yielded()] end, nil},
       {Server, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
-      {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants]},
-      {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, nil},
-      {Server, :delete, fn -> [server, unique()] end, nil},
-      {Server, :publish, fn -> [server] end, nil},
-      {Server, :index, fn -> [server] end, nil},
-      {Server, :info, fn -> [server] end, nil},
-      {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, nil},
+      {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants, :timeout]},
+      {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, [:timeout]},
+      {Server, :delete, fn -> [server, unique()] end, [:timeout]},
+      {Server, :publish, fn -> [server] end, [:timeout]},
+      {Server, :index, fn -> [server] end, [:timeout]},
+      {Server, :info, fn -> [server] end, [:timeout]},
+      {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
       {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
       {Workload, :all, fn -> [] end, nil},
       {Workload, :write,
@@ -149,8 +149,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Implementations of a behaviour, which the library alone calls.
   @callbacks [Runtime.Wasmtime]
-  # It measures for ten seconds, and takes nothing.
-  @measurements [Fuel.Calibration]
+  # The first measures for ten seconds and takes nothing; the second is part of no release.
+  @measurements [Fuel.Calibration, BeTree.Release]
 
   setup_all do
     folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")
@@ -178,6 +178,38 @@ defmodule BeTree.Attacks.ArgumentsTest do
     listed = for {module, function, _arguments, _options} <- rows(context), do: {module, function}
     bangs = for {module, function} <- listed, do: {module, :"#{function}!"}
     assert Enum.uniq(public) -- (listed ++ bangs) == []
+  end
+
+  # These take the arguments of another function, whose documentation has the options.
+  @same_options %{
+    {Search, :start} => :moduledoc,
+    {Search, :run} => :moduledoc,
+    {Sandbox, :start} => {Sandbox, :call},
+    {Sandbox, :write} => {Sandbox, :read},
+    {Image, :to_binary} => {Image, :write},
+    {Files, :locate} => {Files, :load}
+  }
+
+  test "every option of a public function is documented", context do
+    missing =
+      for {module, function, _arguments, options} when options != nil <- rows(context),
+          text = documentation(module, Map.get(@same_options, {module, function}, {module, function})),
+          option <- options,
+          not (text =~ "* `#{inspect(option)}` - "),
+          do: {module, function, option}
+
+    assert Enum.uniq(missing) == []
+  end
+
+  defp documentation(module, :moduledoc) do
+    {:docs_v1, _, _, _, %{"en" => text}, _, _functions} = Code.fetch_docs(module)
+    text
+  end
+
+  defp documentation(_module, {module, function}) do
+    {:docs_v1, _, _, _, _, _, functions} = Code.fetch_docs(module)
+    [text] = for {{:function, ^function, _arity}, _, _, %{"en" => text}, _} <- functions, do: text
+    text
   end
 
   test "wrong arguments", context do
@@ -245,9 +277,15 @@ defmodule BeTree.Attacks.ArgumentsTest do
     apply(:erl_betree, function, arguments)
     nil
   catch
-    :error, :badarg -> nil
-    :error, %Error{} -> nil
-    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason), __STACKTRACE__ |> hd() |> Tuple.delete_at(2)}
+    :error, :badarg ->
+      nil
+
+    :error, %Error{} ->
+      nil
+
+    kind, reason ->
+      [frame | _callers] = __STACKTRACE__
+      {kind, BeTree.Engine.Describe.reason(reason), Tuple.delete_at(frame, 2)}
   end
 
   # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.

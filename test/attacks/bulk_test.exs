@@ -49,7 +49,8 @@ defmodule BeTree.Attacks.BulkTest do
 
   defp put(memory, to, length, bytes) do
     with bytes when is_binary(bytes) <- bytes.(length) do
-      <<before::binary-size(to), _::binary-size(length), behind::binary>> = memory
+      {before, rest} = :erlang.split_binary(memory, to)
+      {_replaced, behind} = :erlang.split_binary(rest, length)
       before <> bytes <> behind
     end
   end

@@ -90,7 +90,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
     for {text, _event, _holds} <- rows,
         at <- 0..(byte_size(text) - 1)//1,
         byte <- Attack.size([0xFF], [0, ?(, ?', 0xFF]) do
-      <<before::binary-size(at), _byte, behind::binary>> = text
+      {before, <<_byte, behind::binary>>} = :erlang.split_binary(text, at)
       changed = <<before::binary, byte, behind::binary>>
 
       case BeTree.insert(tree, 1, changed, constants: Language.constants()) do

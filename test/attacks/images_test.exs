@@ -2,6 +2,8 @@ defmodule BeTree.Attacks.ImagesTest do
   # Images with faults: each is refused with a reason, whatever byte is wrong and wherever it is cut off.
   use ExUnit.Case, async: true
 
+  import Bitwise
+
   alias BeTree.{Error, Image}
   alias BeTree.Test.{Attack, Language}
 
@@ -22,9 +24,8 @@ defmodule BeTree.Attacks.ImagesTest do
 
   test "with one bit that is wrong", %{image: image} do
     Attack.each(Attack.size(60, 20_000), fn _number ->
-      at = :rand.uniform(bit_size(image)) - 1
-      <<before::bitstring-size(at), bit::1, behind::bitstring>> = image
-      refused(<<before::bitstring, 1 - bit::1, behind::bitstring>>)
+      {before, <<byte, behind::binary>>} = :erlang.split_binary(image, :rand.uniform(byte_size(image)) - 1)
+      refused(<<before::binary, bxor(byte, 1 <<< (:rand.uniform(8) - 1)), behind::binary>>)
     end)
   end
 

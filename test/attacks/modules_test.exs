@@ -48,7 +48,7 @@ defmodule BeTree.Attacks.ModulesTest do
 
   defp begins(<<_id, rest::binary>> = here, size) do
     {length, rest} = leb128(rest, 0, 0)
-    <<_content::binary-size(length), behind::binary>> = rest
+    {_content, behind} = :erlang.split_binary(rest, length)
     [size - byte_size(here) | begins(behind, size)]
   end
 

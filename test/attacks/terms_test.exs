@@ -105,7 +105,7 @@ defmodule BeTree.Attacks.TermsTest do
       6 -> Enum.random(["", "a", "CA", "été", "a = 1", <<0>>, <<1::3>>, <<255, 1::1>>])
       7 -> Enum.random([self(), make_ref(), &is_nil/1, fn -> 1 end])
       8 -> Enum.random(@names)
-      9 -> Enum.random([[], %{}, {}, 'abc', [300, 1]])
+      9 -> Enum.random([[], %{}, {}, ~c"abc", [300, 1]])
       _ -> :rand.uniform(10)
     end
   end

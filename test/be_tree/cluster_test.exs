@@ -146,6 +146,38 @@ defmodule BeTree.ClusterTest do
       assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
     end
 
+    test "tells nothing of the event when a shard's node cannot run the search" do
+      {_peer, node} = Peers.start_bare()
+      cluster = Cluster.new([{Ads, node}])
+      assert {:error, %Error{kind: :not_found} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
+      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.search/3)
+    end
+
+    test "gives up a change whose shard does not reply within the timeout" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = shard = peer_server(node)
+
+      for {name, _node} = shard <- [{server(), node()}, shard] do
+        cluster = Cluster.new([shard])
+        :sys.suspend(shard)
+
+        for change <- [
+              fn -> Cluster.insert(cluster, 1, "age >= 1", timeout: 0) end,
+              fn -> Cluster.insert_all(cluster, [{2, "age >= 1"}], timeout: 0) end,
+              fn -> Cluster.delete(cluster, 2, timeout: 0) end
+            ] do
+          assert {:error, %Error{kind: :timeout, message: message}} = change.()
+          assert message =~ inspect(name)
+        end
+
+        :sys.resume(shard)
+        assert Cluster.insert(cluster, 3, "age >= 1") == :ok
+      end
+
+      assert %{expressions: expressions} = :erpc.call(node, Server, :info!, [name])
+      assert expressions in 1..2
+    end
+
     test "is made of shards and a function of ids, or raises" do
       for {shards, options} <- [
             {[], []},
@@ -228,7 +260,7 @@ defmodule BeTree.ClusterTest do
     test "waits for the other, and takes no changes itself" do
       follower = server(schema: nil, follow: {:late, node()}, interval: 5)
       assert {:error, %Error{kind: :not_found, message: message}} = BeTree.search(follower, %{age: 1})
-      assert message =~ "nothing to show yet"
+      assert message =~ "has no index yet"
       start_supervised!({Server, name: :late, schema: @schema, interval: 5})
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, []} end)
 

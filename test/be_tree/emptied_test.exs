@@ -19,6 +19,7 @@ defmodule BeTree.EmptiedTest do
   defmodule Refusing do
     alias BeTree.Runtime.Wasmtime
 
+    defdelegate default_slice, to: Wasmtime
     defdelegate load(wasm), to: Wasmtime
     defdelegate wasm(compiled), to: Wasmtime
     defdelegate exports(compiled), to: Wasmtime

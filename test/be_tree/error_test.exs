@@ -8,10 +8,10 @@ defmodule BeTree.ErrorTest do
     {line, caret}
   end
 
-  test "is its message where there is no text or no column" do
+  test "is its message, and the column where there is no text" do
     assert Exception.message(%BeTree.Error{kind: :type, message: "why"}) == "why"
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", text: "a"}) == "why"
-    assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 1}) == "why"
+    assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 7}) == "why (column 7)"
   end
 
   test "can be raised" do

@@ -72,7 +72,7 @@ defmodule BeTree.EventTest do
     for {event, kind} <- [
           {30, :type},
           {"age", :type},
-          {{:json, 'text'}, :type},
+          {{:json, ~c"text"}, :type},
           {{:json, :binary}, :type},
           {{:record, %{}}, :type},
           {{:other, []}, :type},
@@ -112,7 +112,7 @@ defmodule BeTree.EventTest do
     for answer <- [&BeTree.search(tree, &1), &BeTree.explain(tree, &1, 1)] do
       {:error, error} = answer.({:json, ~s({"age": oops})})
       assert {error.kind, error.column} == {:syntax, 9}
-      assert Exception.message(error) =~ ~r/^ *{"age": oops}\n {12}\^/m
+      assert Exception.message(error) == "expected a value (column 9)"
     end
   end
 end

@@ -95,7 +95,7 @@ defmodule BeTree.FilesTest do
         2 -> :rand.uniform(0x7FFF_FFFF_FFFF_FFFF)
         3 -> (:rand.uniform() - 0.5) * :math.pow(10, :rand.uniform(40) - 20)
         4 -> Enum.random([true, false, :undefined])
-        5 -> for _byte <- 1..:rand.uniform(90), into: "", do: <<Enum.random(' aZ"\\\n\t~.,%\eéλ' ++ [0, 127])::utf8>>
+        5 -> for _byte <- 1..:rand.uniform(90), into: "", do: <<Enum.random(~c( aZ"\\\n\t~.,%\eéλ) ++ [0, 127])::utf8>>
         6 -> for _element <- 1..:rand.uniform(40), do: random_term(depth - 1)
         7 -> List.to_tuple(for(_element <- 2..:rand.uniform(5)//1, do: random_term(depth - 1)))
       end
@@ -124,7 +124,7 @@ defmodule BeTree.FilesTest do
 
       assert Enum.to_list(Files.events(path)) == [
                {{:record, [1, 0, true, false, :undefined, -7, 0.0015, "CA", [1, -2], ["a", ""], [{3, 1_500_000}]]}, 1},
-               {{:record, [{{"flight", 10, "ns"}, 4, :undefined}, [], 'ab', "ca"]}, 2}
+               {{:record, [{{"flight", 10, "ns"}, 4, :undefined}, [], ~c"ab", "ca"]}, 2}
              ]
     end
 

@@ -1,8 +1,11 @@
 defmodule BeTree.GuestTest do
   use ExUnit.Case, async: true
 
+  import BeTree.WasmModule, only: [i32_const: 1, i32_store: 0, i32_store: 1, nop: 0]
+
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Engine.{Instance, Reply}
+  alias BeTree.Test.WasmGuest
 
   doctest Guest
 
@@ -122,13 +125,69 @@ defmodule BeTree.GuestTest do
     assert inspect(tree) == "#BeTree<bad_module, 0.1 MB>"
   end
 
+  # A guest that refuses each insertion with this message.
+  defp refusing(message) do
+    refusal = :erlang.term_to_binary({:type, message, nil, nil, nil}, minor_version: 2)
+    {outbox, at} = {4, 1_024}
+
+    insert = [
+      [i32_const(outbox), i32_const(at), i32_store()],
+      [i32_const(outbox), i32_const(byte_size(refusal)), i32_store(4)],
+      i32_const(1)
+    ]
+
+    WasmGuest.assemble(nop(), insert: insert, parts: [data: [{at, refusal}]])
+  end
+
+  test "a long message of a guest is cut between two characters, and says how much is left out" do
+    for {message, kept} <- [
+          {"no", "no"},
+          {String.duplicate("x", 4_096), String.duplicate("x", 4_096)},
+          {String.duplicate("x", 5_000), String.duplicate("x", 4_096)},
+          {"x" <> String.duplicate("é", 5_000), "x" <> String.duplicate("é", 2_047)},
+          {String.duplicate("🎈", 5_000), String.duplicate("🎈", 1_024)},
+          {"xyz" <> String.duplicate("🎈", 5_000), "xyz" <> String.duplicate("🎈", 1_023)}
+        ] do
+      tree = BeTree.new!([a: :integer], guest: refusing(message))
+      assert {:error, %Error{kind: :type} = error} = BeTree.insert(tree, 1, "a = 1")
+      omitted = byte_size(message) - byte_size(kept)
+      assert error.message == kept <> if(omitted == 0, do: "", else: "... (#{omitted} bytes are left out)")
+    end
+  end
+
+  test "a long message about an event is cut, and has nothing of its value" do
+    secret = String.duplicate("1", 9_000)
+
+    for {message, rest} <- [
+          {"`#{secret}` does not fit a 64-bit float", "the value"},
+          {"x: `#{secret}` does not fit a 64-bit float", "x: the value"},
+          {"expected an integer, given #{secret}", "expected an integer"}
+        ] do
+      refusal = :erlang.term_to_binary({:type, message, nil, nil, nil})
+      omitted = byte_size(message) - 4_096
+      assert Reply.event_refusal(refusal).message == "#{rest}... (#{omitted} bytes are left out)"
+    end
+  end
+
+  test "a message of a guest that is no UTF-8 is refused" do
+    for message <- [
+          <<"abc", 255>>,
+          <<"abc", 0xC3>>,
+          String.duplicate("x", 4_000) <> <<255>> <> String.duplicate("x", 9_000)
+        ] do
+      tree = BeTree.new!([a: :integer], guest: refusing(message))
+      assert {:error, %Error{kind: :bad_module} = error} = BeTree.insert(tree, 1, "a = 1")
+      assert error.message == "the index module returned an error of kind :type whose message is not UTF-8"
+    end
+  end
+
   test "what is missing or of another type is named" do
     for {changes, message} <- [
           {%{"info" => :none, "delete" => :none}, ~r/does not export be_tree_delete, be_tree_info/},
           {%{"delete" => {[@i32], 0}}, ~r/its export be_tree_delete is .*:i32.*; expected .*:i64/},
           {%{"search" => {[@i32], 0}}, ~r/its export be_tree_search/},
           {%{:stack_mutable => 0}, ~r/its export __stack_pointer/},
-          {%{"abi" => {[], 2}}, ~r/speaks version 2 of the interface; expected 1/}
+          {%{"abi" => {[], 2}}, ~r/has version 2 of the interface; expected 1/}
         ] do
       assert {:error, %Error{kind: :bad_module} = error} = BeTree.new([a: :integer], guest: guest(changes))
       assert Exception.message(error) =~ message

@@ -207,7 +207,8 @@ defmodule BeTree.ImageTest do
   end
 
   test "a guest that keeps what it knows elsewhere is refused" do
-    assert refusal(Image.to_binary(unfit())) =~ "it has 2 globals that change, where only __stack_pointer may"
+    assert refusal(Image.to_binary(unfit())) =~
+             "this index module has 2 globals that change, where only __stack_pointer may"
   end
 
   test "another guest's index is an index, forgetful or not" do
@@ -323,7 +324,7 @@ defmodule BeTree.ImageTest do
       end
 
       assert refusal(Image.read(forge(layout, counts: "x"))) =~ "this is no image: its counts are wrong: "
-      {:ok, counts} = BeTree.Engine.Answer.info(layout.counts)
+      {:ok, counts} = BeTree.Engine.Reply.info(layout.counts)
       other = :erlang.term_to_binary(Enum.to_list(%{counts | expressions: 7}))
 
       assert refusal(Image.read(forge(layout, counts: other))) =~
@@ -391,7 +392,7 @@ defmodule BeTree.ImageTest do
     end
 
     defp put(bytes, at) do
-      <<before::binary-size(at), _::32, behind::binary>> = bytes
+      {before, <<_::32, behind::binary>>} = :erlang.split_binary(bytes, at)
       <<before::binary, Enum.random([0, 1, 0xFFFF_FFFF, :rand.uniform(0x8000_0000)])::32, behind::binary>>
     end
   end
@@ -401,7 +402,7 @@ defmodule BeTree.ImageTest do
 
     for _ <- 1..100 do
       at = Enum.random(0..(byte_size(image) - 1))
-      <<before::binary-size(at), byte, behind::binary>> = image
+      {before, <<byte, behind::binary>>} = :erlang.split_binary(image, at)
       damaged = <<before::binary, rem(byte + Enum.random(1..255), 256), behind::binary>>
       for bytes <- [damaged, before, image <> before], do: refusal(Image.read({:binary, bytes}))
     end

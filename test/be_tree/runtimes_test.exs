@@ -301,6 +301,26 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
+      # Starting a batch costs some hundred units of fuel, and an event of it at most a thousandth more than its search.
+      test "a batch costs no more fuel than its searches", %{runtime: runtime} do
+        whole = [slice: :infinity]
+
+        for {workload, expressions} <- [{BeTree.Workload.W1, 600}, {BeTree.Workload.W4, 1_000}] do
+          parameters = Map.merge(workload.defaults(), %{expressions: expressions, events: 300})
+          tree = BeTree.new!(workload.schema(parameters), runtime: runtime)
+          BeTree.insert_all!(tree, parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
+          events = Enum.to_list(workload.events(parameters))
+          searched = for event <- events, do: BeTree.search!(tree, event, [stats: true] ++ whole)
+
+          for count <- [1, 2, 3, 16, 79, 80, 256, 257, 300] do
+            {found, stats} = searched |> Enum.take(count) |> Enum.unzip()
+            fuel = Enum.sum(Enum.map(stats, & &1.fuel))
+            budget = if count == 1, do: fuel, else: fuel + div(fuel, 1_000) + 600
+            assert BeTree.search_many(tree, Enum.take(events, count), [fuel: budget] ++ whole) == {:ok, found}
+          end
+        end
+      end
+
       # Over the phases that a small index has, cut off after any number of units up to some.
       test "a search that is cut off anywhere finds the same", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: runtime)

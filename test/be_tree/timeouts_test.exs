@@ -2,7 +2,7 @@ defmodule BeTree.TimeoutsTest do
   # Each call that may wait for its turn ends when its timeout has passed, and changes nothing then.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Error, Event, Image, Sandbox, Search, WasmModule}
+  alias BeTree.{Error, Event, Image, Sandbox, Search, Server, WasmModule}
   alias BeTree.Test.Holding
 
   # More than a slice of 10,000 fuel takes.
@@ -70,6 +70,43 @@ defmodule BeTree.TimeoutsTest do
     assert {:error, %Error{kind: :timeout}} = Sandbox.call(sandbox, "count", [1], timeout: 0)
     Sandbox.cancel(call)
     assert Sandbox.read(sandbox, 0, 4, timeout: 60_000) == {:ok, <<0, 0, 0, 0>>}
+  end
+
+  test "of a server whose process is busy, which still makes the change" do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, name: name, schema: [a: :integer], interval: :infinity})
+    :sys.suspend(name)
+    index = BeTree.publish!(filled())
+    image = {:image, {:binary, Image.to_binary!(index)}}
+
+    for timeout <- [0, 1],
+        call <- [
+          &Server.publish(name, timeout: &1),
+          &Server.index(name, timeout: &1),
+          &Server.info(name, timeout: &1),
+          &Server.swap(name, image, timeout: &1),
+          &Server.delete(name, 9, timeout: &1),
+          &Image.to_binary(name, timeout: &1)
+        ] do
+      assert {:error, %Error{kind: :timeout} = error} = call.(timeout)
+      # Some calls prepare their request within the timeout.
+      assert error.message =~ ~r/did not reply within [0-#{timeout}] ms/
+    end
+
+    assert {:error, %Error{kind: :timeout}} = Server.insert(name, 1, "a = 1", timeout: 0)
+    assert {:error, %Error{kind: :timeout}} = Server.insert_all(name, [{2, "a = 1"}], timeout: 0)
+    assert_raise Error, fn -> Server.publish!(name, timeout: 0) end
+    :sys.resume(name)
+    assert Server.info!(name, timeout: 60_000).expressions == 2
+    assert {:error, %Error{kind: :timeout}} = swap_while_suspended(name, index)
+    assert Server.info!(name).expressions == 2_000
+  end
+
+  defp swap_while_suspended(name, index) do
+    :sys.suspend(name)
+    outcome = Server.swap(name, index, timeout: 0)
+    :sys.resume(name)
+    outcome
   end
 
   test "a change that has begun is made, whatever its timeout" do

@@ -45,8 +45,8 @@ defmodule BeTree.Test.Attack do
   defp fault(bytes) do
     at = :rand.uniform(byte_size(bytes)) - 1
     length = min(Enum.random([1, 1, 2, 7, 64, 1_000]), byte_size(bytes) - at)
-    <<before::binary-size(at), byte, behind::binary>> = bytes
-    <<_::binary-size(at), part::binary-size(length), rest::binary>> = bytes
+    {before, <<byte, behind::binary>> = from} = :erlang.split_binary(bytes, at)
+    {part, rest} = :erlang.split_binary(from, length)
 
     case :rand.uniform(7) do
       1 -> <<before::binary, Bitwise.bxor(byte, Bitwise.bsl(1, :rand.uniform(8) - 1)), behind::binary>>

@@ -1,10 +1,10 @@
 defmodule BeTree.Test.BooleanNaive do
   @moduledoc """
-  Expressions over boolean attributes only, parsed and evaluated in the plainest way, and files of Erlang terms as
-  Erlang reads them: what the library's answers are compared with, so it shares no code with it.
+  Parses and evaluates expressions over boolean attributes in the plainest way. It is an oracle for the library and shares
+  no code with it. Erlang itself reads the files of terms.
   """
 
-  @doc "The names, the expressions by id, and the events as maps from names to booleans."
+  @doc "Returns the names, the expressions by id, and the events as maps from names to booleans."
   def read(expressions_path, events_path) do
     {:ok, [domains | texts]} = :file.consult(expressions_path)
     {:ok, events} = :file.consult(events_path)
@@ -13,14 +13,14 @@ defmodule BeTree.Test.BooleanNaive do
     {names, expressions, for(event <- events, do: to_map(names, event))}
   end
 
-  @doc "From a list of `1`, `0`, `true` and `false` to a map."
+  @doc "Converts a list of `1`, `0`, `true` and `false` to a map."
   def to_map(names, values),
     do: names |> Enum.zip(values) |> Map.new(fn {name, value} -> {name, value in [1, true]} end)
 
-  @doc "The ids of the expressions that are true, ascending."
+  @doc "Returns the ids of the expressions that are true, ascending."
   def matches(expressions, event), do: for({id, expression} <- expressions, true?(expression, event), do: id)
 
-  @doc "A name, `{:not, a}`, `{:and, a, b}` or `{:or, a, b}`."
+  @doc "Returns a name, `{:not, a}`, `{:and, a, b}` or `{:or, a, b}`."
   def parse(text) do
     tokens = ~r/[()]|[^\s()]+/ |> Regex.scan(text) |> List.flatten()
     {expression, []} = disjunction(tokens)

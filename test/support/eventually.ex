@@ -1,9 +1,9 @@
 defmodule BeTree.Test.Eventually do
   @moduledoc """
-  Waits for what another process, or a thread of the host, is about to do.
+  Waits for an effect of another process or of a thread of the host.
   """
 
-  @doc "Asks `check` every 10 milliseconds until it is true; the test fails if it is not within `seconds`."
+  @doc "Calls `check` every 10 milliseconds until it returns true. Fails the test after `seconds`."
   def eventually(check, seconds \\ 30), do: ask(check, seconds, 100 * seconds)
 
   defp ask(check, seconds, attempts) do

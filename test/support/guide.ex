@@ -3,8 +3,8 @@ defmodule BeTree.Test.Guide do
   Runs the Elixir blocks of a Markdown file, in order and with common bindings, as a reader would type them.
 
   A block with `iex>` prompts is compared with the results below them: a value, `** (Module) message`, or, for a value that
-  prints as `#Name<...>`, its printed form. Other blocks are evaluated, modules and matches included. A block behind
-  `<!-- not run -->` is passed over.
+  prints as `#Name<...>`, its printed form. Other blocks are evaluated, modules and matches included. A block after
+  `<!-- not run -->` is skipped.
   """
 
   import ExUnit.Assertions
@@ -12,7 +12,7 @@ defmodule BeTree.Test.Guide do
   @block ~r/^(<!-- not run -->\n)?```elixir\n(.*?)^```$/ms
 
   @doc """
-  Runs the file at `path` and returns how many blocks it ran.
+  Runs the file at `path` and returns the number of blocks that it ran.
   """
   @spec run(Path.t()) :: non_neg_integer
   def run(path) do

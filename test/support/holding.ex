@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Holding do
   @moduledoc """
-  A search that stands between two slices, and so holds its tree, or a replica of its index.
+  Suspends a search between two slices, so that it holds its tree, or a replica of its index.
   """
 
   import ExUnit.Assertions
@@ -21,7 +21,7 @@ defmodule BeTree.Test.Holding do
     task
   end
 
-  @doc "Has the search given up, and waits for its process to end."
+  @doc "Cancels the search, and waits for its process to end."
   def release(task) do
     send(task.pid, :go)
     Task.await(task, 60_000)

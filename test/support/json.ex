@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Json do
-  @moduledoc "Events as JSON, with the freedom that JSON leaves: white space, escapes, forms of a number."
+  @moduledoc "Writes events as JSON, with random white space, escapes and forms of numbers."
 
-  @doc "The JSON object of a map or a list of `{name, value}`; values are those of `BeTree.Event`."
+  @doc "Returns the JSON object of a map or a list of `{name, value}`. Values are those of `BeTree.Event`."
   def encode(pairs) do
     IO.iodata_to_binary([space(), "{", join(pairs, &pair/1), "}", space()])
   end

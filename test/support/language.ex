@@ -9,10 +9,10 @@ defmodule BeTree.Test.Language do
   @rows @files |> Map.fetch!("language.exs") |> Code.eval_file() |> elem(0)
   @refusals @files |> Map.fetch!("refusals.exs") |> Code.eval_file() |> elem(0)
 
-  @doc "`[{expression, event, whether it holds}]`"
+  @doc "Returns `[{expression, event, whether it is true}]`."
   def rows, do: @rows
 
-  @doc "`[{expression, kind, attribute, column}]`"
+  @doc "Returns `[{expression, kind, attribute, column}]`."
   def refusals, do: @refusals
 
   def schema do
@@ -36,7 +36,7 @@ defmodule BeTree.Test.Language do
 
   def constants, do: [flight_id: 10, advertiser_id: 20, campaign_id: 30, campaign_group_id: 40, product_id: 50]
 
-  @doc "The expressions as subscriptions, numbered from 0."
+  @doc "Returns the expressions as subscriptions, numbered from 0."
   def subscriptions do
     for {{text, _event, _holds}, id} <- Enum.with_index(@rows), do: {id, text, constants: constants()}
   end

@@ -1,9 +1,9 @@
 defmodule BeTree.Test.Limits do
   @moduledoc """
-  Takes all that the system gives a process, in a node of its own.
+  Takes all mappings or descriptors of a process, in a node of its own.
 
-  `in_node/2` starts the node, and the other functions run there. Each makes what it is about until that is refused, lets
-  go of it, waits until all is released, and returns how many there were and the refusal.
+  `in_node/3` starts the node, and the other functions run there. Each makes values of one sort until one is refused, drops
+  them, waits until all are released, and returns their number and the refusal.
   """
 
   import BeTree.Test.Eventually
@@ -11,11 +11,16 @@ defmodule BeTree.Test.Limits do
   alias BeTree.{Error, Sandbox, Search, Server, WasmModule}
   alias BeTree.Engine.Native
 
-  @doc "Calls `function` of this module in a node of its own that may have so many descriptors, or as many as this one has."
+  @doc "Calls `function` of this module in a node of its own, with this limit of descriptors or the limit of this node."
   def in_node(function, arguments, descriptors \\ nil) do
-    limit = if descriptors, do: 'ulimit -n #{descriptors} && ', else: ''
-    shell = ['-c', limit ++ 'exec erl "$@"', 'sh']
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {'/bin/sh', shell}})
+    in_limited_node(if(descriptors, do: "-n #{descriptors}"), function, arguments)
+  end
+
+  @doc "Calls `function` of this module in a node of its own, after `ulimit` with these arguments."
+  def in_limited_node(ulimit, function, arguments) do
+    limit = if ulimit, do: "ulimit #{ulimit} && ", else: ""
+    shell = [~c"-c", String.to_charlist(limit <> ~S(exec erl "$@")), ~c"sh"]
+    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {~c"/bin/sh", shell}})
 
     try do
       :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()])
@@ -26,7 +31,7 @@ defmodule BeTree.Test.Limits do
     end
   end
 
-  @doc "Sandboxes that nobody calls."
+  @doc "Makes sandboxes that no process calls."
   def sandboxes do
     exhaust(
       fn -> Sandbox.load!(spinning()) end,
@@ -35,7 +40,7 @@ defmodule BeTree.Test.Limits do
     )
   end
 
-  @doc "Calls that are suspended, each in a sandbox of its own."
+  @doc "Suspends calls, each in a sandbox of its own."
   def calls do
     make = fn module ->
       with {:ok, sandbox} <- Sandbox.new(module) do
@@ -49,7 +54,7 @@ defmodule BeTree.Test.Limits do
     exhaust(fn -> Sandbox.load!(spinning()) end, make, fn call -> {:yield, _call} = Sandbox.resume(call) end)
   end
 
-  @doc "Searches of one index that are suspended."
+  @doc "Suspends searches of one index."
   def searches do
     make = fn index ->
       case Search.start(index, %{a: 50}, slice: 1) do
@@ -64,7 +69,7 @@ defmodule BeTree.Test.Limits do
   end
 
   @doc """
-  Trees, each of which is searched, beside which the VM goes on allocating. Returns how many mappings there are then, too.
+  Makes and searches trees, and then makes the VM allocate. Also returns the number of mappings at that time.
   """
   def trees do
     make = fn nil ->
@@ -82,8 +87,8 @@ defmodule BeTree.Test.Limits do
     end)
   end
 
-  # Has the VM allocate what a busy one does: 10,000 processes, 500 binaries that are mappings of their own, 1,000 tables.
-  # Returns how many mappings there are then.
+  # Makes the VM allocate like a busy one: 10,000 processes, 500 binaries with mappings of their own, 1,000 tables. Returns the
+  # number of mappings.
   defp allocate do
     processes = for number <- 1..10_000, do: spawn_link(fn -> hold(Enum.to_list(1..number//10)) end)
     binaries = for number <- 1..500, do: :binary.copy(<<number>>, 600_000)
@@ -103,7 +108,7 @@ defmodule BeTree.Test.Limits do
     end
   end
 
-  @doc "Indexes of many expressions."
+  @doc "Publishes indexes of many expressions."
   def indexes do
     exhaust(
       fn -> tree(20_000) end,
@@ -112,7 +117,44 @@ defmodule BeTree.Test.Limits do
     )
   end
 
-  @doc "As many servers as are asked for."
+  @doc "Returns the error of a first load."
+  def load do
+    {:error, error} = Sandbox.load(spinning())
+    error
+  end
+
+  @doc """
+  Returns the error of a load while the process gets no more addresses, and `:ok` or `:error` for the same load later.
+  """
+  def load_without_memory do
+    # The thread of the first compilation leaves its stack to that of the second.
+    {:ok, _module} = Sandbox.load(spinning())
+    module = WasmModule.assemble(functions: for(number <- 1..400, do: arithmetic(number)))
+    # Half of what it has, because it may return some meanwhile.
+    limit_addresses(div(size(), 2))
+    loaded = Sandbox.load(module)
+    limit_addresses("unlimited")
+    {:error, error} = loaded
+    {error, module |> Sandbox.load() |> elem(0)}
+  end
+
+  defp limit_addresses(limit) do
+    # The soft limit, which can be raised again.
+    {"", 0} = System.cmd("prlimit", ["--pid", System.pid(), "--as=#{limit}:"], stderr_to_stdout: true)
+  end
+
+  # Returns the addresses of this process, in bytes.
+  defp size do
+    [_all, kilobytes] = Regex.run(~r/^VmSize:\s+(\d+) kB$/m, File.read!("/proc/self/status"))
+    1_024 * String.to_integer(kilobytes)
+  end
+
+  defp arithmetic(number) do
+    step = [WasmModule.local_get(0), WasmModule.i32_const(number), WasmModule.i32_add(), WasmModule.drop()]
+    WasmModule.function("f#{number}", [:i32], [:i32], [List.duplicate(step, 20), WasmModule.local_get(0)])
+  end
+
+  @doc "Starts `count` servers."
   def servers(count) do
     releasing(fn ->
       servers =
@@ -136,7 +178,7 @@ defmodule BeTree.Test.Limits do
     tree
   end
 
-  # A memory of one page, and a function that never ends.
+  # Returns a module with a memory of one page, and a function that never ends.
   defp spinning do
     WasmModule.assemble(
       memory: {1, 1},
@@ -144,7 +186,7 @@ defmodule BeTree.Test.Limits do
     )
   end
 
-  # What there is works, also where no more is to be had.
+  # Checks that the existing values work after others were refused.
   defp exhaust(begin, make, check) do
     releasing(fn ->
       from = begin.()
@@ -162,13 +204,13 @@ defmodule BeTree.Test.Limits do
     end
   end
 
-  # Works in a process, whose end lets go of everything, and then makes a tree.
+  # Works in a process, whose end releases everything, and then makes a tree.
   defp releasing(work) do
     :ok = Native.load()
-    answer = work |> Task.async() |> Task.await(:infinity)
+    result = work |> Task.async() |> Task.await(:infinity)
     eventually(fn -> released?() end, 120)
     {:ok, [1]} = BeTree.search(tree(1), %{a: 2})
-    answer
+    result
   end
 
   # The module of the index stays compiled, and its code takes mappings.

@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Naive do
   @moduledoc """
-  The expression language once more, as plainly as can be: the oracle that the index is compared with.
+  Evaluates the expression language in the plainest way. It is the oracle for the index.
 
   Expressions are terms:
 
@@ -17,7 +17,7 @@ defmodule BeTree.Test.Naive do
       {:segment, :within | :before, name, id, seconds}
       {:cap, type, namespace, value, seconds}
 
-  An event is a map from names to values; what is not in it is undefined. Constants are a map from names to integers.
+  An event is a map from names to values. A missing name is undefined. Constants are a map from names to integers.
   """
 
   @earth_radius 6372.8

@@ -1,11 +1,12 @@
 defmodule BeTree.Test.Peers do
-  @moduledoc "Other nodes, on this machine, that run the same code."
+  @moduledoc "Starts other nodes on this machine that run the same code."
 
-  @doc "For `setup_all`: makes this node one that others can connect to."
+  @doc "Makes this node one to which others can connect. A callback for `setup_all`."
   def distribute(_context) do
     unless Node.alive?() do
-      # Without a shell nobody has started it.
+      # A node without a shell may have started no epmd.
       {_output, 0} = System.cmd(epmd(), ["-daemon"])
+      await_epmd()
       name = :"be_tree_#{System.pid()}_#{System.unique_integer([:positive])}@127.0.0.1"
       {:ok, _pid} = Node.start(name, :longnames)
     end
@@ -13,24 +14,38 @@ defmodule BeTree.Test.Peers do
     :ok
   end
 
+  # The daemon goes to the background before it listens.
+  defp await_epmd do
+    with {:error, _not_yet} <- :net_adm.names({127, 0, 0, 1}) do
+      Process.sleep(10)
+      await_epmd()
+    end
+  end
+
   defp epmd do
     System.find_executable("epmd") || Path.join(:code.root_dir(), "erts-#{:erlang.system_info(:version)}/bin/epmd")
   end
 
-  @doc "Starts a node, which ends with the test: its process, for `stop/1`, and its name."
+  @doc "Starts a node, which ends with the test. Returns its process, for `stop/1`, and its name."
   def start(name \\ :peer.random_name()) do
+    {peer, node} = start_bare(name)
+    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
+    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
+    {peer, node}
+  end
+
+  @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
+  def start_bare(name \\ :peer.random_name()) do
     options = %{
       name: name,
-      host: '127.0.0.1',
+      host: ~c"127.0.0.1",
       longnames: true,
-      # Where one node is killed, the others stay connected.
-      args: ['-setcookie', Atom.to_charlist(Node.get_cookie()), '-connect_all', 'false']
+      # If one node is killed, the others stay connected.
+      args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
     {:ok, peer, node} = :peer.start(options)
     ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
-    :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
-    {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
     {peer, node}
   end
 
@@ -48,7 +63,7 @@ defmodule BeTree.Test.Peers do
     :exit, _already_gone -> :ok
   end
 
-  @doc "Has a server swap in an index that is made there."
+  @doc "Makes an index on the node, and swaps it into the server there."
   def swap(node, name, domains, subscriptions) do
     :erpc.call(node, __MODULE__, :swap_here, [name, domains, subscriptions])
   end
@@ -60,7 +75,7 @@ defmodule BeTree.Test.Peers do
     BeTree.Server.swap!(name, BeTree.publish!(tree))
   end
 
-  @doc "Runs `BeTree.Server.start_link/1` there, for as long as the node lives."
+  @doc "Starts a server on the node, which lives as long as the node."
   def start_server(node, options) do
     :erpc.call(node, fn ->
       {:ok, pid} = BeTree.Server.start_link(options)

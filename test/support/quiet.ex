@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Quiet do
-  @moduledoc "Keeps what OTP reports of processes that end out of the tests' output, where they are meant to."
+  @moduledoc "Keeps OTP's reports of processes that end on purpose out of the tests' output."
 
-  @doc "For `setup`: until the test ends, no report of a supervisor or a crash is printed."
+  @doc "Prints no report of a supervisor or a crash until the test ends. A callback for `setup`."
   def quiet(_context) do
     id = :"quiet_#{System.unique_integer([:positive])}"
     :logger.add_primary_filter(id, {&filter/2, nil})

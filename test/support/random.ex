@@ -1,12 +1,11 @@
 defmodule BeTree.Test.Random do
   @moduledoc """
-  Random domains, expressions (as terms of `BeTree.Test.Naive`), their text, and events.
+  Makes random domains, expressions (as terms of `BeTree.Test.Naive`), their texts, and events.
 
-  All draw from the process's own `:rand`, so a seed repeats them. Values come from small pools: predicates are true
-  often enough to matter.
+  All use the process's own `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
   """
 
-  # Names that begin like the language's own words, or have its hyphen.
+  # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
   @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space"]
@@ -17,11 +16,11 @@ defmodule BeTree.Test.Random do
   @now 1_700_000_000
   @cap_types for entity <- ~w(flight advertiser campaign campaign_group product), ip <- ["", ":ip"], do: entity <> ip
 
-  @doc "The constants that every random expression is given."
+  @doc "Returns the constants of every random expression."
   def constants,
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
 
-  @doc "Domains as `BeTree.new/2` takes them: the language's own attributes, most times, and some of all types."
+  @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
   def schema do
     own = [
       {"now", :integer},
@@ -41,7 +40,7 @@ defmodule BeTree.Test.Random do
     end
   end
 
-  # Bounds that hold all constants of `expression/1` for such a domain.
+  # Returns bounds that include all constants of `expression/1` for such a domain.
   defp bounds(type) when type in [:integer, :integer_list],
     do: Enum.random([[], [min: -3, max: 10], [min: -3], [max: 10]])
 
@@ -50,7 +49,7 @@ defmodule BeTree.Test.Random do
   defp bounds(:integer_enum), do: Enum.random([[], [count: length(@integers)]])
   defp bounds(_type), do: []
 
-  @doc "An expression over `domains`, of a random depth."
+  @doc "Returns an expression over `domains`, of a random depth."
   def expression(domains), do: expression(domains, Enum.random(0..5))
 
   defp expression(domains, 0) do
@@ -161,7 +160,7 @@ defmodule BeTree.Test.Random do
 
   defp some(constant), do: for(_ <- 1..Enum.random(1..5), do: constant.())
 
-  @doc "An event for `domains`: `{name, value}` for each attribute that is defined."
+  @doc "Returns an event for `domains`: `{name, value}` for each defined attribute."
   def event(domains) do
     for {name, {type, options}} <- domains, not (options[:optional] and chance(0.3)) do
       {name, value(name, type)}

@@ -1,12 +1,12 @@
 defmodule BeTree.Test.Reason do
   @moduledoc """
-  Why an expression of `BeTree.Test.Naive` is false, as plainly as can be: `true` and `false` are put in place first, then
-  operands are evaluated from left to right and only as far as they decide.
+  Finds in the plainest way why an expression of `BeTree.Test.Naive` is false. It first folds `true` and `false`, then
+  evaluates operands from left to right until the value is known.
   """
 
   alias BeTree.Test.Naive
 
-  @doc "What an expression comes to, and the name of what was evaluated last; none where no predicate was."
+  @doc "Returns the value of an expression, and the name of the last evaluated predicate, or `nil` if there was none."
   def decide({:constant, value}, _event, _constants), do: {value, nil}
 
   def decide({:not, operand}, event, constants) do
@@ -15,7 +15,7 @@ defmodule BeTree.Test.Reason do
   end
 
   def decide({operator, left, right}, event, constants) when operator in [:and, :or] do
-    # The value of an operand that needs no look at the other.
+    # The value of an operand that decides without the other.
     decisive = operator == :or
 
     case {decide(left, event, constants), decide(right, event, constants)} do

@@ -1,9 +1,9 @@
 defmodule BeTree.Test.Reductions do
   @moduledoc """
-  What work costs a process.
+  Counts the reductions of work.
   """
 
-  @doc "The reductions that a process of its own does for `work`."
+  @doc "Returns the reductions that a process of its own is charged for `work`."
   def reductions(work) do
     Task.async(fn ->
       {:reductions, before} = Process.info(self(), :reductions)

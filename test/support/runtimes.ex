@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Runtimes do
   @moduledoc false
-  # The runtimes that every suite about them runs on. A case has the tag `runtime: module`, and is left out where that
-  # runtime is not here: see test_helper.exs.
+  # The runtimes on which the suites about runtimes run. A case with the tag `runtime: module` is left out if that runtime is
+  # missing (test_helper.exs).
 
   @all [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
 
@@ -9,6 +9,6 @@ defmodule BeTree.Test.Runtimes do
 
   def missing, do: @all -- BeTree.Runtime.available()
 
-  @doc "As the titles of tests have it."
+  @doc "Returns the name of a runtime in the titles of tests."
   def name(runtime), do: runtime |> Module.split() |> List.last()
 end

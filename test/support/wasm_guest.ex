@@ -1,17 +1,17 @@
 defmodule BeTree.Test.WasmGuest do
   @moduledoc false
-  # Index modules that hold no index: their searches do what a test wants.
+  # Makes index modules without an index, whose searches run code of a test.
 
   import BeTree.WasmModule
 
-  # Where a module keeps its outbox of 12 bytes, its answer, and its inbox.
+  # The addresses of a module's outbox of 12 bytes, its result, and its inbox.
   @outbox 4
-  @answer 16
+  @result 16
   @inbox 64
   @info 32_768
   @spent 40
 
-  # Visited 1, evaluated 2, and the one id.
+  # The result of a search: 1 visited, 2 evaluated, and one id.
   @id 7
   @numbers <<1::little-64, 2::little-64, @id::little-64>>
 
@@ -22,14 +22,16 @@ defmodule BeTree.Test.WasmGuest do
   # The body's function is called, so that it may call itself.
   @body 0
 
-  @doc "What a search answers that does answer."
+  @doc "Returns the ids that a search returns if it ends."
   def ids, do: [@id]
 
   @doc """
-  A guest whose searches run `body`, a function of no parameters with the local variables `locals`, and then answer
-  `ids/0`: with `when_json: true` only for events in JSON; others are answered at once. `parts:` are more of the module,
-  as `BeTree.WasmModule.assemble/1` takes them, `insert:` and `delete:` are the bodies of its changes, `inbox:` is what its inbox
-  does before it answers, and `spent:` the body of `be_tree_spent`, which it lacks otherwise. Its counts are all 0.
+  Returns a guest whose searches run `body`, a function without parameters with the local variables `locals`, and then return
+  `ids/0`. With `when_json: true` only searches for events in JSON run the body.
+
+  `parts:` are further parts of the module, as `BeTree.WasmModule.assemble/1` takes them. `insert:` and `delete:` are the bodies
+  of its changes, `inbox:` is code that its inbox runs first, and `spent:` is the body of `be_tree_spent`, which it lacks
+  otherwise. Its counts are all 0.
   """
   def assemble(body, options \\ []) do
     defaults = [
@@ -57,12 +59,12 @@ defmodule BeTree.Test.WasmGuest do
         function("be_tree_delete", [:i64], [:i32], options[:delete]),
         function("be_tree_search", [:i32, :i32, :i32, :i32], [:i32], [
           block([is_other, branch_if(0), call(@body)]),
-          [i32_const(@outbox), i32_const(@answer), i32_store()],
+          [i32_const(@outbox), i32_const(@result), i32_store()],
           [i32_const(@outbox), i32_const(byte_size(@numbers)), i32_store(4)],
           i32_const(0)
         ]),
         function("be_tree_search_many", [:i64, :i32, :i32, :i32, :i32], [:i32], [
-          [i32_const(@outbox), i32_const(@answer), i32_store()],
+          [i32_const(@outbox), i32_const(@result), i32_store()],
           [i32_const(@outbox), i32_const(byte_size(@numbers)), i32_store(4)],
           i32_const(0)
         ]),
@@ -79,7 +81,7 @@ defmodule BeTree.Test.WasmGuest do
       ],
       memory: {1, nil},
       globals: [{"__stack_pointer", :i32, :mutable, 0} | globals],
-      data: [{@answer, @numbers}, {@spent, <<1>>}, {@info, @counts}]
+      data: [{@result, @numbers}, {@spent, <<1>>}, {@info, @counts}]
     ]
     |> Keyword.merge(parts)
     |> BeTree.WasmModule.assemble()
@@ -88,7 +90,7 @@ defmodule BeTree.Test.WasmGuest do
   defp spent(nil), do: []
   defp spent(body), do: [function("be_tree_spent", [], [:i32], body)]
 
-  @doc "The body of a deletion that answers as one after which the instance is spent."
+  @doc "Returns the body of a deletion after which the instance is spent."
   def deletes_and_is_spent do
     [
       [i32_const(@outbox), i32_const(@spent), i32_store()],
@@ -97,21 +99,21 @@ defmodule BeTree.Test.WasmGuest do
     ]
   end
 
-  @doc "Counts `count` down and does nothing else."
+  @doc "Returns a guest whose searches count `count` down."
   def spin(count), do: assemble([i32_const(count), local_set(0), count_down(0, [])], locals: [:i32])
 
-  @doc "Answers each search, and each insertion of up to 5,000 bytes; one of 6,000 traps. It keeps nothing."
+  @doc "Returns a guest that accepts insertions of up to 5,000 bytes and traps in one of 6,000. It stores nothing."
   def trapping_insert do
-    # It reads so many bytes before its memory's end.
+    # It reads a byte at this distance from the end of its memory.
     read = [local_get(0), i32_load8_u(0x1_0000 - 5_500), drop()]
     assemble(nop(), insert: [read, i32_const(@outbox), i32_const(0), i32_store(4), i32_const(0)])
   end
 
-  @doc "An instruction for functions of a length: loops for ever where that is 1,000 or more."
+  @doc "Returns code for functions of a length, which loops for ever if that is 1,000 or more."
   def hang_when_long do
     block([local_get(0), i32_const(1_000), i32_div_u(), i32_eqz(), branch_if(0), loop(branch(0))])
   end
 
-  @doc "Calls the body again, without an end."
+  @doc "Returns code that calls the body again, without an end."
   def recurse, do: call(@body)
 end

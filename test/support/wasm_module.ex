@@ -1,18 +1,22 @@
 defmodule BeTree.WasmModule do
   @moduledoc false
-  # An assembler for the smallest modules: sections and instructions by hand, no tools.
+  # Assembles small modules from sections and instructions, without other tools.
   #
   #     assemble(functions: [function("add", [:i32, :i32], [:i32], [local_get(0), local_get(1), i32_add()])])
 
   import Bitwise
 
   @doc """
-  A module, of `functions:` (see `function/5`), `memory:` `{minimum, maximum}` in pages, `{minimum, maximum, :i64}` for one
-  with addresses of 64 bits, or several, the first of which
-  is exported as `memory`, `globals:` `[{export, type, :mutable | :constant, value}]`, not exported under `nil`, `data:` `[{address, bytes}]` with `:passive` for
-  an address where the code copies it, `imports:`
-  `[{module, name}]` of functions that take and answer nothing, `table:` a number of elements, and `start:` the index
-  of a function. Imports come before functions in the count of indexes.
+  Returns the bytes of a module.
+
+    * `functions:` - see `function/5`;
+    * `memory:` - `{minimum, maximum}` in pages, `{minimum, maximum, :i64}` for addresses of 64 bits, or a list of these. The
+      first one is exported as `memory`;
+    * `globals:` - `[{export, type, :mutable | :constant, value}]`; with `nil` a global is not exported;
+    * `data:` - `[{address, bytes}]`; `:passive` in place of an address makes a segment that code copies;
+    * `imports:` - `[{module, name}]` of functions without parameters and results. Their indexes precede those of functions;
+    * `table:` - a number of elements;
+    * `start:` - the index of a function.
   """
   def assemble(parts) do
     functions = Keyword.get(parts, :functions, [])
@@ -37,7 +41,7 @@ defmodule BeTree.WasmModule do
     ])
   end
 
-  @doc "A function, exported under `export` unless that is `nil`, with further local variables of the types `locals`."
+  @doc "Returns a function, exported under `export` unless that is `nil`, with more local variables of the types `locals`."
   def function(export, params, results, body, locals \\ []) do
     %{export: export, params: params, results: results, body: body, locals: locals}
   end
@@ -84,7 +88,7 @@ defmodule BeTree.WasmModule do
   def f64_add, do: 0xA0
   def f64_div, do: 0xA3
 
-  @doc "Runs `body` until the local variable `index`, an i32, has been counted down to 0."
+  @doc "Returns code that runs `body` until it has counted the local variable `index`, an i32, down to 0."
   def count_down(index, body) do
     block([
       loop([

@@ -150,7 +150,7 @@ defmodule BeTree.WorkloadTest do
 
       # An explanation shows an `and` within an `and` as one, so the depth is that of the text or less.
       depths = roots |> Enum.map(&depth/1) |> Enum.frequencies()
-      assert Map.keys(depths) == [1, 2, 3, 4, 5, 6]
+      assert depths |> Map.keys() |> Enum.sort() == [1, 2, 3, 4, 5, 6]
       assert_in_delta depths[1], 333, 80
 
       kinds = Enum.frequencies_by(roots, & &1.kind)

@@ -1,4 +1,4 @@
-%% Finds the campaigns that may bid for a request. docs/erlang.md goes through it.
+%% Finds the campaigns that may bid for a request. docs/erlang.md explains it.
 -module(ads).
 
 -export([new/1, matching/2, matching_timed/2, why_not/2, main/0]).
@@ -7,7 +7,7 @@
 
 -export_type([campaign/0]).
 
-%% Its id, the constants that frequency caps are kept by, and whom it is for.
+%% An id, the constants of its frequency caps, and its expression.
 -type campaign() :: {non_neg_integer(), [{atom(), integer()}], iodata()}.
 
 %% A request for an ad comes as two records, so the domains are two lists: the fields in the same order, without the tag.
@@ -25,7 +25,7 @@ domains() ->
       {segments_with_timestamp, segments, allow_undefined},
       {frequency_caps, frequency_caps, allow_undefined}]].
 
-%% A tree of these campaigns, which also tells reasons. Any process may search it.
+%% Returns a tree of these campaigns, which also keeps reasons. Any process may search it.
 -spec new([campaign()]) -> {ok, reference()} | {error, {non_neg_integer(), term()}}.
 new(Campaigns) ->
     {ok, Tree} = erl_betree:betree_make_err(domains()),
@@ -43,18 +43,18 @@ insert(Tree, [{Id, Constants, Expression} | Campaigns]) ->
             {error, {Id, Refusal}}
     end.
 
-%% The ids of the campaigns for a request.
+%% Returns the ids of the campaigns for a request.
 matching(Tree, Request) ->
     {ok, Ids} = erl_betree:betree_search(Tree, Request),
     Ids.
 
-%% The same for a request that is read once and may be searched for again, with the microseconds that the search took.
+%% Returns the ids and the microseconds of the search. The event is decoded once, and may be searched for again.
 matching_timed(Tree, Request) ->
     {{ok, Event}, _Reading} = erl_betree:betree_make_event(Tree, Request, ?CLOCK_MONOTONIC),
     {{ok, Ids}, Microseconds} = erl_betree:betree_search(Tree, Event, ?CLOCK_MONOTONIC),
     {Ids, Microseconds}.
 
-%% For every attribute that kept campaigns out, their ids.
+%% Returns for each attribute the ids of the campaigns that it excluded.
 why_not(Tree, Request) ->
     {_OkOrError, _Ids, NonMatches} = erl_betree:betree_search_err(Tree, Request),
     {ok, Reasons} = erl_betree:betree_parse_reasons(NonMatches),
@@ -73,7 +73,7 @@ campaigns() ->
      {3, [], <<"geo_within_radius(45.5, -73.6, 25.0)">>},
      {4, [], <<"country = 'CA' and not (interests one of ('golf'))">>},
      {5, [], <<"segment_within(7, 3600)">>},
-     %% At most twice a day for the flight 50.
+     %% At most twice a day for flight 50.
      {6, [{flight_id, 50}], <<"country = 'CA' and within_frequency_cap('flight', 'ads', 2, 86400)">>}].
 
 request() ->

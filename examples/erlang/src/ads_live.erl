@@ -1,10 +1,10 @@
-%% The campaigns of `ads` with BeTree itself, for what erl_betree has no function for: they come and go while any number of
-%% processes search, events come as JSON and many at a time, and errors and answers are explained.
+%% The campaigns of `ads` with BeTree itself, which does more than erl_betree: campaigns change while many processes search,
+%% events are JSON or batches, and errors and matches are explained.
 -module(ads_live).
 
 -export([new/1, remove/2, publish/1, matching/2, matching_many/2, explain/3, child_spec/0, main/0]).
 
-%% Modules of Elixir are atoms that begin with Elixir.
+%% The name of an Elixir module is an atom that begins with `Elixir.`.
 -define(BETREE, 'Elixir.BeTree').
 
 domains() ->
@@ -12,7 +12,7 @@ domains() ->
      {device, {string, [{optional, true}]}},
      {age, {integer, [{optional, true}]}}].
 
-%% All campaigns or none, as {Id, Expression}; what is wrong is said in words.
+%% Returns a tree of all campaigns, which are {Id, Expression}, or an error with a message.
 new(Campaigns) ->
     {ok, Tree} = ?BETREE:new(domains()),
     case ?BETREE:insert_all(Tree, Campaigns) of
@@ -23,7 +23,7 @@ new(Campaigns) ->
 remove(Tree, Id) ->
     ?BETREE:delete(Tree, Id).
 
-%% What the tree holds now, to be searched by many processes at once.
+%% Returns an index of the present campaigns, which many processes can search at once.
 publish(Tree) ->
     {ok, Index} = ?BETREE:publish(Tree),
     Index.
@@ -37,12 +37,12 @@ matching_many(Index, Events) ->
     {ok, Lists} = ?BETREE:search_many(Index, Events),
     Lists.
 
-%% Which parts of a campaign's expression hold.
+%% Returns a text that tells which parts of a campaign's expression are true.
 explain(Index, Event, Id) ->
     {ok, Why} = ?BETREE:explain(Index, Event, Id),
     'Elixir.String.Chars':to_string(Why).
 
-%% For a supervisor: an index that is searched by the name ads, and changed meanwhile.
+%% Returns the child specification of a server with the name ads, which is changed while it is searched.
 child_spec() ->
     'Elixir.BeTree.Server':child_spec([{name, ads}, {domains, domains()}]).
 

@@ -1,22 +1,22 @@
-//! What an operation refuses, and how it says so.
+//! The errors of operations.
 
 use crate::term::Writer;
 
-/// One fault. It holds nothing of its own, since a search, which has to tell of faults too, does not allocate.
+/// An error. It borrows its parts, because a search returns errors too and does not allocate.
 #[derive(Clone, Copy)]
 pub struct Error<'a> {
     pub kind: Kind,
-    /// What is wrong and how to mend it.
+    /// The fault, and how to mend it.
     pub message: &'static str,
-    /// The attribute or the constant concerned.
+    /// The name of the attribute or the constant.
     pub name: Option<&'a [u8]>,
-    /// The character, from 1, of the expression or the JSON.
+    /// The character of the fault in the expression or the JSON, from 1.
     pub column: Option<usize>,
-    /// Which subscription of an insertion, from 0.
+    /// The position of the subscription in an insertion, from 0.
     pub position: Option<usize>,
 }
 
-/// The kinds that the ABI knows.
+/// The kinds of the ABI.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Syntax,
@@ -34,19 +34,19 @@ impl<'a> Error<'a> {
         Error { kind, message, name: None, column: None, position: None }
     }
 
-    /// The same error, about what is called `name`.
+    /// Returns this error with a name.
     pub fn about(self, name: &'a [u8]) -> Self {
         Error { name: Some(name), ..self }
     }
 
-    /// The same error, at the character that starts at byte `offset` of `text`.
+    /// Returns this error with the column of the character that starts at byte `offset` of `text`.
     pub fn at(self, text: &[u8], offset: usize) -> Self {
         // Every byte that does not continue a character starts one.
         let before = text[..offset].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
         Error { column: Some(before + 1), ..self }
     }
 
-    /// The answer `{Kind, Message, Attribute, Column, Position}`.
+    /// Writes `{Kind, Message, Attribute, Column, Position}`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out);
         writer.tuple(5);
@@ -83,14 +83,14 @@ impl Kind {
     }
 }
 
-/// Appends `item` where memory allows. All that grows while subscriptions are inserted grows by this.
+/// Appends `item` if memory allows. Every table that an insertion enlarges grows by this function.
 pub fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error<'static>> {
     reserve(list, 1)?;
     list.push(item);
     Ok(())
 }
 
-/// Makes room for `more` items where memory allows.
+/// Makes room for `more` items if memory allows.
 pub fn reserve<T>(list: &mut Vec<T>, more: usize) -> Result<(), Error<'static>> {
     let refused = |_| Error::new(Kind::OutOfMemory, "there is no more memory; give the tree a higher limit");
     list.try_reserve(more).map_err(refused)

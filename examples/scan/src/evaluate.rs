@@ -1,4 +1,4 @@
-//! Whether an expression holds for an event.
+//! Evaluates an expression for an event.
 
 use std::cmp::Ordering;
 
@@ -6,10 +6,10 @@ use crate::event::{fields, Event};
 use crate::expression::{Constants, Part, Predicate, Quantifier, Relation, Step, Test};
 use crate::value::{Sequence, Shape, Value};
 
-/// Kilometres.
+/// The radius of the earth in kilometres.
 const EARTH_RADIUS: f64 = 6372.8;
 
-/// Whether the expression in `steps` holds. `stack` has room for its operands.
+/// Returns whether the expression in `steps` is true. `stack` has room for its operands.
 pub fn expression_holds(steps: &[Step], event: &Event, stack: &mut Vec<bool>) -> bool {
     stack.clear();
     for step in steps {
@@ -17,7 +17,7 @@ pub fn expression_holds(steps: &[Step], event: &Event, stack: &mut Vec<bool>) ->
             Step::Constant(value) => *value,
             Step::Predicate(predicate) => predicate_holds(predicate, event),
             Step::Not => !stack.pop().unwrap_or_default(),
-            // Both operands are taken off, whatever the first is.
+            // Both operands are popped, whatever the first is.
             Step::And => stack.pop().unwrap_or_default() & stack.pop().unwrap_or_default(),
             Step::Or => stack.pop().unwrap_or_default() | stack.pop().unwrap_or_default(),
         };
@@ -26,7 +26,7 @@ pub fn expression_holds(steps: &[Step], event: &Event, stack: &mut Vec<bool>) ->
     stack.pop().unwrap_or_default()
 }
 
-/// How many operands of `steps` stand side by side at most.
+/// Returns the most operands of `steps` that are on the stack at a time.
 pub fn depth(steps: &[Step]) -> usize {
     let mut deepest = 0;
     steps.iter().fold(0, |depth: usize, step| {
@@ -41,7 +41,7 @@ pub fn depth(steps: &[Step]) -> usize {
     deepest
 }
 
-/// Of an undefined attribute only `is null` holds.
+/// Returns whether a predicate is true. Of an undefined attribute only `is null` is.
 pub fn predicate_holds(predicate: &Predicate, event: &Event) -> bool {
     let value = event.attributes[predicate.attribute];
     match (&predicate.test, value) {
@@ -53,7 +53,7 @@ pub fn predicate_holds(predicate: &Predicate, event: &Event) -> bool {
         (Test::Float(relation, constant), Value::Float(value)) => {
             let equal = relation.is_equality() && (value - constant).abs() < f64::EPSILON;
             let order = if equal { Some(Ordering::Equal) } else { value.partial_cmp(constant) };
-            // Floats that differ by less than epsilon are equal, and others are not, however they are rounded.
+            // Floats are equal exactly if they differ by less than epsilon.
             order.is_some_and(|order| takes(*relation, order))
         }
         (Test::Text(relation, constant), Value::Text(text)) => {
@@ -124,7 +124,7 @@ fn has_part(text: &[u8], part: Part, wanted: &[u8]) -> bool {
     }
 }
 
-/// The haversine of two places in degrees, in kilometres.
+/// Returns the haversine distance of two places, given in degrees, in kilometres.
 fn distance(latitude: f64, longitude: f64, other_latitude: f64, other_longitude: f64) -> f64 {
     let half_latitude = (other_latitude - latitude).to_radians() / 2.0;
     let half_longitude = (other_longitude - longitude).to_radians() / 2.0;
@@ -140,7 +140,7 @@ fn last_seen(id: i64, segments: Sequence, event: &Event) -> Option<i64> {
     })
 }
 
-/// Whether `micros` is at most so many `seconds` before now, in integers that cannot overflow.
+/// Returns whether `micros` is at most `seconds` seconds before now, in integers that cannot overflow.
 fn is_recent(now: usize, seconds: i64, micros: i64, event: &Event) -> Option<bool> {
     let Value::Integer(now) = event.attributes[now] else { return None };
     Some((i128::from(now) - i128::from(seconds)) * 1_000_000 <= i128::from(micros))
@@ -165,7 +165,7 @@ fn within_cap(test: &Test, caps: Sequence, event: &Event) -> bool {
     }
 }
 
-/// In terms they are tuples, in JSON lists.
+/// Returns the two parts of a value: a tuple in a term, a list in JSON.
 fn pair(value: Value, event: &Event) -> Option<[Value; 2]> {
     fields(value, Shape::Tuple, &event.values).or_else(|| fields(value, Shape::List, &event.values))
 }

@@ -1,4 +1,4 @@
-//! Events, read and checked against the schema.
+//! Reads events and checks them against the schema.
 
 use crate::error::{Error, Kind};
 use crate::expression::cap_constant;
@@ -7,13 +7,13 @@ use crate::schema::{find, Attribute, Schema, Type};
 use crate::term::Reader;
 use crate::value::{Shape, Value, Values};
 
-/// The longest event in bytes. Memory for it is asked for with the schema, so that no search has to.
+/// The longest event in bytes. Its memory is requested with the schema, so that no search requests any.
 pub const LONGEST: usize = 64 * 1024;
 
-/// The format of a prepared event: another one behind the number of its format.
+/// The format of a prepared event: the number of another format, and the event in it.
 pub const PREPARED: i32 = 3;
 
-/// By attribute the values of one event.
+/// The values of one event, by attribute.
 pub struct Event {
     pub attributes: Vec<Value>,
     pub values: Values,
@@ -66,14 +66,14 @@ impl Event {
         }
     }
 
-    /// Takes the values of a map, an object, or a list of pairs. Fixed numbers of values come in sequences of `shape`.
+    /// Reads the values of a map, an object, or a list of pairs. Pairs and triples are sequences of `shape`.
     fn named<'a>(&mut self, event: Value, schema: &'a Schema, shape: Shape) -> Result<(), Error<'a>> {
         let Event { attributes, values } = self;
         let json = shape == Shape::List;
         let mut take = |name: Value, value: Value| {
             let Value::Text(name) = name else { return Err(mismatch("an attribute's name is an atom or a binary")) };
             match find(schema, values.bytes(name)) {
-                // Of a name that comes twice JSON's last value counts, and of terms the first that is defined.
+                // If JSON has a name twice, the last value counts. If a term has, the first defined value counts.
                 Some(place) if json || matches!(attributes[place], Value::Undefined) => {
                     attributes[place] = checked(value, &schema[place], shape, values)?;
                     Ok(())
@@ -97,7 +97,7 @@ impl Event {
         }
     }
 
-    /// Takes values in the order of the schema.
+    /// Reads values in the order of the schema.
     fn record<'a>(&mut self, event: Value, schema: &'a Schema) -> Result<(), Error<'a>> {
         let Event { attributes, values } = self;
         let given = match event {
@@ -114,7 +114,7 @@ impl Event {
     }
 }
 
-/// The values of a sequence of `shape` that has as many as the answer.
+/// Returns the values of a sequence of `shape`, if it has `N`.
 pub fn fields<const N: usize>(value: Value, shape: Shape, values: &Values) -> Option<[Value; N]> {
     match value {
         Value::Sequence(sequence) if sequence.shape == shape && sequence.length as usize == N => {
@@ -125,7 +125,7 @@ pub fn fields<const N: usize>(value: Value, shape: Shape, values: &Values) -> Op
     }
 }
 
-/// The value as its attribute's type has it.
+/// Converts a value to its attribute's type.
 fn checked<'a>(value: Value, attribute: &'a Attribute, shape: Shape, values: &Values) -> Result<Value, Error<'a>> {
     let checked = match (attribute.ty, value) {
         (_, Value::Undefined) => Ok(Value::Undefined),

@@ -1,4 +1,4 @@
-//! Why an expression holds for an event, or does not.
+//! Explains why an expression is true for an event, or false.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::schema::Schema;
 use crate::term::Writer;
 use crate::value::{Shape, Value};
 
-/// A part of an expression: its last step, what it came to, and the parts that it joins.
+/// A part of an expression: its last step, its value, and its operands.
 struct Node<'s> {
     step: &'s Step,
     verdict: bool,
@@ -21,7 +21,7 @@ struct Node<'s> {
 pub fn explain(steps: &[Step], event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result<(), Error<'static>> {
     let nodes = evaluated(steps, event)?;
     let mut writer = Writer::new(out);
-    // A list of what is still to be written instead of a recursion: a node, or the end of its children.
+    // A list of the parts to write, nodes and ends of children, instead of a recursion.
     let mut tasks = vec![Some(nodes.len() - 1)];
     while let Some(task) = tasks.pop() {
         let Some(node) = task.map(|place| &nodes[place]) else {
@@ -86,7 +86,7 @@ fn write(value: Value, event: &Event, writer: &mut Writer) {
         Value::Integer(integer) => writer.integer(integer),
         Value::Float(float) => writer.float(float),
         Value::Text(text) => writer.binary(&[event.values.bytes(text)]),
-        // What was checked against its type is nested no deeper than a frequency cap.
+        // A value that was checked against its type is nested no deeper than a frequency cap.
         Value::Sequence(sequence) if sequence.shape == Shape::Tuple => {
             writer.tuple(sequence.length as u8);
             event.values.each(sequence).for_each(|part| write(part, event, writer));
@@ -100,7 +100,7 @@ fn write(value: Value, event: &Event, writer: &mut Writer) {
     }
 }
 
-/// The predicate in canonical form.
+/// Returns the predicate's text in canonical form.
 fn print(predicate: &Predicate, schema: &Schema) -> String {
     let name = String::from_utf8_lossy(&schema[predicate.attribute].name);
     match &predicate.test {

@@ -1,4 +1,4 @@
-//! The language of expressions, read into steps in postfix order: operands before what joins them.
+//! Reads the language of expressions to steps in postfix order: operands before their operator.
 
 use crate::error::{push, reserve, Error, Kind};
 use crate::schema::{find, Attribute, Bounds, Schema, Type};
@@ -12,7 +12,7 @@ pub enum Step {
 }
 
 pub struct Predicate {
-    /// The attribute that it reads, of a place the latitude.
+    /// The attribute that it reads. For a place this is the latitude.
     pub attribute: usize,
     pub test: Test,
 }
@@ -32,7 +32,7 @@ pub enum Test {
     Cap { now: usize, kind: Vec<u8>, id: i64, namespace: Vec<u8>, value: i64, seconds: i64 },
 }
 
-/// A comparison: which orders of value and constant it takes.
+/// A comparison: the orders of value and constant that make it true.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Relation {
     pub symbol: &'static str,
@@ -51,12 +51,12 @@ const RELATIONS: [Relation; 6] = [
 ];
 
 impl Relation {
-    /// Whether it knows no order: `=` and `<>`.
+    /// Returns whether it needs no order: `=` and `<>`.
     pub fn is_equality(self) -> bool {
         self.less == self.greater
     }
 
-    /// The relation that holds with the sides exchanged.
+    /// Returns the same relation with its sides exchanged.
     fn mirrored(self) -> Relation {
         let mirror =
             |other: &&Relation| (other.less, other.equal, other.greater) == (self.greater, self.equal, self.less);
@@ -78,13 +78,13 @@ pub enum Part {
     End,
 }
 
-/// Sorted, each once.
+/// The constants of a list: sorted, each once.
 pub enum Constants {
     Integers(Vec<i64>),
     Texts(Vec<Vec<u8>>),
 }
 
-/// For a type of frequency cap, the constant of the subscription that holds its id.
+/// Returns the name of the constant that has the id of a frequency cap of this type.
 pub fn cap_constant(kind: &[u8]) -> Option<&'static str> {
     Some(match kind.strip_suffix(b":ip").unwrap_or(kind) {
         b"flight" => "flight_id",
@@ -96,7 +96,7 @@ pub fn cap_constant(kind: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The steps of the expression in `text`; `constants` were given with it.
+/// Returns the steps of the expression in `text`. `constants` belong to it.
 pub fn read<'a>(text: &'a [u8], constants: &[(&[u8], i64)], schema: &'a Schema) -> Result<Vec<Step>, Error<'a>> {
     let text = std::str::from_utf8(text)
         .map_err(|error| Error::new(Kind::Syntax, "an expression is UTF-8").at(text, error.valid_up_to()))?;
@@ -124,7 +124,7 @@ enum Is {
 }
 
 impl Token<'_> {
-    /// Whether it is one of `symbols`.
+    /// Returns whether it is one of `symbols`.
     fn any(&self, symbols: &[&str]) -> bool {
         self.is == Is::Symbol && symbols.contains(&self.text)
     }
@@ -138,11 +138,11 @@ struct Parser<'a, 'c> {
     text: &'a str,
     constants: &'c [(&'c [u8], i64)],
     schema: &'a Schema,
-    /// The first that is not taken yet.
+    /// The first token that is not taken yet.
     token: Token<'a>,
 }
 
-/// What waits for its right operand or its bracket, weakest first.
+/// An operator that waits for its right operand, or an open bracket. Weakest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
     Open,
@@ -237,7 +237,7 @@ impl<'a> Parser<'a, '_> {
         self.among(name, how, true)
     }
 
-    /// A list of constants and what it is for: of a list attribute the elements, or a single value.
+    /// Reads a list of constants: for the elements of a list attribute, or for a single value.
     fn among(&mut self, name: Token<'a>, how: Quantifier, list: bool) -> Result<Predicate, Error<'a>> {
         if !self.token.any(&["("]) {
             return Err(self.syntax("a list of constants in parentheses is expected"));
@@ -395,7 +395,7 @@ impl<'a> Parser<'a, '_> {
         Ok(Predicate { attribute, test: Test::Part(part, self.string(text, None)?) })
     }
 
-    /// Takes `(`, constants and names with commas between them, and `)`.
+    /// Reads `(`, constants and names with commas between them, and `)`.
     fn arguments(&mut self) -> Result<Vec<Token<'a>>, Error<'a>> {
         let mut arguments = Vec::new();
         self.take()?;
@@ -416,7 +416,7 @@ impl<'a> Parser<'a, '_> {
         Ok(arguments)
     }
 
-    /// The attribute that `name` names, and its place.
+    /// Returns the attribute with this name, and its position.
     fn attribute(&self, name: Token<'a>) -> Result<(usize, &'a Attribute), Error<'a>> {
         if name.is != Is::Name {
             return Err(at(name, Kind::Syntax, "an attribute's name is expected", self.text));
@@ -430,7 +430,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// The place of an attribute that `function` reads without being told.
+    /// Returns the position of an attribute that `function` reads without an argument.
     fn implied(&self, name: &'static str, ty: Type, function: Token<'a>) -> Result<usize, Error<'a>> {
         let Some(place) = find(self.schema, name.as_bytes()) else {
             let error =
@@ -480,7 +480,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// A string without its quotes, its escapes resolved.
+    /// Returns a string without its quotes and with its escapes resolved.
     fn string(&self, token: Token<'a>, of: Option<&'a Attribute>) -> Result<Vec<u8>, Error<'a>> {
         if token.is != Is::Text {
             return Err(about(at(token, Kind::Type, "a string is expected, in quotes", self.text), of));
@@ -530,7 +530,7 @@ impl<'a> Parser<'a, '_> {
         at(self.token, Kind::Syntax, message, self.text)
     }
 
-    /// Takes the token.
+    /// Takes the token, and reads the next one.
     fn take(&mut self) -> Result<Token<'a>, Error<'a>> {
         let taken = self.token;
         let from = taken.start + taken.text.len();
@@ -563,7 +563,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// Moves what binds as tight as `least` or tighter behind its operands, back to the last bracket.
+/// Moves operators that bind as tightly as `least` or more tightly after their operands, back to the last bracket.
 fn complete(steps: &mut Vec<Step>, pending: &mut Vec<Pending>, least: Pending) -> Result<(), Error<'static>> {
     while let Some(&operator) = pending.last().filter(|operator| **operator >= least) {
         pending.pop();
@@ -610,7 +610,7 @@ fn name_length(rest: &str) -> usize {
     rest.bytes().position(|byte| !(byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')).unwrap_or(rest.len())
 }
 
-/// The length of the string at the start of `rest`, with its quotes.
+/// Returns the length of the string at the start of `rest`, with its quotes.
 fn string_length(rest: &str, quote: u8) -> Option<usize> {
     let bytes = rest.as_bytes();
     let mut at = 1;
@@ -624,7 +624,7 @@ fn string_length(rest: &str, quote: u8) -> Option<usize> {
     }
 }
 
-/// What kind of number stands at the start of `rest`, and its length.
+/// Returns the kind of the number at the start of `rest`, and its length.
 fn number(rest: &str) -> Option<(Is, usize)> {
     let bytes = rest.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();

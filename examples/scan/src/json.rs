@@ -1,4 +1,4 @@
-//! JSON, as RFC 8259 has it.
+//! Reads JSON (RFC 8259).
 
 use crate::error::{Error, Kind};
 use crate::term::append;
@@ -18,7 +18,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Nothing may follow a value.
+    /// Checks that nothing follows the value.
     pub fn finish(&mut self) -> Result<(), Error<'a>> {
         match self.peek() {
             None => Ok(()),
@@ -26,7 +26,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Any value.
+    /// Reads a value.
     pub fn value(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
         if depth == DEEPEST {
             return Err(too_deep());
@@ -136,7 +136,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The character that the escape here stands for.
+    /// Reads an escape, and returns its character.
     fn escape(&mut self) -> Result<char, Error<'a>> {
         let character = match self.text.as_bytes().get(self.at + 1) {
             Some(b'b') => '\u{8}',
@@ -167,12 +167,12 @@ impl<'a> Json<'a> {
         digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)? as u16))
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.byte() {
             self.at += 1;

@@ -1,4 +1,4 @@
-//! The attributes that events have and expressions read.
+//! The attributes of events and expressions.
 
 use crate::error::{push, Error, Kind};
 use crate::term::Reader;
@@ -16,13 +16,13 @@ pub enum Type {
     FrequencyCaps,
 }
 
-/// What the constants of expressions over an attribute may be.
+/// The bounds of an attribute's constants in expressions.
 #[derive(Clone, Copy)]
 pub enum Bounds {
     None,
     Integers(i64, i64),
     Floats(f64, f64),
-    /// So many distinct ones.
+    /// At most this number of distinct constants.
     Count(u64),
 }
 
@@ -36,13 +36,13 @@ pub struct Attribute {
 pub type Schema = Vec<Attribute>;
 
 impl Attribute {
-    /// Whether its values are lists of integers or strings.
+    /// Returns whether its values are lists of integers or strings.
     pub fn is_list(&self) -> bool {
         matches!(self.ty, Type::IntegerList | Type::TextList)
     }
 }
 
-/// The place of the attribute called `name`.
+/// Returns the position of the attribute `name`.
 pub fn find(schema: &Schema, name: &[u8]) -> Option<usize> {
     schema.iter().position(|attribute| attribute.name == name)
 }

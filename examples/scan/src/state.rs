@@ -1,8 +1,8 @@
-//! What an instance holds, and its operations.
+//! The state of an instance, and its operations.
 //!
-//! A host may stop a search at any instruction: to go on with it later, or to forget it and run another operation. So a
-//! search allocates nothing (whoever stops an allocator halfway has broken it), and moves forward by one store at a
-//! time. An insertion asks for all memory that it needs before it changes anything, so it is refused as a whole.
+//! A host may stop a search at any instruction, and then resume it, or give it up and run another operation. So a search
+//! allocates nothing, because an allocator that is stopped halfway is broken, and commits its progress by one store at a time.
+//! An insertion requests all memory that it needs before it changes anything, so it is refused as a whole.
 
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
@@ -18,9 +18,9 @@ use crate::schema::{self, Schema};
 use crate::term::{Reader, Writer};
 use crate::vocabulary::{is_counted, Vocabulary};
 
-/// The size of the inbox at first: it does not grow for an event.
+/// The first size of the inbox. It suffices for any event.
 const INBOX: usize = LONGEST;
-/// More than the answer to a search that is refused takes, beside the name in it.
+/// More bytes than the error of a search takes, apart from the name in it.
 const REFUSAL: usize = 1024;
 
 #[derive(Default)]
@@ -28,16 +28,17 @@ pub struct State {
     index: Option<Index>,
     search: Search,
     inbox: Vec<u8>,
-    answer: Vec<u8>,
+    result: Vec<u8>,
     outbox: Outbox,
 }
 
-/// What the host reads: where the last answer lies, its length, and in the lower half of `progress` how far a search has
-/// come. There is none, or it is noted, or so many subscriptions more are done with; in the upper half is how many match.
+/// The words that the host reads: the address and the length of the last result, and the progress of a search. The lower half
+/// of `progress` is 0 without a search, and otherwise 1 plus the number of finished subscriptions. The upper half counts the
+/// matches.
 #[derive(Default)]
 #[repr(C)]
 struct Outbox {
-    answer: [u32; 2],
+    result: [u32; 2],
     progress: AtomicU64,
 }
 
@@ -63,45 +64,45 @@ struct Subscription {
 struct Search {
     request: Request,
     batch: Option<Batch>,
-    /// For each subscription whether it is looked at.
+    /// For each subscription, whether the search considers it.
     wanted: Vec<bool>,
-    /// Two words of the answer, and the ids that match.
+    /// Two words of the result, and the ids that match.
     found: Vec<u64>,
-    /// Two words of the answer, and a bit for each id that matches.
+    /// Two words of the result, and a bit for each id that matches.
     bitmap: Vec<u64>,
-    /// The operands of the expression that is evaluated.
+    /// The operand stack of the expression that is being evaluated.
     stack: Vec<bool>,
 }
 
-/// What a search is asked for; the event and the ids are places in the inbox.
+/// The request of a search. The event and the ids are ranges of the inbox.
 #[derive(Clone, Default)]
 struct Request {
     format: i32,
     event: Range<usize>,
     ids: Option<Range<usize>>,
     form: i32,
-    /// Of a batch, which event it is, and where the next one begins.
+    /// In a batch, the position of the event, and the start of the next one.
     place: usize,
     next: usize,
 }
 
-/// Events of which one after the other is searched for, each by a call of its own.
+/// A batch: its events are searched for one after the other, each in a call of its own.
 #[derive(Clone)]
 struct Batch {
     number: u64,
     count: usize,
     ids: Option<Range<usize>>,
     form: i32,
-    /// How many are answered, and where the next one begins.
-    answered: usize,
+    /// The number of finished events, and the start of the next one.
+    finished: usize,
     next: usize,
-    /// Where the events end.
+    /// The end of the events.
     end: usize,
 }
 
 /// The words before the ids.
 const HEADER: usize = 2;
-/// The least that a bitmap has room for, in words.
+/// The number of words for which a bitmap has room at least.
 const BITMAP: usize = 16_384;
 /// The format and the length before each event of a batch.
 const FRAME: usize = 8;
@@ -122,7 +123,7 @@ pub fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
 }
 
 impl State {
-    /// A buffer of at least `length` bytes, or 0. It moves only to grow.
+    /// Returns the address of a buffer of at least `length` bytes, or 0. The buffer moves only to grow.
     pub fn inbox(&mut self, length: usize) -> u32 {
         let length = length.max(INBOX).max(self.inbox.len());
         let more = length - self.inbox.len();
@@ -138,16 +139,16 @@ impl State {
     }
 
     pub fn schema(&mut self, length: usize) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         outbox.forget();
         *search = Search::default();
         let schema = match message(inbox, 0..length).and_then(schema::read) {
             Ok(schema) => schema,
-            Err(error) => return outbox.refuse(error, answer),
+            Err(error) => return outbox.refuse(error, result),
         };
         let longest = schema.iter().map(|attribute| attribute.name.len()).max().unwrap_or_default();
-        answer.clear();
-        answer.reserve(REFUSAL + 2 * longest + LONGEST);
+        result.clear();
+        result.reserve(REFUSAL + 2 * longest + LONGEST);
         search.found.resize(HEADER, 0);
         search.bitmap.resize(HEADER + BITMAP, 0);
         *index = Some(Index { event: Event::new(&schema), schema, subscriptions: Vec::new() });
@@ -155,17 +156,17 @@ impl State {
     }
 
     pub fn insert(&mut self, length: usize) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         search.forget(outbox);
         let inserted = known(index).and_then(|index| index.insert(message(inbox, 0..length)?, search));
         match inserted {
             Ok(()) => outbox.accept(&[]),
-            Err(error) => outbox.refuse(error, answer),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
     pub fn delete(&mut self, id: u64) -> i32 {
-        let State { index, search, answer, outbox, .. } = self;
+        let State { index, search, result, outbox, .. } = self;
         search.forget(outbox);
         let deleted = known(index).and_then(|index| {
             let place = index.find(id)?;
@@ -174,7 +175,7 @@ impl State {
         });
         match deleted {
             Ok(()) => outbox.accept(&[]),
-            Err(error) => outbox.refuse(error, answer),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
@@ -187,23 +188,23 @@ impl State {
     }
 
     pub fn search_many(&mut self, number: u64, count: usize, events: usize, ids: Option<usize>, form: i32) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         search.forget(outbox);
         let ids = ids.map(|length| events..events.saturating_add(length));
-        let batch = Batch { number, count, ids, form, answered: 0, next: 0, end: events };
+        let batch = Batch { number, count, ids, form, finished: 0, next: 0, end: events };
         match known(index).and_then(|index| batch.check(index, inbox)) {
             Ok(()) => {
                 search.batch = Some(batch);
                 self.more(number)
             }
-            Err(error) => outbox.refuse(error, answer),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
     pub fn more(&mut self, number: u64) -> i32 {
-        let State { search, inbox, answer, outbox, .. } = self;
+        let State { search, inbox, result, outbox, .. } = self;
         outbox.forget();
-        let batch = search.batch.as_ref().filter(|batch| batch.number == number && batch.answered < batch.count);
+        let batch = search.batch.as_ref().filter(|batch| batch.number == number && batch.finished < batch.count);
         let none = || Error::new(Kind::NotFound, "this batch is not under way; start it again");
         match batch.ok_or_else(none).and_then(|batch| batch.next(inbox)) {
             Ok(request) => {
@@ -211,26 +212,26 @@ impl State {
                 outbox.note();
                 self.resume()
             }
-            Err(error) => outbox.refuse(error, answer),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
     pub fn resume(&mut self) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         let position = search.batch.as_ref().map(|_| search.request.place);
         let status = match known(index).and_then(|index| search.run(index, inbox, &outbox.progress)) {
             Ok(found) => {
-                outbox.answer = [found.as_ptr() as u32, size_of_val(found) as u32];
+                outbox.result = [found.as_ptr() as u32, size_of_val(found) as u32];
                 0
             }
-            Err(error) => outbox.refuse(Error { position, ..error }, answer),
+            Err(error) => outbox.refuse(Error { position, ..error }, result),
         };
         outbox.forget();
         status
     }
 
     pub fn prepare(&mut self, format: i32, event: usize) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         search.forget(outbox);
         let prepared = known(index).and_then(|Index { schema, event: decoded, .. }| {
             let bytes = message(inbox, 0..event)?;
@@ -239,38 +240,38 @@ impl State {
         });
         match prepared {
             Ok(bytes) => {
-                answer.clear();
+                result.clear();
                 if format != PREPARED {
-                    answer.extend_from_slice(&format.to_le_bytes());
+                    result.extend_from_slice(&format.to_le_bytes());
                 }
-                answer.extend_from_slice(bytes);
-                outbox.accept(answer)
+                result.extend_from_slice(bytes);
+                outbox.accept(result)
             }
-            Err(error) => outbox.refuse(error, answer),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> i32 {
-        let State { index, search, inbox, answer, outbox } = self;
+        let State { index, search, inbox, result, outbox } = self;
         search.forget(outbox);
-        answer.clear();
+        result.clear();
         let explained = known(index).and_then(|index| {
             let place = index.find(id)?;
             index.event.decode(format, message(inbox, 0..event)?, &index.schema)?;
-            explain(&index.subscriptions[place].steps, &index.event, &index.schema, answer)
+            explain(&index.subscriptions[place].steps, &index.event, &index.schema, result)
         });
         match explained {
-            Ok(()) => outbox.accept(answer),
-            Err(error) => outbox.refuse(error, answer),
+            Ok(()) => outbox.accept(result),
+            Err(error) => outbox.refuse(error, result),
         }
     }
 
-    /// What this module does not have is counted as 0.
+    /// Writes the counts. Those of parts that this module does not have are 0.
     pub fn info(&mut self) -> i32 {
-        let State { index, answer, outbox, .. } = self;
+        let State { index, result, outbox, .. } = self;
         let index = match known(index) {
             Ok(index) => index,
-            Err(error) => return outbox.refuse(error, answer),
+            Err(error) => return outbox.refuse(error, result),
         };
         let expressions = index.subscriptions.len();
         let steps = || index.subscriptions.iter().flat_map(|subscription| &subscription.steps);
@@ -286,8 +287,8 @@ impl State {
             ("code_bytes", steps().count() * size_of::<Step>()),
             ("memory_bytes", memory_bytes()),
         ];
-        answer.clear();
-        let mut writer = Writer::new(answer);
+        result.clear();
+        let mut writer = Writer::new(result);
         writer.list(pairs.len());
         for (name, number) in pairs {
             writer.tuple(2);
@@ -295,7 +296,7 @@ impl State {
             writer.integer(number as i64);
         }
         writer.end_list();
-        outbox.accept(answer)
+        outbox.accept(result)
     }
 }
 
@@ -317,7 +318,7 @@ impl Index {
         reserve(&mut search.bitmap, HEADER + total)?;
         search.stack.clear();
         reserve(&mut search.stack, deepest)?;
-        // From here on nothing can fail.
+        // Nothing after this can fail.
         search.wanted.resize(total, false);
         search.found.resize(HEADER + total, 0);
         search.bitmap.resize(HEADER + total.max(BITMAP), 0);
@@ -336,7 +337,7 @@ impl Index {
     }
 }
 
-/// Reads a list of `{Id, Expression, Constants}`, which are to join `present`.
+/// Reads a list of `{Id, Expression, Constants}` to insert beside `present`.
 fn read<'a>(bytes: &'a [u8], schema: &'a Schema, present: &[Subscription]) -> Result<Vec<Subscription>, Error<'a>> {
     let mut fresh = Vec::new();
     let mut ids = HashSet::new();
@@ -386,7 +387,7 @@ impl Search {
         self.batch = None;
     }
 
-    /// Runs from where it stands to its end; answers what goes to the outbox.
+    /// Runs from its progress to its end. Returns the bytes for the outbox.
     fn run<'a>(&mut self, index: &'a mut Index, inbox: &'a [u8], progress: &AtomicU64) -> Result<&[u64], Error<'a>> {
         let Index { schema, subscriptions, event } = index;
         let Request { format, event: bytes, ids, form, .. } = self.request.clone();
@@ -408,36 +409,36 @@ impl Search {
                 word += 1 << 32;
             }
             word += 1;
-            // What was found is written before it counts.
+            // The match is written before it counts.
             progress.store(word, Ordering::Release);
         }
         let count = (word >> 32) as usize;
         let looked_at = self.wanted[..subscriptions.len()].iter().filter(|&&wanted| wanted).count();
-        self.answer(count, form, [subscriptions.len() as u64, looked_at as u64], subscriptions.len())
+        self.result(count, form, [subscriptions.len() as u64, looked_at as u64], subscriptions.len())
     }
 
-    /// The answer in the form that is asked for: behind the two counts, or of a batch's event behind its length.
-    fn answer(&mut self, count: usize, form: i32, counts: [u64; 2], most: usize) -> Result<&[u64], Error<'static>> {
-        let (answer, words) = match form {
+    /// Returns the result in the requested form: after the two counts, or for an event of a batch after its length.
+    fn result(&mut self, count: usize, form: i32, counts: [u64; 2], most: usize) -> Result<&[u64], Error<'static>> {
+        let (result, words) = match form {
             0 => (&mut self.found, count),
             1 => {
                 let words = to_bitmap(&self.found[HEADER..][..count], &mut self.bitmap[HEADER..], most)?;
                 (&mut self.bitmap, words)
             }
-            _ => return Err(Error::new(Kind::Type, "an answer's form is 0 or 1")),
+            _ => return Err(Error::new(Kind::Type, "an result's form is 0 or 1")),
         };
         let Some(batch) = &mut self.batch else {
-            answer[..HEADER].copy_from_slice(&counts);
-            return Ok(&answer[..HEADER + words]);
+            result[..HEADER].copy_from_slice(&counts);
+            return Ok(&result[..HEADER + words]);
         };
-        // These are the same, however often they are written.
-        batch.answered = self.request.place + 1;
+        // Writing these again changes nothing.
+        batch.finished = self.request.place + 1;
         batch.next = self.request.next;
-        answer[HEADER - 1] = words as u64;
-        Ok(&answer[HEADER - 1..HEADER + words])
+        result[HEADER - 1] = words as u64;
+        Ok(&result[HEADER - 1..HEADER + words])
     }
 
-    /// Notes which of the subscriptions are looked at: those in `ids`, if the search names any.
+    /// Records the subscriptions that the search considers: those in `ids`, or all.
     fn want(&mut self, ids: Option<&[u8]>, subscriptions: &[Subscription]) {
         self.wanted.fill(ids.is_none());
         for id in ids.unwrap_or_default().chunks_exact(8) {
@@ -449,7 +450,7 @@ impl Search {
     }
 }
 
-/// Sets the bits of the ids; answers how many words that takes.
+/// Sets the bits of the ids. Returns the number of words.
 fn to_bitmap(ids: &[u64], bitmap: &mut [u64], most: usize) -> Result<usize, Error<'static>> {
     let words = ids.last().map_or(0, |id| id / 64 + 1);
     if words > most.max(BITMAP) as u64 {
@@ -461,7 +462,7 @@ fn to_bitmap(ids: &[u64], bitmap: &mut [u64], most: usize) -> Result<usize, Erro
 }
 
 impl Batch {
-    /// Whether all events are what they should be; the first that is not is refused with its place.
+    /// Checks all events. The error has the position of the first wrong one.
     fn check<'a>(&self, index: &'a mut Index, inbox: &'a [u8]) -> Result<(), Error<'a>> {
         let mut batch = self.clone();
         let Index { schema, event, .. } = index;
@@ -474,7 +475,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The search for the next event.
+    /// Returns the search for the next event.
     fn next<'a>(&self, inbox: &'a [u8]) -> Result<Request, Error<'a>> {
         let frame = message(inbox, self.next..self.next + FRAME)?;
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
@@ -484,12 +485,12 @@ impl Batch {
         if next > self.end {
             return Err(Error::new(Kind::OutOfBounds, "the events end within an event; give all of their bytes"));
         }
-        Ok(Request { format, event: start..next, ids: self.ids.clone(), form: self.form, place: self.answered, next })
+        Ok(Request { format, event: start..next, ids: self.ids.clone(), form: self.form, place: self.finished, next })
     }
 }
 
 impl Outbox {
-    /// There is a search, and what it is asked for stands.
+    /// Records that a search is under way and its request is stored.
     fn note(&self) {
         self.progress.store(NOTED.into(), Ordering::Release);
     }
@@ -498,15 +499,15 @@ impl Outbox {
         self.progress.store(NONE.into(), Ordering::Release);
     }
 
-    fn accept(&mut self, answer: &[u8]) -> i32 {
-        self.answer = [answer.as_ptr() as u32, answer.len() as u32];
+    fn accept(&mut self, result: &[u8]) -> i32 {
+        self.result = [result.as_ptr() as u32, result.len() as u32];
         0
     }
 
-    fn refuse(&mut self, error: Error, answer: &mut Vec<u8>) -> i32 {
-        answer.clear();
-        error.write(answer);
-        self.accept(answer);
+    fn refuse(&mut self, error: Error, result: &mut Vec<u8>) -> i32 {
+        result.clear();
+        error.write(result);
+        self.accept(result);
         1
     }
 }
@@ -527,7 +528,7 @@ fn known(index: &mut Option<Index>) -> Result<&mut Index, Error<'static>> {
     index.as_mut().ok_or(Error::new(Kind::NotFound, "there is no schema yet; give one first"))
 }
 
-/// What the inbox has in this place.
+/// Returns a range of the inbox.
 fn message(inbox: &[u8], place: Range<usize>) -> Result<&[u8], Error<'_>> {
     inbox.get(place).ok_or(Error::new(Kind::OutOfBounds, "more bytes are announced than the inbox has"))
 }

@@ -1,4 +1,4 @@
-//! Erlang's external terms.
+//! Reads and writes Erlang's external terms.
 
 use crate::error::{Error, Kind};
 use crate::value::{too_deep, Sequence, Shape, Value, Values, DEEPEST};
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing may follow a term.
+    /// Checks that nothing follows the term.
     pub fn finish(&self) -> Result<(), Error<'a>> {
         match self.rest {
             [] => Ok(()),
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An atom's name as it is written.
+    /// Returns the name of an atom as it is encoded.
     pub fn atom(&mut self) -> Result<&'a [u8], Error<'a>> {
         let length = match self.u8()? {
             SMALL_ATOM | SMALL_ATOM_UTF8 => self.u8()? as usize,
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         matches!(self.rest, [SMALL_TUPLE | LARGE_TUPLE, ..])
     }
 
-    /// A number, or whatever else has no parts.
+    /// Reads a number, or another term without parts.
     pub fn number(&mut self) -> Result<Value, Error<'a>> {
         Ok(match self.u8()? {
             SMALL_INTEGER => Value::Integer(self.u8()?.into()),
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Any term.
+    /// Reads a term.
     pub fn value(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
         if depth == DEEPEST {
             return Err(too_deep());
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Sequence(sequence))
     }
 
-    /// Pids, funs and the like: they can only be passed over.
+    /// Skips a pid, a function or another term without a value.
     fn other(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
         let (terms, bytes) = match self.u8()? {
             NEW_PID | V4_PORT => (1, 12),
@@ -241,7 +241,7 @@ pub fn append(character: char, text: &mut Vec<u8>) {
     text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Appends one term to a buffer: heads first, then as many terms as they announce.
+/// Appends one term to a buffer: each head first, then the terms that it announces.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -279,7 +279,7 @@ impl<'a> Writer<'a> {
         self.atom(if boolean { "true" } else { "false" });
     }
 
-    /// A binary that is made of `parts`.
+    /// Writes a binary of these parts.
     pub fn binary(&mut self, parts: &[&[u8]]) {
         self.head(BINARY, parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| self.out.extend_from_slice(part));
@@ -289,7 +289,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(&[SMALL_TUPLE, arity]);
     }
 
-    /// The head of a list; after the elements comes `end_list`.
+    /// Writes the head of a list. The elements follow, and then `end_list`.
     pub fn list(&mut self, length: usize) {
         if length > 0 {
             self.head(LIST, length);

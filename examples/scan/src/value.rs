@@ -1,8 +1,8 @@
-//! What terms and JSON have in common, in memory that is asked for once.
+//! The values of terms and JSON, in memory that is requested once.
 
 use crate::error::{Error, Kind};
 
-/// How deep values may be nested: to read them is the one recursion here.
+/// The deepest nesting of values. Reading them is the only recursion here.
 pub const DEEPEST: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -10,15 +10,15 @@ pub enum Value {
     Undefined,
     Boolean(bool),
     Integer(i64),
-    /// An integer that only an unsigned word holds.
+    /// An integer that fits an unsigned word and no signed one.
     Wide(u64),
-    /// A longer one, as the nearest float, which may be infinite.
+    /// A longer integer, as the nearest float, which may be infinite.
     Huge(f64),
     Float(f64),
     /// A binary, an atom or a string.
     Text(Span),
     Sequence(Sequence),
-    /// A term that stands for nothing here, such as a pid.
+    /// A term that is no value, such as a pid.
     Other,
 }
 
@@ -29,7 +29,7 @@ pub struct Span {
     length: u32,
 }
 
-/// Values in a row; of a map its names and values by turns.
+/// A sequence of values. A map alternates names and values.
 #[derive(Clone, Copy)]
 pub struct Sequence {
     pub shape: Shape,
@@ -63,7 +63,7 @@ impl Values {
         self.bytes.clear();
     }
 
-    /// The text that `write` appends.
+    /// Returns the text that `write` appends.
     pub fn text<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Value, E> {
         let start = self.bytes.len();
         write(&mut self.bytes)?;

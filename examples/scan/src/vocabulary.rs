@@ -1,10 +1,10 @@
-//! The distinct constants that expressions compare with attributes whose number of values is bounded.
+//! The distinct constants of attributes that bound their number.
 
 use crate::error::{push, reserve, Error, Kind};
 use crate::expression::{Constants, Predicate, Step, Test};
 use crate::schema::{Bounds, Schema};
 
-/// Sorted, each once, by attribute.
+/// The constants by attribute, sorted, each once.
 pub struct Vocabulary {
     known: Vec<(usize, Constant)>,
 }
@@ -15,7 +15,7 @@ enum Constant {
     Text(Vec<u8>),
 }
 
-/// Whether `steps` compare anything with an attribute whose values are counted.
+/// Returns whether `steps` have constants of an attribute that bounds their number.
 pub fn is_counted(steps: &[Step], schema: &Schema) -> bool {
     counted(steps, schema).next().is_some()
 }
@@ -35,7 +35,7 @@ impl Vocabulary {
         Vocabulary { known: Vec::new() }
     }
 
-    /// Takes in the constants of `steps`, and refuses those that are too many.
+    /// Adds the constants of `steps`, and refuses them if an attribute then has too many.
     pub fn add<'a>(&mut self, steps: &[Step], schema: &'a Schema) -> Result<(), Error<'a>> {
         for (predicate, count) in counted(steps, schema) {
             let attribute = predicate.attribute;

@@ -1,38 +1,38 @@
 //! Minimum Steiner trees: the cheapest edges of a graph that join some of its nodes, the terminals.
 //!
-//! This is code as one would write it anywhere. It asks no clock, keeps no progress and yields nowhere; that it can be
-//! stopped at any instruction, and go on later, is the sandbox's doing.
+//! This is ordinary code. It reads no clock, saves no progress and yields nowhere. The sandbox suspends it at any instruction
+//! and resumes it later.
 
 #![warn(missing_docs)]
 
 mod exports;
 
-/// The weight that says that there is no edge.
+/// The weight that stands for no edge.
 pub const NO_EDGE: u32 = u32::MAX;
 
-/// The distance of nodes that no path joins: more than any path, and two of them still make a `u64`.
+/// The distance of nodes that no path joins. It exceeds the length of any path, and the sum of two fits a `u64`.
 const APART: u64 = 1 << 62;
 
-/// The cost of a minimum Steiner tree, or nothing where the terminals are not connected.
+/// Returns the cost of a minimum Steiner tree, or `None` if the terminals are not connected.
 ///
-/// `weights` is a square matrix, row by row; an edge stands in one of its two cells or in both, and then the smaller
-/// weight counts. `terminals` are nodes.
+/// `weights` is a square matrix, row by row. An edge has its weight in one of its two cells, or in both, and then the smaller
+/// one counts. `terminals` are nodes.
 ///
-/// S. E. Dreyfus and R. A. Wagner, "The Steiner problem in graphs", Networks 1 (1971): for `n` nodes and `k` terminals
-/// in O(3^k n + 2^k n^2 + n^3) time and O(2^k n) memory.
+/// The algorithm is that of S. E. Dreyfus and R. A. Wagner, "The Steiner problem in graphs", Networks 1 (1971). For `n` nodes
+/// and `k` terminals it takes O(3^k n + 2^k n^2 + n^3) time and O(2^k n) memory.
 pub fn minimum_tree(weights: &[u32], nodes: usize, terminals: &[usize]) -> Option<u64> {
     let Some((&root, others)) = terminals.split_last() else { return Some(0) };
     let distances = distances(weights, nodes);
-    let everyone = (1_usize << others.len()) - 1;
-    if everyone == 0 {
+    let all = (1_usize << others.len()) - 1;
+    if all == 0 {
         return Some(0);
     }
 
     // The row of a set of terminals has, for each node, the cost of a minimum tree that joins the set and the node.
-    let cells = nodes.checked_mul(everyone + 1).expect("more sets than memory");
+    let cells = nodes.checked_mul(all + 1).expect("more sets than memory");
     let mut trees = vec![APART; cells];
     let mut merged = vec![APART; nodes];
-    for set in 1..=everyone {
+    for set in 1..=all {
         if set & (set - 1) == 0 {
             let terminal = others[set.trailing_zeros() as usize];
             trees[row(set, nodes)].copy_from_slice(&distances[row(terminal, nodes)]);
@@ -44,13 +44,13 @@ pub fn minimum_tree(weights: &[u32], nodes: usize, terminals: &[usize]) -> Optio
             *cost = ways.min().unwrap_or(APART).min(APART);
         }
     }
-    Some(trees[everyone * nodes + root]).filter(|cost| *cost < APART)
+    Some(trees[all * nodes + root]).filter(|cost| *cost < APART)
 }
 
-/// For each node the least cost of two trees that meet there and share the terminals of `set` between them.
+/// Computes for each node the least cost of two trees that meet there and divide the terminals of `set` between them.
 fn merge_parts(trees: &[u64], nodes: usize, set: usize, merged: &mut [u64]) {
     merged.fill(APART);
-    // Every division of the set once: the part with its lowest terminal is the first.
+    // Each division of the set occurs once: the first part has the lowest terminal.
     let lowest = set & set.wrapping_neg();
     let rest = set ^ lowest;
     let mut second = rest;
@@ -64,7 +64,7 @@ fn merge_parts(trees: &[u64], nodes: usize, set: usize, merged: &mut [u64]) {
     }
 }
 
-/// The length of a shortest path between any two nodes, by Floyd and Warshall.
+/// Returns the length of a shortest path between any two nodes, by the algorithm of Floyd and Warshall.
 fn distances(weights: &[u32], nodes: usize) -> Vec<u64> {
     let edge = |weight: u32| if weight == NO_EDGE { APART } else { weight.into() };
     let mut distances = vec![APART; nodes * nodes];
@@ -90,7 +90,7 @@ fn row(index: usize, nodes: usize) -> std::ops::Range<usize> {
     index * nodes..(index + 1) * nodes
 }
 
-/// The weights of a path: an edge of weight 1 between each node and the next.
+/// Returns the weights of a path, which has an edge of weight 1 between each node and the next.
 pub fn path(nodes: usize) -> Vec<u32> {
     let mut weights = vec![NO_EDGE; nodes * nodes];
     for node in 1..nodes {

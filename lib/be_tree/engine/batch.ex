@@ -4,26 +4,30 @@ defmodule BeTree.Engine.Batch do
   # be_tree_search_many (docs/abi.md). Large results come in parts.
 
   alias BeTree.{Error, Event, Search}
-  alias BeTree.Engine.{Answer, Check, Deadline, Heap, Slices, Target}
+  alias BeTree.Engine.{Check, CrashReport, Deadline, Heap, Reply, Slices, Target}
   alias BeTree.Server.View
 
-  # A chunk has so many events, or so many bytes and the event that made them so many.
+  # A chunk ends with this number of events, or with the event that brings it to this number of bytes.
   @events 256
   @bytes 256 * 1024
 
+  @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
   defstruct @enforce_keys ++ [:refused]
 
   @typedoc """
-  Events on their way into the sandbox: how many, and their bytes, each behind its format and its length. `refused` is why
-  the event behind them is none.
+  A chunk of events.
+
+    * `count` - the number of events;
+    * `input` - each event, after its format and its length;
+    * `refused` - the error of the next event if that cannot be encoded. The chunk then ends before it.
   """
   @type t :: %__MODULE__{count: non_neg_integer, input: binary, refused: Error.t() | nil}
 
-  @typedoc "What an error left answered: the answers before it, in order."
-  @type refusal :: {:error, Error.t(), [Search.found()]}
+  @typedoc "An error, with the results of the events before it, in order."
+  @type failure :: {:error, Error.t(), [Search.found()]}
 
-  @doc "The events in chunks, lazily."
+  @doc "Returns a stream of the events in chunks."
   @spec chunks(Enumerable.t()) :: Enumerable.t()
   def chunks(events), do: Stream.chunk_while(events, {0, 0, []}, &add/2, &finish/1)
 
@@ -47,12 +51,22 @@ defmodule BeTree.Engine.Batch do
 
   defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
 
-  @doc "One answer for each of `events`, or the error of the first that has none, with its position where it is an event's."
+  @doc "Returns a result for each of `events`, or the first error, with its position if it concerns a single event."
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
+  # One event is searched without the work of a batch.
+  def search(%module{} = tree, [event], options) when module != View do
+    with {:ok, run} <- run(tree, options, 0) do
+      case Event.encode(event) do
+        {:ok, format, bytes} -> search_one(format, bytes, run)
+        {:error, error} -> {:error, %{error | position: 0}}
+      end
+    end
+  end
+
   def search(tree, events, options) do
     with :ok <- Check.enumerable(events, "events"),
-         # Of a stream it is not known how many there are.
+         # The length of a stream is unknown.
          ahead = if(is_list(events), do: length(events), else: 0),
          {:ok, run} <- run(tree, options, ahead) do
       events
@@ -60,51 +74,82 @@ defmodule BeTree.Engine.Batch do
       |> Enum.reduce_while({[], 0, run}, &search_next/2)
       |> case do
         {:error, error} -> {:error, error}
-        {answers, _count, _run} -> {:ok, answers |> Enum.reverse() |> Enum.concat()}
+        {results, _count, _run} -> {:ok, results |> Enum.reverse() |> Enum.concat()}
       end
     end
   end
 
-  defp search_next(chunk, {answers, count, run}) do
+  defp search_one(format, bytes, %{options: options} = run) do
+    arguments = [format, byte_size(bytes), run.ids_length, Search.number(options.as)]
+    output = if options.as == :list, do: :u64s, else: :binary
+    run |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output) |> found_by_one()
+  end
+
+  defp found_by_one({:error, error}), do: {:error, error}
+
+  defp found_by_one(ended) do
+    case Search.finished(ended) do
+      {:done, found, _stats} -> {:ok, [found]}
+      # A damaged tree and a faulty module are no fault of the event.
+      {:error, %{kind: kind} = error} when kind in [:trap, :bad_module] -> {:error, error}
+      {:error, error} -> {:error, %{error | position: 0}}
+    end
+  end
+
+  defp search_next(chunk, {results, count, run}) do
     case search_chunk(chunk, run) do
       {:ok, found, _run} when chunk.refused != nil ->
         {:halt, {:error, %{chunk.refused | position: count + length(found)}}}
 
       {:ok, found, run} ->
-        {:cont, {[found | answers], count + chunk.count, %{run | ahead: max(run.ahead - chunk.count, 0)}}}
+        {:cont, {[found | results], count + chunk.count, %{run | ahead: max(run.ahead - chunk.count, 0)}}}
 
       {:error, error, _found} ->
         {:halt, {:error, %{error | position: error.position && count + error.position}}}
     end
   end
 
-  @doc "A stream of answers to `events`, `{:ok, found}` or `{:error, error}`, by so many processes at the same time."
+  @doc "Returns a stream of the results of `events`, `{:ok, found}` or `{:error, error}`, from `concurrency` processes."
   @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
-  def stream(target, events, options, 1), do: events |> chunks() |> Stream.flat_map(&answers(&1, target, options))
+  def stream(target, events, options, 1), do: events |> chunks() |> Stream.flat_map(&results(&1, target, options))
 
   def stream(target, events, options, concurrency) do
     events
     |> chunks()
-    |> Task.async_stream(&answers(&1, target, options), max_concurrency: concurrency, timeout: :infinity)
-    |> Stream.flat_map(fn {:ok, answers} -> answers end)
+    |> Task.async_stream(&caught(fn -> results(&1, target, options) end),
+      max_concurrency: concurrency,
+      timeout: :infinity
+    )
+    |> Stream.flat_map(fn
+      {:ok, {:results, results}} -> results
+      {:ok, {:caught, kind, reason, stacktrace}} -> :erlang.raise(kind, reason, stacktrace)
+    end)
   end
 
-  # One answer for each event of a chunk.
-  @spec answers(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
-  defp answers(chunk, target, options) do
+  # An exception is raised in the consumer, not in the task: the log of a task that crashes has its arguments, the events.
+  defp caught(fun) do
+    {:results, fun.()}
+  catch
+    kind, reason -> {:caught, kind, reason, CrashReport.without_arguments(__STACKTRACE__)}
+  end
+
+  # Returns a result for each event of a chunk.
+  @spec results(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
+  defp results(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
     with {:ok, tree} <- resolve(target),
          {:ok, run} <- run(tree, options, 0) do
-      each_answer(chunk, run, refused)
+      each_result(chunk, run, refused)
     else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
     end
   end
 
-  # What is left to use. `ahead` is how many answers are still to come that are held at the same time, as far as that is known.
-  # Of more than a chunk, those before would be copied if room were made at once.
+  # Returns the state of a search over chunks: the handle, the options, and the rest of the budget. `ahead` is the number of
+  # results that are still to come and are all held at once, 0 if it is unknown.
   defp run(tree, options, ahead) do
+    # With more than one chunk, making room at once would copy the results of the chunks before.
     room = if ahead > @events, do: &Heap.with_room_in_time/2, else: &Heap.with_room/2
 
     run = %{
@@ -125,32 +170,33 @@ defmodule BeTree.Engine.Batch do
     with %_handle{} = handle <- Target.resolve(target), do: {:ok, handle}
   end
 
-  defp each_answer(%{count: count} = chunk, run, rest) do
+  # Returns the results of a chunk, followed by `rest`.
+  defp each_result(%{count: count} = chunk, run, rest) do
     case search_chunk(chunk, run) do
       {:ok, found, _run} ->
         prepend(found, rest)
 
-      # Not one event's: what is not answered shares it.
+      # The error concerns no single event, so every event without a result has it.
       {:error, %{position: nil} = error, found} ->
         prepend(found, List.duplicate({:error, error}, count - length(found)) ++ rest)
 
       {:error, %{position: position} = error, found} ->
-        answered = length(found)
-        {before, from_error} = chunk |> drop(answered) |> split(position - answered)
-        behind = [{:error, %{error | position: nil}} | each_answer(drop(from_error, 1), run, rest)]
-        prepend(found, each_answer(before, run, behind))
+        done = length(found)
+        {before, from_error} = chunk |> drop(done) |> split(position - done)
+        behind = [{:error, %{error | position: nil}} | each_result(drop(from_error, 1), run, rest)]
+        prepend(found, each_result(before, run, behind))
     end
   end
 
   defp prepend(found, rest), do: List.foldr(found, rest, &[{:ok, &1} | &2])
 
-  # The answers to a chunk, and what is left of the budget.
-  @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | refusal
+  # Returns the results of a chunk, and the state with the rest of the budget.
+  @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | failure
   defp search_chunk(chunk, %{tree: %View{} = view, options: options} = run) do
-    # An error leaves all unanswered: of an answer both indexes have a part.
+    # A result consists of those of both indexes. So after an error of either there are no results.
     with {:ok, found, after_base} <- submit(chunk, [], %{run | tree: view.base, options: %{options | as: :list}}),
          {:ok, more, after_delta} <- search_delta(chunk, %{after_base | tree: view.delta}),
-         {:ok, found} <- joined(found, more, view, options.as) do
+         {:ok, found} <- join(found, more, view, options.as) do
       {:ok, found, %{after_delta | tree: view, options: options}}
     else
       {:error, error, _found} -> {:error, error, []}
@@ -162,13 +208,13 @@ defmodule BeTree.Engine.Batch do
   defp search_delta(chunk, %{tree: nil} = run), do: {:ok, List.duplicate([], chunk.count), run}
   defp search_delta(chunk, run), do: submit(chunk, [], run)
 
-  # For each event what the base has found and still has, with what the delta has found.
-  defp joined(found, more, view, form) do
+  # Joins for each event the ids from the base that were not deleted since, and the ids from the delta.
+  defp join(found, more, view, form) do
     found
     |> Enum.zip(more)
     |> Enum.with_index()
-    |> Enum.reduce_while([], fn {{of_base, of_delta}, position}, joined ->
-      case view |> View.alive(of_base) |> View.merge(of_delta) |> View.pack(view, form) do
+    |> Enum.reduce_while([], fn {{base, delta}, position}, joined ->
+      case view |> View.alive(base) |> View.merge(delta) |> View.pack(view, form) do
         {:ok, found} -> {:cont, [found | joined]}
         {:error, error} -> {:halt, {:error, %{error | position: position}, []}}
       end
@@ -179,112 +225,113 @@ defmodule BeTree.Engine.Batch do
     end
   end
 
-  # The parts of the answers so far are `found`, the last first.
-  defp submit(%{count: 0}, found, run), do: {:ok, joined(found), run}
+  # `found` holds the parts of the results so far, the last part first.
+  defp submit(%{count: 0}, found, run), do: {:ok, in_order(found), run}
 
   defp submit(%{count: count, input: input} = chunk, found, run) do
-    # By this the module knows which batch it is asked to go on with.
+    # The module knows by this number which batch be_tree_more continues.
     number = System.os_time() + System.unique_integer([:positive])
     arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as)]
-    answer = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
-    part(answer, %{chunk: chunk, number: number, answered: 0}, found, run)
+    outcome = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
+    take_part(outcome, %{chunk: chunk, number: number, done: 0}, found, run)
   end
 
-  defp part({:done, 0, answers, slices}, batch, found, run) when is_list(answers) do
+  defp take_part({:done, 0, results, slices}, batch, found, run) when is_list(results) do
     run = %{run | fuel: left(run.fuel, slices.fuel)}
-    count = length(answers)
-    answered = batch.answered + count
+    count = length(results)
+    done = batch.done + count
 
     cond do
-      answered == batch.chunk.count ->
-        {:ok, joined([answers | found]), run}
+      done == batch.chunk.count ->
+        {:ok, in_order([results | found]), run}
 
-      count == 0 or answered > batch.chunk.count ->
-        {:error, Answer.bad("#{count} events"), joined(found)}
+      count == 0 or done > batch.chunk.count ->
+        {:error, Reply.bad("#{count} events"), in_order(found)}
 
       found == [] ->
-        words = estimate(answers, max(batch.chunk.count, run.ahead))
-        run.room.(words, fn -> more(%{batch | answered: answered}, [answers], run) end)
+        words = estimate(results, max(batch.chunk.count, run.ahead))
+        run.room.(words, fn -> more(%{batch | done: done}, [results], run) end)
 
       true ->
-        more(%{batch | answered: answered}, [answers | found], run)
+        more(%{batch | done: done}, [results | found], run)
     end
   end
 
-  defp part({:done, 1, refusal, _slices}, batch, found, _run) when is_binary(refusal) do
-    {:error, blame(Answer.refusal(refusal), batch), joined(found)}
+  defp take_part({:done, 1, refusal, _slices}, batch, found, _run) when is_binary(refusal) do
+    {:error, refusal |> Reply.event_refusal() |> check_position(batch), in_order(found)}
   end
 
-  defp part({:done, status, _output, _slices}, _batch, found, _run) do
-    {:error, Answer.bad("a batch with status #{status} and no lists of ids"), joined(found)}
+  defp take_part({:done, status, _output, _slices}, _batch, found, _run) do
+    {:error, Reply.bad("a batch with status #{status} and no lists of ids"), in_order(found)}
   end
 
-  defp part({:error, error}, _batch, found, _run), do: {:error, error, joined(found)}
+  defp take_part({:error, error}, _batch, found, _run), do: {:error, error, in_order(found)}
 
-  # About how many words so many answers will take as lists, by those of the first part, and a quarter more: what an estimate
-  # lacks costs a collection of all that came, what it has too much is never touched.
-  defp estimate(answers, count) do
-    words = Enum.reduce(answers, 0, &(words(&1) + &2))
-    div(count * words * 5, length(answers) * 4)
+  # Estimates the words of `count` results as lists, from the first part, and adds a quarter. An estimate that is too low costs
+  # a garbage collection of all results. Room that is not used is never touched.
+  defp estimate(results, count) do
+    words = Enum.reduce(results, 0, &(words(&1) + &2))
+    div(count * words * 5, length(results) * 4)
   end
 
   defp words(ids) when is_list(ids), do: 2 * length(ids)
-  # Outside of the heap.
+  # Binaries lie outside the heap.
   defp words(ids) when is_binary(ids), do: 0
 
-  # Another call may have come in between, and made the module forget the batch.
   defp more(batch, found, run) do
     case call(run, "be_tree_more", [batch.number], nil) do
       {:done, 1, refusal, slices} when is_binary(refusal) ->
-        case Answer.refusal(refusal) do
+        case Reply.event_refusal(refusal) do
+          # Another call came in between, and the module forgot the batch.
           %{kind: :not_found, position: nil} ->
             submit_rest(batch, found, %{run | fuel: left(run.fuel, slices.fuel)})
 
           error ->
-            {:error, blame(error, batch), joined(found)}
+            {:error, check_position(error, batch), in_order(found)}
         end
 
-      answer ->
-        part(answer, batch, found, run)
+      outcome ->
+        take_part(outcome, batch, found, run)
     end
   end
 
   defp submit_rest(batch, found, run) do
-    case batch.chunk |> drop(batch.answered) |> submit(found, run) do
+    case batch.chunk |> drop(batch.done) |> submit(found, run) do
       {:error, %{position: position} = error, found} when position != nil ->
-        {:error, %{error | position: position + batch.answered}, found}
+        {:error, %{error | position: position + batch.done}, found}
 
-      answer ->
-        answer
+      outcome ->
+        outcome
     end
   end
 
-  defp blame(%{position: position} = error, %{chunk: %{count: count} = chunk})
-       when is_integer(position) and position < count do
-    %{input: <<format::little-32, length::little-32, bytes::binary-size(length), _rest::binary>>} =
-      drop(chunk, position)
+  # A position outside the chunk is none.
+  defp check_position(%{position: position} = error, %{chunk: %{count: count}})
+       when is_integer(position) and position < count,
+       do: error
 
-    %{error | text: Event.text(format, bytes)}
+  defp check_position(error, _batch), do: %{error | position: nil}
+
+  defp call(%{options: options} = run, function, arguments, input) do
+    call(run, function, arguments, input, if(options.as == :list, do: :u64_lists, else: :u64_binaries))
   end
 
-  defp blame(error, _batch), do: %{error | position: nil}
-
-  defp call(%{tree: tree, options: options} = run, function, arguments, input) do
+  defp call(%{tree: tree, options: options} = run, function, arguments, input, output) do
     with :ok <- check_left(run) do
-      output = if options.as == :list, do: :u64_lists, else: :u64_binaries
       budget = %{options | fuel: run.fuel, timeout: Deadline.left(run.deadline)}
 
       request = %{
         input: input,
         output: output,
         fuel: run.fuel,
-        slice: options.slice,
+        slice: Slices.fuel_of_slice(options, tree.runtime),
         scheduler: :normal,
         timeout: budget.timeout
       }
 
-      slices = Slices.new(tree.runtime, &tree.runtime.resume/1, tree.fuel_per_reduction, budget)
-      tree.instance |> tree.runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end()
+      runtime = tree.runtime
+      slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, budget)
+      tree.instance |> runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end()
     end
   end
 
@@ -304,6 +351,7 @@ defmodule BeTree.Engine.Batch do
   defp left(:infinity, _used), do: :infinity
   defp left(fuel, used), do: max(fuel - used, 0)
 
+  # Returns the chunk without its first `some` events.
   defp drop(chunk, 0), do: chunk
 
   defp drop(%{count: count, input: input} = chunk, some) do
@@ -311,7 +359,7 @@ defmodule BeTree.Engine.Batch do
     drop(%{chunk | count: count - 1, input: rest}, some - 1)
   end
 
-  # The first `some` events, and the others.
+  # Returns a chunk of the first `some` events, and one of the others.
   defp split(%{count: count, input: input} = chunk, some) do
     rest = drop(chunk, some)
 
@@ -319,5 +367,5 @@ defmodule BeTree.Engine.Batch do
      %{rest | count: count - some}}
   end
 
-  defp joined(found), do: found |> Enum.reverse() |> Enum.concat()
+  defp in_order(parts), do: parts |> Enum.reverse() |> Enum.concat()
 end

@@ -1,23 +1,23 @@
 defmodule BeTree.Engine.Check do
   @moduledoc false
-  # Checks the arguments of public functions. A wrong argument raises an ArgumentError that says what was expected and what
-  # came.
+  # Checks the arguments of public functions. A wrong argument raises an ArgumentError with the expected value and the given
+  # one.
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits, Options}
 
-  @timeout [timeout: [type: :timeout, default: :infinity]]
-  # What an instance of a runtime is made with.
+  @timeout [timeout: [type: :timeout]]
+  # The function and the arity by which a runtime makes an instance.
   @instantiate {:instantiate, 2}
 
-  @doc "Raises an `ArgumentError`: what was expected, and the value that came."
+  @doc "Raises an `ArgumentError` with the expected value, in words, and the given one."
   @spec expected!(String.t(), term) :: no_return
   def expected!(expected, value), do: raise(ArgumentError, "expected #{expected}, got: #{Describe.value(value)}")
 
-  @doc "Returns the timeout in `options`, a list of this option alone; raises an `ArgumentError` for anything else."
+  @doc "Returns the timeout in the options of a function that takes only this option. Raises an `ArgumentError` for other options."
   @spec timeout!(term) :: timeout
   def timeout!([]), do: :infinity
-  def timeout!(options), do: Options.validate!(options, @timeout)[:timeout]
+  def timeout!(options), do: Options.put!(%{timeout: :infinity}, options, @timeout).timeout
 
   @doc "Raises an `ArgumentError` unless `bytes` is an amount of memory."
   @spec memory!(term) :: pos_integer
@@ -40,13 +40,13 @@ defmodule BeTree.Engine.Check do
   @spec proper_list?(term) :: boolean
   def proper_list?(list), do: is_list(list) and not List.improper?(list)
 
-  @doc "Raises an `ArgumentError` unless `path` is one: a string, or a list of characters and strings."
-  @spec path!(term) :: :ok
-  def path!(path) when is_binary(path), do: :ok
+  @doc "Returns whether `path` is a path: a string, or a list of characters and strings."
+  @spec path?(term) :: boolean
+  def path?(path), do: is_binary(path) or (is_list(path) and is_binary(characters(path)))
 
-  def path!(path) do
-    if is_list(path) and is_binary(characters(path)), do: :ok, else: expected!("a path, a string", path)
-  end
+  @doc "Raises an `ArgumentError` unless `path` is a path."
+  @spec path!(term) :: :ok
+  def path!(path), do: if(path?(path), do: :ok, else: expected!("a path, a string", path))
 
   defp characters(path) do
     :unicode.characters_to_binary(path)
@@ -54,15 +54,18 @@ defmodule BeTree.Engine.Check do
     ArgumentError -> nil
   end
 
-  @doc "Returns an error of kind `:type` unless `many` is a proper list or something else that can be enumerated."
+  @doc """
+  Returns an error of kind `:type` unless `many` is a proper list or another enumerable. `name` is the plural of its elements.
+  The message does not print `many`, which may be an event.
+  """
   @spec enumerable(term, String.t()) :: :ok | {:error, Error.t()}
-  def enumerable(many, what) do
+  def enumerable(many, name) do
     if enumerable?(many),
       do: :ok,
-      else: {:error, %Error{kind: :type, message: "#{what} are a list or a stream, got: #{Describe.value(many)}"}}
+      else: {:error, %Error{kind: :type, message: "#{name} are a list or a stream, got: #{Describe.kind(many)}"}}
   end
 
-  # The length of an improper list is none.
+  # An improper list has no length.
   defp enumerable?(list) when is_list(list) and length(list) >= 0, do: true
   defp enumerable?(list) when is_list(list), do: false
   defp enumerable?(function) when is_function(function), do: is_function(function, 2)

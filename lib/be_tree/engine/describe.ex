@@ -1,19 +1,21 @@
 defmodule BeTree.Engine.Describe do
   @moduledoc false
-  # Describes any value for a message, in bounded time and length. Small values are printed; large values are described by
-  # kind and size. Printing an integer of a million bits takes seconds on its scheduler, and a message with a whole event
-  # would disclose it to every reader of the log.
+  # Describes any value for a message, in bounded time and length. `value/1` prints small values, and describes large ones by
+  # kind and size: printing an integer of a million bits takes seconds on its scheduler. `kind/1` prints nothing of a value
+  # but its kind and size. It is for values that may be events or parts of events, which no message and no log discloses.
 
   # The greatest number of values, and of bytes of a string, that are printed.
   @values 24
   @bytes 64
+  # Keys are sorted, so that a message does not depend on the VM.
+  @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
   @counted 10_000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."
   @spec value(term) :: String.t()
   def value(term) do
-    if is_integer(small(term, @values)), do: inspect(term, structs: false), else: kind(term)
+    if is_integer(small(term, @values)), do: inspect(term, @inspect), else: kind(term)
   end
 
   @doc "Returns the name of an attribute or a constant, shortened if it is long, and described if it is no text."
@@ -22,8 +24,13 @@ defmodule BeTree.Engine.Describe do
     if byte_size(name) <= 4 * @bytes and String.valid?(name), do: name, else: kind(name)
   end
 
-  @doc "Returns the exit reason of a process: the name of an exception, without the arguments of the function."
+  @doc """
+  Returns the exit reason of a process: an atom, or the name of an exception, with the function that raised it. The text has
+  no argument of the function and no other value.
+  """
   @spec reason(term) :: String.t()
+  def reason({:exception, reason, stacktrace}) when is_list(stacktrace), do: reason({reason, stacktrace})
+
   def reason({reason, [{module, function, arity_or_arguments, location} | _rest]})
       when is_atom(module) and is_atom(function) and is_list(location) do
     arity = if is_list(arity_or_arguments), do: length(arity_or_arguments), else: arity_or_arguments
@@ -32,7 +39,8 @@ defmodule BeTree.Engine.Describe do
 
   def reason({reason, _details}) when is_atom(reason), do: value(reason)
   def reason(%BeTree.Error{message: message}), do: message
-  def reason(reason), do: value(reason)
+  def reason(reason) when is_atom(reason), do: value(reason)
+  def reason(reason), do: kind(reason)
 
   @doc "Returns a number of expressions as `1 expression` or `12000 expressions`."
   @spec expressions(non_neg_integer) :: String.t()
@@ -64,17 +72,25 @@ defmodule BeTree.Engine.Describe do
 
   defp small(_other, budget), do: budget - 1
 
-  defp kind(integer) when is_integer(integer) do
+  @doc "Returns the kind and the size of a term, such as `a binary of 3 bytes`. The text tells nothing else of the term."
+  @spec kind(term) :: String.t()
+  def kind(integer) when is_integer(integer) do
     "#{if integer < 0, do: "a negative", else: "an"} integer of #{:erlang.external_size(integer)} bytes"
   end
 
-  defp kind(binary) when is_binary(binary), do: "a binary of #{byte_size(binary)} bytes"
-  defp kind(bits) when is_bitstring(bits), do: "a bitstring of #{bit_size(bits)} bits"
-  defp kind(list) when is_list(list), do: count(list, 0)
-  defp kind(%module{}), do: "a %#{inspect(module)}{}"
-  defp kind(map) when is_map(map), do: "a map of #{map_size(map)} keys"
-  defp kind(tuple) when is_tuple(tuple), do: "a tuple of #{tuple_size(tuple)} elements"
-  defp kind(other), do: inspect(other)
+  def kind(binary) when is_binary(binary), do: "a binary of #{byte_size(binary)} bytes"
+  def kind(bits) when is_bitstring(bits), do: "a bitstring of #{bit_size(bits)} bits"
+  def kind(list) when is_list(list), do: count(list, 0)
+  def kind(%module{}), do: "a %#{inspect(module)}{}"
+  def kind(map) when is_map(map), do: "a map of #{map_size(map)} keys"
+  def kind(tuple) when is_tuple(tuple), do: "a tuple of #{tuple_size(tuple)} elements"
+  def kind(float) when is_float(float), do: "a float"
+  def kind(atom) when atom in [nil, true, false], do: inspect(atom)
+  def kind(atom) when is_atom(atom), do: "an atom"
+  def kind(function) when is_function(function), do: "a function"
+  def kind(pid) when is_pid(pid), do: "a process"
+  def kind(reference) when is_reference(reference), do: "a reference"
+  def kind(_port), do: "a port"
 
   defp count([], count), do: "a list of #{count} elements"
   defp count([_ | _], @counted), do: "a list of more than #{@counted} elements"

@@ -2,15 +2,15 @@ defmodule BeTree.Engine.Instance do
   @moduledoc false
   # Makes instances of an index module, and runs every call into one except searches.
 
-  alias BeTree.{Domain, Error, Fuel, Guest}
-  alias BeTree.Engine.Answer
+  alias BeTree.{Domain, Error, Guest}
+  alias BeTree.Engine.Reply
 
   @abi 1
 
   @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
 
-  # Far more fuel than any call but a search takes. It ends a module that loops for ever: about 2 seconds of wasm, and 20
-  # microseconds for each byte of input.
+  # Far more fuel than any call except a search takes. It ends a module that loops for ever, after about 2 seconds of wasm and
+  # 20 microseconds for each byte of input.
   @patience 10_000_000_000
   @patience_per_byte 100_000
 
@@ -36,13 +36,15 @@ defmodule BeTree.Engine.Instance do
     path = Application.app_dir(:be_tree, "priv/be_tree.wasm")
 
     with {:error, reason} <- File.read(path) do
-      message = "cannot read #{path}: #{:file.format_error(reason)}; compile the project again"
+      message =
+        "cannot read #{path}: #{:file.format_error(reason)}; compile BeTree again (mix deps.compile be_tree --force)"
+
       {:error, %Error{kind: :bad_module, message: message}}
     end
   end
 
-  # Returns a new instance with at most `memory` bytes, or one that begins as a snapshot. It checks that the instance has our
-  # version of the interface.
+  # Returns a new instance with at most `memory` bytes, or one that begins as a snapshot. An instance of another version of
+  # the interface is refused.
   @spec instantiate(Guest.t(), pos_integer, BeTree.Runtime.snapshot() | nil) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def instantiate(%Guest{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
@@ -51,7 +53,7 @@ defmodule BeTree.Engine.Instance do
     with {:ok, instance} <- runtime.instantiate(compiled, options) do
       case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
         {:done, @abi, _output, _fuel} -> {:ok, instance}
-        {:done, version, _output, _fuel} -> bad("it speaks version #{version} of the interface; expected #{@abi}")
+        {:done, version, _output, _fuel} -> bad("it has version #{version} of the interface; expected #{@abi}")
         {:error, error} -> {:error, error}
       end
     end
@@ -63,15 +65,15 @@ defmodule BeTree.Engine.Instance do
     schema = Domain.encode(schema)
 
     with {:ok, instance} <- instantiate(guest, memory),
-         {:ok, answer} <- call(runtime, instance, "be_tree_schema", [byte_size(schema)], schema),
-         :ok <- Answer.nothing(answer),
+         {:ok, output} <- call(runtime, instance, "be_tree_schema", [byte_size(schema)], schema),
+         :ok <- Reply.nothing(output),
          do: {:ok, instance}
   end
 
   # Returns the counts and sizes of the index in an instance, as `BeTree.info/2` does.
   @spec info(module, BeTree.Runtime.instance(), timeout) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(runtime, instance, timeout \\ :infinity) do
-    with {:ok, answer} <- call(runtime, instance, "be_tree_info", [], nil, timeout: timeout), do: Answer.info(answer)
+    with {:ok, output} <- call(runtime, instance, "be_tree_info", [], nil, timeout: timeout), do: Reply.info(output)
   end
 
   # Returns whether an instance can report that a new one would take less memory, and move to it.
@@ -100,19 +102,32 @@ defmodule BeTree.Engine.Instance do
           timeout: timeout
         ) :: {:ok, binary} | {:error, Error.t()}
   def call(runtime, instance, function, arguments, input, options \\ []) do
-    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty))
+    run(runtime, instance, function, arguments, input, options, &Reply.refusal/1)
+  end
+
+  # Like `call/6`, for an input that is an event. The error has no value of the event.
+  @spec call_with_event(module, BeTree.Runtime.instance(), String.t(), [integer], binary,
+          scheduler: :dirty | :normal,
+          timeout: timeout
+        ) :: {:ok, binary} | {:error, Error.t()}
+  def call_with_event(runtime, instance, function, arguments, event, options) do
+    run(runtime, instance, function, arguments, event, options, &Reply.event_refusal/1)
+  end
+
+  defp run(runtime, instance, function, arguments, input, options, refused) do
+    request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty), runtime)
     request = Map.put(request, :timeout, Keyword.get(options, :timeout, :infinity))
 
     case to_end(runtime.call(instance, function, arguments, request), runtime) do
-      {:done, 0, answer, _fuel} -> {:ok, answer}
-      {:done, 1, refusal, _fuel} -> {:error, Answer.refusal(refusal)}
-      {:done, status, _answer, _fuel} -> {:error, Answer.bad("#{function} with status #{status}")}
+      {:done, 0, output, _fuel} -> {:ok, output}
+      {:done, 1, refusal, _fuel} -> {:error, refused.(refusal)}
+      {:done, status, _output, _fuel} -> {:error, Reply.bad("#{function} with status #{status}")}
       {:error, error} -> {:error, error}
     end
   end
 
-  defp scheduled(request, :slices), do: %{request | scheduler: :normal, slice: Fuel.default_slice()}
-  defp scheduled(request, scheduler), do: %{request | scheduler: scheduler}
+  defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
+  defp scheduled(request, scheduler, _runtime), do: %{request | scheduler: scheduler}
 
   # A slice is a time slice (BeTree.Fuel), 4,000 reductions.
   defp to_end({:yield, suspended, _fuel}, runtime) do
@@ -138,7 +153,7 @@ defmodule BeTree.Engine.Instance do
     List.keymember?(runtime.exports(compiled), name, 0)
   end
 
-  # The version of the interface that guests must have.
+  # Returns the version of the interface that guests must have.
   @spec abi() :: non_neg_integer
   def abi, do: @abi
 

@@ -13,34 +13,37 @@ defmodule BeTree.Engine.Native do
 
   @doc false
   def keep_library do
-    if function_exported?(__MODULE__, :loaded?, 0) and apply(__MODULE__, :loaded?, []),
+    if function_exported?(__MODULE__, :loaded?, 0) and library?(__MODULE__),
       do: {:error, :restart_the_vm_to_load_another_library},
       else: :ok
   end
 
-  @doc "Loads the library if it is not loaded yet. Returns an error with the reason if it cannot be used."
-  @spec load() :: :ok | {:error, String.t()}
+  @doc "Loads the library if it is not loaded yet. Returns an error with its kind and the reason if it cannot be used."
+  @spec load() :: :ok | {:error, :bad_module | :out_of_memory, String.t()}
   def load do
-    with :ok <- if(loaded?(), do: :ok, else: load(:code.priv_dir(:be_tree))) do
+    with :ok <- if(library?(__MODULE__), do: :ok, else: load(:code.priv_dir(:be_tree))) do
       case engine_error() do
         nil -> :ok
-        why -> {:error, "its engine cannot run on this machine: #{why}"}
+        {:error, kind, reason} -> {:error, kind, "its engine cannot run on this machine: #{reason}"}
       end
     end
   end
 
-  defp load({:error, :bad_name}), do: {:error, "the application be_tree is not in the code path"}
+  # The module is an argument, because the compiler would conclude from a direct call that only the stub's `false` is returned.
+  defp library?(module), do: module.loaded?()
+
+  defp load({:error, :bad_name}), do: {:error, :bad_module, "the application be_tree is not in the code path"}
 
   defp load(priv) do
     case :erlang.load_nif(:filename.join(priv, ~c"native/be_tree_host"), 0) do
       :ok -> :ok
       # Another process was quicker.
       {:error, {:reload, _text}} -> :ok
-      {:error, {_reason, text}} -> {:error, List.to_string(text)}
+      {:error, {_reason, text}} -> {:error, :bad_module, List.to_string(text)}
     end
   end
 
-  @doc "Returns the reason why no module can run on this machine, or `nil`."
+  @doc "Returns the error for which no module can run on this machine, or `nil`."
   def engine_error, do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns whether the library is loaded."

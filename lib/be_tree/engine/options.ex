@@ -14,7 +14,7 @@ defmodule BeTree.Engine.Options do
     * `:boolean`, `:any`;
     * `{:integer, from, to}`, `{:bytes, from, to}`;
     * `{:one_of, atoms}`;
-    * `{:check, expected, function}` - any value for which the function returns `true`;
+    * `{:check, expected, function}` - any value for which the function returns `true`, described by `expected`;
     * `{:nullable, type}` - the same, or `nil`.
   """
   @type type :: atom | tuple
@@ -28,7 +28,7 @@ defmodule BeTree.Engine.Options do
   @doc """
   Returns the options with their defaults. An option without a default is left out unless it is given.
 
-  Raises an `ArgumentError` that names the option and says what was expected.
+  Raises an `ArgumentError` that names the option and the expected values.
   """
   @spec validate!(term, definitions) :: keyword
   def validate!(options, definitions) do
@@ -43,14 +43,14 @@ defmodule BeTree.Engine.Options do
   end
 
   @doc """
-  Returns the map `defaults` with `options` in it, all of them checked as by `validate!/2`. For options of short calls: it takes
-  time for the given options only.
+  Returns the map `defaults` with `options` in it, all of them checked as by `validate!/2`. It takes time only for the given
+  options, so calls of a few microseconds use it.
   """
   @spec put!(map, term, definitions) :: map
   def put!(defaults, options, definitions) do
-    unless Keyword.keyword?(options), do: known!(options, [])
+    keyword!(options)
 
-    # From the last one on, so that the first value of an option wins.
+    # From the last option to the first, so that the first value of a repeated option counts.
     List.foldr(options, defaults, fn {name, value}, checked ->
       case List.keyfind(definitions, name, 0) do
         {_name, definition} -> %{checked | name => check!(name, definition[:type], value)}
@@ -59,12 +59,9 @@ defmodule BeTree.Engine.Options do
     end)
   end
 
-  @doc "Returns `options`, the first value of each, or raises an `ArgumentError` unless all names are in `names`."
-  @spec known!(term, [atom]) :: keyword
-  def known!(options, names) do
-    unless Keyword.keyword?(options) do
-      raise ArgumentError, "options are a keyword list, got: #{Describe.value(options)}"
-    end
+  # Returns the first value of each option, or raises an error unless all names are in `names`.
+  defp known!(options, names) do
+    keyword!(options)
 
     case Enum.find(options, fn {name, _value} -> name not in names end) do
       nil ->
@@ -74,6 +71,16 @@ defmodule BeTree.Engine.Options do
         raise ArgumentError,
               "unknown keys [#{Describe.value(unknown)}]; the options are #{Enum.map_join(names, ", ", &Describe.value/1)}"
     end
+  end
+
+  @doc "Raises an `ArgumentError` unless `options` is a keyword list."
+  @spec keyword!(term) :: :ok
+  def keyword!(options) do
+    unless Keyword.keyword?(options) do
+      raise ArgumentError, "options are a keyword list, got: #{Describe.value(options)}"
+    end
+
+    :ok
   end
 
   defp default(name, definition) do
@@ -121,6 +128,8 @@ defmodule BeTree.Engine.Options do
 
   defp expected({:integer, from, to}), do: "an integer from #{from} to #{to}"
   defp expected({:bytes, from, to}), do: "bytes, an integer from #{from} to #{to}"
+
+  defp expected({:one_of, [atom]}), do: inspect(atom)
 
   defp expected({:one_of, atoms}) do
     {first, [last]} = atoms |> Enum.map(&inspect/1) |> Enum.split(-1)

@@ -6,6 +6,7 @@ defmodule BeTree.Engine.Slices do
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Deadline, Native}
 
+  @derive {Inspect, only: [:fuel, :count]}
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
   defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
 
@@ -31,22 +32,27 @@ defmodule BeTree.Engine.Slices do
           | {:yield, Runtime.suspended(), Fuel.t()}
           | {:error, Error.t()}
 
-  @typedoc "An outcome that has been charged for."
-  @type answer :: {:done, results :: term, output :: term, t} | {:yield, t} | {:error, Error.t()}
+  @typedoc "The outcome of a slice that the process was charged for."
+  @type settled :: {:done, results :: term, output :: term, t} | {:yield, t} | {:error, Error.t()}
 
   @typedoc "The options of a call, all of them."
   @type options :: %{
           required(:fuel) => Fuel.budget(),
-          required(:slice) => Fuel.budget(),
+          required(:slice) => Fuel.budget() | :default,
           required(:timeout) => timeout,
           optional(atom) => term
         }
 
   @step Native.step()
 
-  @doc "The options of a call that names none."
+  @doc "Returns the default options."
   @spec defaults() :: options
-  def defaults, do: %{fuel: :infinity, slice: Fuel.default_slice(), timeout: :infinity}
+  def defaults, do: %{fuel: :infinity, slice: :default, timeout: :infinity}
+
+  @doc "Returns the fuel of a slice of a call with these options."
+  @spec fuel_of_slice(options, module) :: Fuel.budget()
+  def fuel_of_slice(%{slice: :default}, runtime), do: runtime.default_slice()
+  def fuel_of_slice(%{slice: slice}, _runtime), do: slice
 
   @doc "Returns a call that has not begun. The owner runs the first slice and passes its outcome to `settle/2`."
   @spec new(module, (Runtime.suspended() -> outcome), pos_integer, options) :: t
@@ -61,7 +67,7 @@ defmodule BeTree.Engine.Slices do
   end
 
   @doc "Runs the next slice, unless the deadline has passed."
-  @spec resume(t) :: answer
+  @spec resume(t) :: settled
   def resume(%__MODULE__{resume: resume, suspended: suspended} = slices) do
     if Deadline.passed?(slices.deadline) do
       cancel(slices)
@@ -76,8 +82,8 @@ defmodule BeTree.Engine.Slices do
   def cancel(%__MODULE__{runtime: runtime, suspended: suspended}), do: runtime.cancel(suspended)
 
   @doc """
-  Returns the slices of one more call after one that is done, with the rest of the budget and the same deadline, and the `:fuel`
-  and the `:timeout` of the next request.
+  Returns the slices of another call after one that is done, and the `:fuel` and the `:timeout` of its request. It has the rest
+  of the budget, and the same deadline.
   """
   @spec again(t) :: {:ok, t, Fuel.budget(), timeout} | {:error, Error.t()}
   def again(%__MODULE__{fuel: fuel, budget: budget, deadline: deadline} = slices) do
@@ -90,7 +96,7 @@ defmodule BeTree.Engine.Slices do
   end
 
   @doc "Charges the calling process for a slice that it ran."
-  @spec settle(outcome, t) :: answer
+  @spec settle(outcome, t) :: settled
   def settle({:done, results, output, fuel}, slices) do
     fuel = slices.before + fuel
     charge(slices, fuel)
@@ -103,7 +109,8 @@ defmodule BeTree.Engine.Slices do
     {:yield, %{slices | suspended: suspended, fuel: fuel, count: slices.count + 1}}
   end
 
-  # Without a budget it was another that ran out: of what the runtime itself asks of the module.
+  # A call without a budget can run out of fuel only in a function that the runtime calls, such as the inbox. Its fuel is
+  # unknown.
   def settle({:error, %Error{kind: :out_of_fuel} = error}, %{budget: budget} = slices) when is_integer(budget) do
     charge(slices, budget)
     {:error, error}
@@ -116,13 +123,13 @@ defmodule BeTree.Engine.Slices do
   def count(%__MODULE__{count: 1}), do: "1 slice"
   def count(%__MODULE__{count: count}), do: "#{count} slices"
 
-  # Charges for what burnt since the last charge. Both amounts are counted from the call's start and rounded up alike, as
-  # BeTree.Fuel.to_reductions/2 does, so nothing is lost between slices, and nothing charged twice.
+  # Charges for the fuel since the last charge. Both amounts count from the call's start and are rounded up, as in
+  # BeTree.Fuel.to_reductions/2, so no fuel is lost between slices and none is charged twice.
   defp charge(%{fuel: before, per_reduction: ratio}, fuel) do
     bump(div(fuel + ratio - 1, ratio) - div(before + ratio - 1, ratio))
   end
 
-  # Where a time slice ends before all of them are charged, the rest is in the next one.
+  # When the time slice ends before all reductions are charged, the rest is charged in the next time slice.
   defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
   defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
   defp bump(_none), do: true

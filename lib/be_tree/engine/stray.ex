@@ -1,6 +1,6 @@
 defmodule BeTree.Engine.Stray do
   @moduledoc false
-  # Handles unknown messages: a process logs them, at most one a second, and continues.
+  # Handles unknown messages: a process logs their kind, at most one a second, and continues.
 
   alias BeTree.Engine.Describe
 
@@ -22,7 +22,7 @@ defmodule BeTree.Engine.Stray do
         more = if logged, do: elem(logged, 1), else: 0
         Process.put(@key, {now, 0})
         others = if more > 0, do: ", and #{more} before it", else: ""
-        text = "a process of BeTree ignores an unknown #{sort}: #{Describe.value(message)}#{others}"
+        text = "a process of BeTree ignores an unknown #{sort}: #{Describe.kind(message)}#{others}"
         :logger.warning(text, %{domain: [:be_tree]})
     end
   end
@@ -31,6 +31,6 @@ defmodule BeTree.Engine.Stray do
   @spec refuse(term) :: {:error, BeTree.Error.t()}
   def refuse(call) do
     ignore(:call, call)
-    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{Describe.value(call)}"}}
+    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{Describe.kind(call)}"}}
   end
 end

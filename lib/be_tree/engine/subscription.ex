@@ -1,11 +1,14 @@
 defmodule BeTree.Engine.Subscription do
   @moduledoc false
-  # Checks a subscription, an expression under an id, on its way into the sandbox, as far as the host can.
+  # Checks a subscription, an expression under an id, before it enters the sandbox. The guest checks the expression itself.
 
   import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
 
   alias BeTree.Error
   alias BeTree.Engine.{Check, Describe, Limits, Options}
+  alias BeTree.Engine.Options.Common
+
+  @options Common.take([:constants])
 
   @type constants :: [{String.t(), integer}]
   @type wire :: {BeTree.id(), String.t(), constants}
@@ -13,7 +16,7 @@ defmodule BeTree.Engine.Subscription do
   @doc "Returns one subscription in the form of docs/abi.md."
   @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options) do
-    constants = Keyword.get(Options.known!(options, [:constants]), :constants, [])
+    %{constants: constants} = Options.put!(%{constants: []}, options, @options)
 
     with :ok <- check_id(id),
          :ok <- check_expression(expression),
@@ -70,7 +73,9 @@ defmodule BeTree.Engine.Subscription do
   end
 
   defp check_constants([]), do: {:ok, []}
-  defp check_constants(constants) when is_map(constants), do: check_constants(Map.to_list(constants))
+
+  defp check_constants(constants) when is_map(constants),
+    do: constants |> Map.to_list() |> Enum.sort() |> check_constants()
 
   defp check_constants([constant | rest]) do
     with {:ok, constant} <- check_constant(constant),

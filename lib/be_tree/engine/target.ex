@@ -9,19 +9,22 @@ defmodule BeTree.Engine.Target do
 
   @type t :: BeTree.target() | View.t()
 
-  @doc "Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other terms."
+  @doc """
+  Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other
+  terms.
+  """
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
   def resolve(%Tree{} = tree), do: tree
   def resolve(%Index{} = index), do: index
   def resolve(%View{} = view), do: view
 
   def resolve(name) when is_atom(name) and name not in [nil, true, false] do
-    with {:ok, view} <- View.of(name), do: plain(view)
+    with {:ok, view} <- View.fetch(name), do: plain(view)
   end
 
   def resolve(other) do
-    raise ArgumentError,
-          "expected a tree, a published index or a server's name, got: #{Describe.value(other)}"
+    # The arguments may be in the wrong order, and this one the event.
+    raise ArgumentError, "expected a tree, a published index or a server's name, got: #{Describe.kind(other)}"
   end
 
   @doc "Returns a handle with the schema of the target."

@@ -34,7 +34,7 @@ defmodule BeTree.Files.Error do
   end
 
   @doc false
-  # The error for what POSIX calls `reason`.
+  # Returns the error for a reason of POSIX.
   @spec posix(Path.t(), atom) :: t
   def posix(path, reason), do: %__MODULE__{path: path, reason: to_string(:file.format_error(reason))}
 end

@@ -58,10 +58,10 @@ defmodule BeTree.Files.Match do
     |> Files.events()
     |> Enum.reduce_while({:ok, summary}, fn {event, line}, {:ok, summary} ->
       started = System.monotonic_time()
-      answer = BeTree.search(tree, event, stats: true)
+      result = BeTree.search(tree, event, stats: true)
       elapsed = System.convert_time_unit(System.monotonic_time() - started, :native, :nanosecond)
 
-      case answer do
+      case result do
         {:ok, ids, stats} ->
           summary = count(summary, ids, stats, elapsed)
           each.(summary, event, ids)

@@ -59,24 +59,12 @@ defmodule BeTree.Files.Reader do
     )
   end
 
-  defp trim_line_end(line) do
-    size = byte_size(line) - 1
+  defp trim_line_end(line), do: line |> trim_last(?\n) |> trim_last(?\r)
 
-    case line do
-      <<text::binary-size(size), ?\n>> -> trim_carriage_return(text)
-      text -> trim_carriage_return(text)
-    end
-  end
+  defp trim_last("", _character), do: ""
 
-  defp trim_carriage_return(""), do: ""
-
-  defp trim_carriage_return(line) do
-    size = byte_size(line) - 1
-
-    case line do
-      <<text::binary-size(size), ?\r>> -> text
-      text -> text
-    end
+  defp trim_last(text, character) do
+    if :binary.last(text) == character, do: binary_part(text, 0, byte_size(text) - 1), else: text
   end
 
   defp blank?(<<character, rest::binary>>) when character in ~c" \t\r", do: blank?(rest)

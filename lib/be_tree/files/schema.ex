@@ -98,7 +98,7 @@ defmodule BeTree.Files.Schema do
   end
 
   defp split_tuple(_domain) do
-    {:error, "an attribute is {Name, Type, allow_undefined}, and bounds behind it where it has any"}
+    {:error, "an attribute is {Name, Type, allow_undefined}, followed by its bounds if it has any"}
   end
 
   defp split_line(text) do
@@ -107,7 +107,7 @@ defmodule BeTree.Files.Schema do
         split_fields(text, name, type, undefined, bounds)
 
       _other ->
-        {:error, "an attribute is name|type|allow undefined, and |min|max or |count behind it where it has bounds"}
+        {:error, "an attribute is name|type|allow undefined, followed by |min|max or |count if it has bounds"}
     end
   end
 
@@ -167,5 +167,5 @@ defmodule BeTree.Files.Schema do
   defp name_bounds(type, _bounds) when type in @counted, do: {:error, "this type has one bound, a count"}
   defp name_bounds(_type, _bounds), do: {:error, "this type has no bounds"}
 
-  defp names(types), do: types |> Map.keys() |> Enum.join(", ")
+  defp names(types), do: types |> Map.keys() |> Enum.sort() |> Enum.join(", ")
 end

@@ -132,8 +132,7 @@ defmodule BeTree.Files.Terms do
 
   defp float(start, reader) do
     [text] = Regex.run(~r/^-?\d+\.\d+(?:[eE][+-]?\d+)?/, start)
-    size = byte_size(text)
-    <<_text::binary-size(size), rest::binary>> = start
+    {_text, rest} = :erlang.split_binary(start, byte_size(text))
 
     try do
       {String.to_float(text), rest, reader}
@@ -143,8 +142,7 @@ defmodule BeTree.Files.Terms do
   end
 
   defp atom(rest, reader) do
-    size = name_size(rest, 0)
-    <<name::binary-size(size), rest::binary>> = rest
+    {name, rest} = :erlang.split_binary(rest, name_size(rest, 0))
     {known_atom(name), rest, reader}
   end
 
@@ -190,16 +188,14 @@ defmodule BeTree.Files.Terms do
 
   # Returns the text up to the closing mark. Text without a backslash, nearly all, is one part of the line.
   defp quoted(rest, reader, mark, before) do
-    size = plain_size(rest, mark, 0)
-
-    case rest do
-      <<text::binary-size(size), ^mark, rest::binary>> when before == [] ->
+    case :erlang.split_binary(rest, plain_size(rest, mark, 0)) do
+      {text, <<^mark, rest::binary>>} when before == [] ->
         {text, rest, reader}
 
-      <<text::binary-size(size), ^mark, rest::binary>> ->
+      {text, <<^mark, rest::binary>>} ->
         {[text | before] |> Enum.reverse() |> IO.iodata_to_binary(), rest, reader}
 
-      <<text::binary-size(size), ?\\, rest::binary>> ->
+      {text, <<?\\, rest::binary>>} ->
         {character, rest} = escaped(rest, reader)
         quoted(rest, reader, mark, [character, text | before])
 
@@ -231,8 +227,7 @@ defmodule BeTree.Files.Terms do
 
   defp escaped(<<digit, _::binary>> = rest, _reader) when digit in ?0..?7 do
     [octal] = Regex.run(~r/^[0-7]{1,3}/, rest)
-    size = byte_size(octal)
-    <<_octal::binary-size(size), rest::binary>> = rest
+    {_octal, rest} = :erlang.split_binary(rest, byte_size(octal))
     {<<String.to_integer(octal, 8)::utf8>>, rest}
   end
 

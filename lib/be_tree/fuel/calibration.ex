@@ -1,10 +1,10 @@
 defmodule BeTree.Fuel.Calibration do
   @moduledoc """
-  Measures what fuel and reductions are worth on this machine, for `mix be_tree.tune --calibrate`.
+  Measures the time of fuel and of reductions on this machine, for `mix be_tree.tune --calibrate`.
 
-  Two small trees are searched over and over: 5,000 dense boolean expressions (`W1`) and 10,000 as in ad targeting
-  (`W3`). They run unsliced and with each of several slices in turns, so that what else the
-  machine does falls on all of them alike; of each the median counts.
+  The measurement searches two small trees repeatedly: 5,000 dense boolean expressions (`W1`) and 10,000 expressions as in ad
+  targeting (`W3`). Searches without slices and with each of several slices take turns, so that other work of the machine
+  affects all of them alike. The median of each counts.
   """
 
   alias BeTree.Fuel
@@ -16,8 +16,8 @@ defmodule BeTree.Fuel.Calibration do
   @typedoc """
   The results of a measurement:
 
-    * `workloads` - by name: `fuel` of a search, on average, `fuel_per_microsecond` unsliced, and `slices`: for each
-      slice how many percent longer the same searches took, or `nil` where no search is that long;
+    * `workloads` - by name: the mean `fuel` of a search, its `fuel_per_microsecond` without slices, and `slices`: for each
+      slice by how many percent the same searches took longer, or `nil` if no search is that long;
     * `fuel_per_microsecond` - the mean of the workloads;
     * `nanoseconds_per_reduction` - in a loop of plain Elixir;
     * `fuel_per_reduction` - the value to configure, `BeTree.Fuel.ratio/2` of these two.
@@ -31,7 +31,7 @@ defmodule BeTree.Fuel.Calibration do
 
   @type workload :: %{fuel: float, fuel_per_microsecond: float, slices: [{pos_integer, percent :: float | nil}]}
 
-  # Expressions, and events of a round: it takes some milliseconds.
+  # The number of expressions, and of events in a round, which takes some milliseconds.
   @workloads [{"W1", Dense, 5_000, 10}, {"W3", AdTargeting, 10_000, 50}]
 
   @slices [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 10_000_000]
@@ -43,7 +43,7 @@ defmodule BeTree.Fuel.Calibration do
   @doc """
   Measures in the calling process, for about ten seconds. Nothing else should run meanwhile.
 
-  Raises a `BeTree.Error` where a tree cannot be made.
+  Raises a `BeTree.Error` if a tree cannot be made.
   """
   @spec measure() :: t
   def measure do
@@ -80,7 +80,7 @@ defmodule BeTree.Fuel.Calibration do
   defp slowdown(_sliced, _whole, false), do: nil
   defp slowdown(sliced, whole, true), do: 100 * (sliced / whole - 1)
 
-  # The nanoseconds that all events take, by slice.
+  # Returns the nanoseconds of all events, by slice.
   defp times(tree, events) do
     for(
       _ <- 1..@rounds,
@@ -91,7 +91,7 @@ defmodule BeTree.Fuel.Calibration do
     |> Map.new(fn {slice, times} -> {slice, median(times)} end)
   end
 
-  # The fuel of each search.
+  # Returns the fuel of each search.
   defp search(tree, events, slice) do
     for event <- events do
       {:ok, _ids, stats} = BeTree.search(tree, event, slice: slice, stats: true)
@@ -99,7 +99,7 @@ defmodule BeTree.Fuel.Calibration do
     end
   end
 
-  # The nanoseconds of one. How many reductions a loop takes is the VM's affair, so they are read.
+  # Returns the nanoseconds of a reduction. The VM decides how many reductions a loop takes, so they are read.
   defp reduction do
     {:reductions, before} = Process.info(self(), :reductions)
     nanoseconds = nanoseconds(fn -> sum(@loop_length, 0) end)

@@ -132,8 +132,8 @@ defmodule BeTree.Image.Layout do
         body = Enum.map(weave(sections, image.memory, maximum, length(image.segments)), &fill(&1, data))
         {:ok, seal(image, pieces(sections), body)}
 
-      {:error, what} ->
-        message = "an image holds an index's memory, and this index module cannot do with that: it has #{what}"
+      {:error, fault} ->
+        message = "an image holds only the memory of an index, and this index module has #{fault}"
         {:error, %Error{kind: :bad_module, message: message}}
     end
   end
@@ -180,7 +180,7 @@ defmodule BeTree.Image.Layout do
     else
       {:ok, false} -> {:error, "passive data segments, which its code would miss"}
       {:ok, mutable} -> {:error, "#{mutable} globals that change, where only __stack_pointer may"}
-      {:error, what} -> {:error, what}
+      {:error, fault} -> {:error, fault}
       _other -> {:error, "no module's beginning"}
     end
   end
@@ -270,7 +270,8 @@ defmodule BeTree.Image.Layout do
 
   defp read_header(bytes, length) do
     with {:ok, size, _rest} <- section_start(bytes),
-         <<section::binary-size(size), rest::binary>> <- bytes,
+         true <- size <= byte_size(bytes),
+         {section, rest} = :erlang.split_binary(bytes, size),
          {:ok, header, pieces} <- fields(binary_part(section, @before + 12, size - @before - 12)),
          :ok <- check_sizes(header, length) do
       {:ok, header, pieces, rest}
@@ -310,8 +311,8 @@ defmodule BeTree.Image.Layout do
 
   defp read_pieces(_other, _left, _pieces), do: :error
 
-  defp check_version(_what, version, version), do: :ok
-  defp check_version(what, version, expected), do: bad("its #{what} version is #{version}; expected #{expected}")
+  defp check_version(_name, version, version), do: :ok
+  defp check_version(name, version, expected), do: bad("its #{name} version is #{version}; expected #{expected}")
 
   defp check_sizes(%{length: expected, memory: memory}, length) do
     cond do
@@ -339,7 +340,7 @@ defmodule BeTree.Image.Layout do
   end
 
   defp image_sections(bytes) do
-    with {:error, what} <- Wasm.sections(bytes), do: bad("it has #{what}")
+    with {:error, fault} <- Wasm.sections(bytes), do: bad("it has #{fault}")
   end
 
   # Returns the guest as it was loaded: its parts in the image, and the changed or omitted pieces in their places.
@@ -358,12 +359,11 @@ defmodule BeTree.Image.Layout do
   defp put_pieces(kept, _at, [], done), do: {:ok, IO.iodata_to_binary(Enum.reverse([kept | done]))}
 
   defp put_pieces(kept, at, [{offset, bytes} | pieces], done) do
-    case kept do
-      <<before::binary-size(offset - at), rest::binary>> when offset >= at ->
-        put_pieces(rest, offset + byte_size(bytes), pieces, [bytes, before | done])
-
-      _shorter ->
-        bad("a piece of its guest belongs at #{offset}, where the guest has no place")
+    if offset in at..(at + byte_size(kept)) do
+      {before, rest} = :erlang.split_binary(kept, offset - at)
+      put_pieces(rest, offset + byte_size(bytes), pieces, [bytes, before | done])
+    else
+      bad("a piece of its guest belongs at #{offset}, where the guest has no place")
     end
   end
 
@@ -372,7 +372,7 @@ defmodule BeTree.Image.Layout do
          :ok <- within(List.last(segments), memory) do
       {:ok, segments}
     else
-      {:error, what} -> bad("it has #{what}")
+      {:error, fault} -> bad("it has #{fault}")
     end
   end
 
@@ -384,16 +384,16 @@ defmodule BeTree.Image.Layout do
 
   # Interprets the file exactly as any other runtime does.
   defp check_sections(sections, guest, memory, segments) do
-    with {:ok, of_guest, maximum} <- read_guest(guest) do
-      expected = for part <- weave(of_guest, memory, maximum, segments), do: fill(part, :data)
+    with {:ok, guest_sections, maximum} <- read_guest(guest) do
+      expected = for part <- weave(guest_sections, memory, maximum, segments), do: fill(part, :data)
       given = for {id, whole, _contents} <- sections, do: if(id == @data, do: :data, else: whole)
       if given == expected, do: :ok, else: bad("its sections are not those of its guest")
     else
-      {:error, what} -> bad("its guest has #{what}")
+      {:error, fault} -> bad("its guest has #{fault}")
     end
   end
 
   defp hex(digest), do: Base.encode16(digest, case: :lower)
 
-  defp bad(what), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{what}"}}
+  defp bad(fault), do: {:error, %Error{kind: :bad_module, message: "this is no image: #{fault}"}}
 end

@@ -1,8 +1,8 @@
 defmodule BeTree.Image.Wasm do
   @moduledoc false
-  # WebAssembly's binary format as far as an image needs it: the sections of a module, the limits of its memory, its
-  # globals and its data segments. Every read is checked against its bounds. Invalid content is `{:error, what}`, where
-  # `what` completes a sentence.
+  # The parts of WebAssembly's binary format that an image needs: the sections of a module, the limits of its memory, its
+  # globals and its data segments. Every read is checked against its bounds. Invalid content is `{:error, fault}`, where
+  # `fault` completes a sentence that begins with "it has".
 
   import Bitwise
 
@@ -44,14 +44,14 @@ defmodule BeTree.Image.Wasm do
   @doc "Returns the limits of a memory section with one memory, of 32 bits and not shared, as the runtimes here require."
   @spec memory(binary) :: {:ok, minimum :: non_neg_integer, maximum :: non_neg_integer | nil} | {:error, String.t()}
   def memory(<<1, 0, rest::binary>>) do
-    with {:ok, minimum, ""} <- u32(rest), do: {:ok, minimum, nil}, else: (other -> odd(other, "memory section"))
+    with {:ok, minimum, ""} <- u32(rest), do: {:ok, minimum, nil}, else: (other -> unreadable(other, "memory section"))
   end
 
   def memory(<<1, 1, rest::binary>>) do
     with {:ok, minimum, rest} <- u32(rest), {:ok, maximum, ""} <- u32(rest) do
       {:ok, minimum, maximum}
     else
-      other -> odd(other, "memory section")
+      other -> unreadable(other, "memory section")
     end
   end
 
@@ -135,7 +135,7 @@ defmodule BeTree.Image.Wasm do
         do: data(rest, left - 1, address + size, [{address, bytes} | segments]),
         else: {:error, "a data segment at #{address}, where the one before it ends at #{from}"}
     else
-      other -> odd(other, "data segment")
+      other -> unreadable(other, "data segment")
     end
   end
 
@@ -210,13 +210,15 @@ defmodule BeTree.Image.Wasm do
 
   defp sized(contents), do: [encode_u32(IO.iodata_length(contents)), contents]
 
-  defp take(bytes, size, what) do
-    case bytes do
-      <<taken::binary-size(size), rest::binary>> -> {:ok, taken, rest}
-      _shorter -> {:error, "a #{what} of #{size} bytes with #{byte_size(bytes)} of them there"}
+  defp take(bytes, size, name) do
+    if size <= byte_size(bytes) do
+      {taken, rest} = :erlang.split_binary(bytes, size)
+      {:ok, taken, rest}
+    else
+      {:error, "a #{name} of #{size} bytes with #{byte_size(bytes)} of them there"}
     end
   end
 
-  defp odd({:error, what}, _section), do: {:error, what}
-  defp odd(_other, section), do: {:error, "a #{section} that cannot be read"}
+  defp unreadable({:error, fault}, _section), do: {:error, fault}
+  defp unreadable(_other, section), do: {:error, "a #{section} that cannot be read"}
 end

@@ -1,142 +1,150 @@
-if Code.ensure_loaded?(Wasmex) do
-  defmodule BeTree.Runtime.Wasmex do
-    @moduledoc """
-    This runtime uses the hex package wasmex, for nodes where nothing can be compiled: wasmex ships its own library.
+defmodule BeTree.Runtime.Wasmex do
+  @moduledoc """
+  This runtime uses the hex package wasmex, for nodes that cannot compile Rust: wasmex comes with its own library.
 
-    A slice runs on wasmex's threads while the calling process waits. The process is charged for the fuel all the same.
-    When the fuel of a slice is exhausted, the call traps and loses its stack. It continues from its last checkpoint
-    (`docs/abi.md`) and repeats the work since. So ids are the same for every slice, and fuel includes the repeated work.
-    A slice that is too small to reach the next checkpoint is doubled until it does, up to a billion fuel. A call without
-    progress even then ends as `:out_of_fuel`.
+  A slice runs on wasmex's threads while the calling process waits. The process is charged for the fuel all the same.
+  When the fuel of a slice is exhausted, the call traps and loses its stack. It continues from its last checkpoint
+  (`docs/abi.md`) and repeats the work since. So ids are the same for every slice, and fuel includes the repeated work.
+  A slice that is too small to reach the next checkpoint is doubled until it does, up to a billion fuel. A call without
+  progress even then ends as `:out_of_fuel`.
 
-    A call sends wasmex all its requests at once, and waits once. `docs/runtimes.md` has the cost.
+  A call sends wasmex all its requests at once, and waits once. `docs/runtimes.md` has the cost.
 
-    Differences from the built-in runtime:
+  Differences from the built-in runtime:
 
-      * Only a call of an instance with the export `:resume` can be suspended. Any other call ends as `:out_of_fuel` with its
-        slice.
-      * The runtime does not notice that a suspended call is no longer referred to. Such a call holds its instance until it
-        ends or is cancelled, or until the process dies that ran it last.
-      * A module that stops after it was refused memory is a `:trap`.
-      * An instruction that fills or copies memory runs to its end, for any length and timeout.
-      * `:memory` limits the memory, and each table to an eighth of that. A module has at most one memory.
-      * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/4` is missing: the runtime does not notice that the
-        handle of the former store is no longer referred to.
-      * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
-        for its turn.
-      * All replicas exist from the start, and a used replica has its own copy of the snapshot's memory.
-      * The runtime does not notice that a module's code changes its tables or drops its segments, which no snapshot holds.
-    """
+    * Only a call of an instance with the export `:resume` can be suspended. Any other call ends as `:out_of_fuel` with its
+      slice.
+    * The runtime does not notice that a suspended call is no longer referred to. Such a call holds its instance until it
+      ends or is cancelled, or until the process dies that ran it last.
+    * A module that stops after it was refused memory is a `:trap`.
+    * An instruction that fills or copies memory runs to its end, for any length and timeout.
+    * `:memory` limits the memory, and each table to an eighth of that. A module has at most one memory.
+    * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/4` is missing: the runtime does not notice that the
+      handle of the former store is no longer referred to.
+    * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
+      for its turn.
+    * All replicas exist from the start, and a used replica has its own copy of the snapshot's memory.
+    * The runtime does not notice that a module's code changes its tables or drops its segments, which no snapshot holds.
+  """
 
-    @behaviour BeTree.Runtime
+  @behaviour BeTree.Runtime
 
-    alias BeTree.{Error, Runtime}
-    alias BeTree.Runtime.Wasmex.{Call, Compiled, Gate, Instance, Machine, Snapshot}
+  alias BeTree.{Error, Runtime}
+  alias BeTree.Engine.Absent
+  alias BeTree.Runtime.Wasmex.{Call, Compiled, Gate, Instance, Machine, Snapshot}
 
-    @impl Runtime
-    def available?, do: Machine.available?()
+  @impl Runtime
+  def available?, do: Machine.usable() == :ok
 
-    @impl Runtime
-    def load(wasm) when is_binary(wasm), do: Compiled.load(wasm)
+  # A slice holds none of the BEAM's schedulers, and costs some 60 microseconds.
+  @impl Runtime
+  def default_slice, do: 5_000_000
 
-    @impl Runtime
-    def wasm(%Compiled{wasm: wasm}), do: wasm
-
-    @impl Runtime
-    def exports(%Compiled{exports: exports}), do: Map.to_list(exports)
-
-    @impl Runtime
-    def imports(%Compiled{imports: imports}), do: imports
-
-    @impl Runtime
-    def instantiate(%Compiled{} = compiled, options) do
-      options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
-      Keyword.fetch!(options, :memory)
-
-      with {:ok, instance} <- Instance.new(compiled, 1, options[:snapshot], options),
-           do: begin(instance, options[:snapshot])
+  @impl Runtime
+  def load(wasm) when is_binary(wasm) do
+    case Machine.usable() do
+      :ok -> Compiled.load(wasm)
+      {:error, reason} -> Absent.wasmex(__MODULE__, reason)
     end
-
-    defp begin(instance, nil), do: {:ok, instance}
-
-    # Only a lost replica begins as the snapshot again.
-    defp begin(instance, snapshot) do
-      with {:ok, _globals} <- carried(instance.compiled),
-           :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),
-           do: {:ok, %{instance | snapshot: nil}}
-    end
-
-    @impl Runtime
-    def snapshot(%Instance{} = instance, timeout \\ :infinity) do
-      with {:ok, globals} <- carried(instance.compiled),
-           {:ok, number} <- enter(instance, timeout) do
-        snapshot = Snapshot.take(Instance.machine(instance, number), globals)
-        Gate.leave(instance.group, number)
-        snapshot
-      end
-    end
-
-    defp carried(%Compiled{carried: {:ok, globals}}), do: {:ok, globals}
-    defp carried(%Compiled{carried: {:error, why}}), do: error(:bad_module, "the module cannot be replicated: #{why}")
-
-    @impl Runtime
-    defdelegate snapshot_of(length, parts), to: Snapshot, as: :of
-
-    @impl Runtime
-    defdelegate snapshot_length(snapshot), to: Snapshot, as: :size
-
-    @impl Runtime
-    defdelegate snapshot_read(snapshot, address, length), to: Snapshot, as: :read
-
-    @impl Runtime
-    def replicate(%Compiled{} = compiled, %Snapshot{} = snapshot, options) do
-      options = Keyword.validate!(options, [:memory, :replicas, :queue, inbox: nil, outbox: nil, resume: nil])
-      replicas = Keyword.fetch!(options, :replicas)
-
-      with {:ok, _globals} <- carried(compiled), do: Instance.new(compiled, replicas, snapshot, options)
-    end
-
-    @impl Runtime
-    def call(%Instance{} = instance, export, arguments, request) do
-      with {:ok, arguments} <- Instance.check(instance, export, arguments, request),
-           {:ok, number} <- enter(instance, Map.get(request, :timeout, :infinity)),
-           do: Call.start(instance, number, export, arguments, request)
-    end
-
-    defp enter(instance, timeout) do
-      case Gate.enter(instance.group, Instance.count(instance), timeout, instance.queue) do
-        {:ok, number} ->
-          {:ok, number}
-
-        :held ->
-          error(:overloaded, "the calling process holds the instance by a suspended call; resume or cancel that first")
-
-        :full ->
-          replicas =
-            if Instance.count(instance) == 1,
-              do: "the 1 replica is",
-              else: "all #{Instance.count(instance)} replicas are"
-
-          error(:overloaded, "#{replicas} in use, and as many callers wait as may")
-
-        :timeout ->
-          error(:timeout, "the call passed its timeout of #{timeout} ms while it waited for its turn")
-      end
-    end
-
-    @impl Runtime
-    defdelegate resume(call), to: Call
-
-    @impl Runtime
-    defdelegate cancel(call), to: Call
-
-    @impl Runtime
-    def info(%Instance{} = instance) do
-      {state, waiting} = Gate.standing(instance.group, Instance.count(instance))
-      {machines, memory} = Instance.used(instance)
-      %{memory: memory, limit: instance.limit, state: state, waiting: waiting, machines: machines}
-    end
-
-    defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
   end
+
+  @impl Runtime
+  def wasm(%Compiled{wasm: wasm}), do: wasm
+
+  @impl Runtime
+  def exports(%Compiled{exports: exports}), do: Map.to_list(exports)
+
+  @impl Runtime
+  def imports(%Compiled{imports: imports}), do: imports
+
+  @impl Runtime
+  def instantiate(%Compiled{} = compiled, options) do
+    options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
+    Keyword.fetch!(options, :memory)
+
+    with {:ok, instance} <- Instance.new(compiled, 1, options[:snapshot], options),
+         do: begin(instance, options[:snapshot])
+  end
+
+  defp begin(instance, nil), do: {:ok, instance}
+
+  # Only a lost replica begins as the snapshot again.
+  defp begin(instance, snapshot) do
+    with {:ok, _globals} <- carried(instance.compiled),
+         :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),
+         do: {:ok, %{instance | snapshot: nil}}
+  end
+
+  @impl Runtime
+  def snapshot(%Instance{} = instance, timeout \\ :infinity) do
+    with {:ok, globals} <- carried(instance.compiled),
+         {:ok, number} <- enter(instance, timeout) do
+      snapshot = Snapshot.take(Instance.machine(instance, number), globals)
+      Gate.leave(instance.group, number)
+      snapshot
+    end
+  end
+
+  defp carried(%Compiled{carried: {:ok, globals}}), do: {:ok, globals}
+  defp carried(%Compiled{carried: {:error, why}}), do: error(:bad_module, "the module cannot be replicated: #{why}")
+
+  @impl Runtime
+  defdelegate snapshot_of(length, parts), to: Snapshot, as: :from_parts
+
+  @impl Runtime
+  defdelegate snapshot_length(snapshot), to: Snapshot, as: :size
+
+  @impl Runtime
+  defdelegate snapshot_read(snapshot, address, length), to: Snapshot, as: :read
+
+  @impl Runtime
+  def replicate(%Compiled{} = compiled, %Snapshot{} = snapshot, options) do
+    options = Keyword.validate!(options, [:memory, :replicas, :queue, inbox: nil, outbox: nil, resume: nil])
+    replicas = Keyword.fetch!(options, :replicas)
+
+    with {:ok, _globals} <- carried(compiled), do: Instance.new(compiled, replicas, snapshot, options)
+  end
+
+  @impl Runtime
+  def call(%Instance{} = instance, export, arguments, request) do
+    with {:ok, arguments} <- Instance.check(instance, export, arguments, request),
+         {:ok, number} <- enter(instance, Map.get(request, :timeout, :infinity)),
+         do: Call.start(instance, number, export, arguments, request)
+  end
+
+  defp enter(instance, timeout) do
+    case Gate.enter(instance.group, Instance.count(instance), timeout, instance.queue) do
+      {:ok, number} ->
+        {:ok, number}
+
+      :held ->
+        error(:overloaded, "the calling process holds the instance by a suspended call; resume or cancel that first")
+
+      :full ->
+        replicas =
+          if Instance.count(instance) == 1,
+            do: "the 1 replica is",
+            else: "all #{Instance.count(instance)} replicas are"
+
+        error(:overloaded, "#{replicas} in use, and the queue of #{instance.queue} callers is full")
+
+      :timeout ->
+        error(:timeout, "the call passed its timeout of #{timeout} ms while it waited for its turn")
+    end
+  end
+
+  @impl Runtime
+  defdelegate resume(call), to: Call
+
+  @impl Runtime
+  defdelegate cancel(call), to: Call
+
+  @impl Runtime
+  def info(%Instance{} = instance) do
+    {state, waiting} = Gate.standing(instance.group, Instance.count(instance))
+    {machines, memory} = Instance.used(instance)
+    %{memory: memory, limit: instance.limit, state: state, waiting: waiting, machines: machines}
+  end
+
+  defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
 end

@@ -6,42 +6,49 @@ defmodule BeTree.Runtime.Wasmtime do
   instruction and later resumes there, on any scheduler. A call that finds its instance free sends no message and costs about a
   microsecond in addition to its work.
 
-  A call that is cancelled, or whose process dies, leaves its instance usable: its memory is as the last
-  instruction left it, and `__stack_pointer` is restored. A call on dirty schedulers runs in slices of about a millisecond there. When its
-  process dies, a thread of the host continues it for at most about 0.1 seconds and 2 microseconds per byte of input. An honest
-  change is complete by then.
+  A call that is cancelled, or whose process dies, leaves its instance usable: its memory is as the last instruction left it, and
+  `__stack_pointer` is restored. A call on dirty schedulers runs there in slices of about a millisecond. When its process dies, a
+  thread of the host continues it for at most about 0.1 seconds and 2 microseconds per byte of input. An honest change is
+  complete by then.
 
-  A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share
-  the pages that they do not write; elsewhere each has a copy of its own. A replica is made when it is first needed, on
-  a dirty scheduler; one that trapped, or stopped for want of memory, is thrown away, and made anew when it is needed.
+  A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share the pages
+  that they do not write; elsewhere each replica has its own copy. A replica is made on a dirty scheduler when it is first
+  needed. A replica that trapped, or stopped because it was refused memory, is dropped, and made again when it is needed.
   """
 
   @behaviour BeTree.Runtime
 
-  alias BeTree.{Error, Runtime}
-  alias BeTree.Engine.{Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.{Error, Fuel, Runtime}
+  alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
 
-  # The fuel that a change never needs more of, as the host has it for one that lost its process.
+  # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
+  # lost its process.
   @longest_change 500_000_000
   @longest_change_per_byte 10_000
 
   @most Limits.max_u64()
 
-  # How many milliseconds a caller waits until its module is compiled: seconds, and as many for each one before it.
+  # The milliseconds that a caller waits until its module is compiled. A module takes seconds, and those before it too.
   @compile_timeout 60_000
 
   @impl Runtime
   def available?, do: Native.load() == :ok
 
   @impl Runtime
+  def default_slice, do: Fuel.default_slice()
+
+  @impl Runtime
   def load(wasm) when is_binary(wasm) do
+    # crypto yields after each 20,000 bytes.
     with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
   end
 
   defp load_library do
-    with {:error, reason} <- Native.load() do
-      mend = "compile the project with Rust, or add {:wasmex, \"~> 0.15.1\"} to your dependencies"
-      error(:bad_module, "the built-in runtime cannot be used here: #{reason}; #{mend}")
+    case Native.load() do
+      :ok -> :ok
+      {:error, :bad_module, reason} -> Absent.built_in(__MODULE__, reason)
+      # The host's message has the remedy.
+      {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
     end
   end
 
@@ -50,19 +57,19 @@ defmodule BeTree.Runtime.Wasmtime do
 
     with :busy <- Native.compile(reference, digest, wasm) do
       receive do
-        {^reference, answer} -> answer
+        {^reference, reply} -> reply
       after
         @compile_timeout -> withdraw_compile(digest, reference)
       end
     end
-    |> answer()
+    |> convert()
   end
 
   defp withdraw_compile(digest, reference) do
     if Native.withdraw_compile(digest) do
       error(:timeout, "the module was not compiled in #{div(@compile_timeout, 1_000)} seconds; others came before it")
     else
-      receive(do: ({^reference, answer} -> answer))
+      receive(do: ({^reference, reply} -> reply))
     end
   end
 
@@ -77,29 +84,29 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def instantiate(compiled, options) do
-    # A call keeps its stack between slices: nothing else has to resume it.
+    # A call keeps its stack between slices, so the export `:resume` is not needed.
     options = Keyword.validate!(options, [:memory, :resume, snapshot: nil, inbox: nil, outbox: nil])
     memory = bounded(Keyword.fetch!(options, :memory))
-    answer(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
+    convert(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
   end
 
   @impl Runtime
   def snapshot(instance, timeout \\ :infinity), do: in_turn(instance, timeout, &Native.snapshot(instance, &1))
 
   @impl Runtime
-  def snapshot_of(length, parts), do: answer(Native.snapshot_of(length, parts))
+  def snapshot_of(length, parts), do: convert(Native.snapshot_of(length, parts))
 
   @impl Runtime
   defdelegate snapshot_length(snapshot), to: Native
 
   @impl Runtime
-  def snapshot_read(snapshot, address, length), do: answer(Native.snapshot_read(snapshot, address, length))
+  def snapshot_read(snapshot, address, length), do: convert(Native.snapshot_read(snapshot, address, length))
 
   @impl Runtime
   def replicate(compiled, snapshot, options) do
     options = Keyword.validate!(options, [:memory, :replicas, :queue, :resume, inbox: nil, outbox: nil])
     [memory, replicas, queue] = for key <- [:memory, :replicas, :queue], do: bounded(Keyword.fetch!(options, key))
-    answer(Native.pool(compiled, snapshot, memory, options[:inbox], options[:outbox], replicas, queue))
+    convert(Native.pool(compiled, snapshot, memory, options[:inbox], options[:outbox], replicas, queue))
   end
 
   @impl Runtime
@@ -135,7 +142,7 @@ defmodule BeTree.Runtime.Wasmtime do
   Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type. Returns `{:done, results, output, fuel}`.
 
   Integers are returned signed, and taken signed or unsigned. A float that is not finite is returned as `:nan`, `:infinity` or
-  `:negative_infinity`. After a yield, `continue/1` goes on.
+  `:negative_infinity`. After a yield, `continue/1` runs the next slice.
   """
   @spec invoke(Runtime.instance(), String.t(), [integer | float], Runtime.request()) ::
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
@@ -149,8 +156,8 @@ defmodule BeTree.Runtime.Wasmtime do
       held when held in [:busy, :vacant] ->
         in_turn(held, nil, instance, timeout, &run(instance, &1, export, arguments, request, deadline))
 
-      answer ->
-        answer(answer)
+      outcome ->
+        convert(outcome)
     end
   end
 
@@ -159,7 +166,7 @@ defmodule BeTree.Runtime.Wasmtime do
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
           | {:yield, Runtime.suspended(), non_neg_integer}
           | {:error, Error.t()}
-  def continue(suspended), do: answer(Native.resume(suspended))
+  def continue(suspended), do: convert(Native.resume(suspended))
 
   @doc "Returns `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
@@ -185,8 +192,8 @@ defmodule BeTree.Runtime.Wasmtime do
     to_end(outcome, longest, deadline)
   end
 
-  # Between slices others have the dirty scheduler, and a process that was killed ends. A change that needs no more fuel than
-  # others do is not cut off: it would be half made.
+  # Between slices other processes use the dirty scheduler, and a killed process ends. A change within the fuel of any change is
+  # not cut off, because it would be half made.
   defp to_end({:yield, suspended, fuel}, longest, deadline) do
     if fuel > longest and Deadline.passed?(deadline) do
       Native.cancel(suspended)
@@ -198,18 +205,18 @@ defmodule BeTree.Runtime.Wasmtime do
 
   defp to_end(outcome, _longest, _deadline), do: outcome
 
-  # An amount as the host takes it, a u64 or :infinity.
+  # Returns an amount that the host accepts, a u64 or :infinity.
   defp bounded(amount) when is_integer(amount) and amount > @most, do: @most
   defp bounded(amount), do: amount
 
-  # Does the work, which takes a ticket, now or when its turn has come.
+  # Calls `work` with a ticket, now or when its turn comes.
   defp in_turn(instance, timeout, work), do: enter(instance, nil, timeout, work)
 
   defp in_turn(:busy, _ticket, instance, timeout, work), do: wait(instance, timeout, work)
   defp in_turn(:vacant, ticket, instance, timeout, work), do: fill(instance, ticket, timeout, work)
-  defp in_turn(answer, _ticket, _instance, _timeout, _work), do: answer(answer)
+  defp in_turn(outcome, _ticket, _instance, _timeout, _work), do: convert(outcome)
 
-  # The reference is made here, so that the receive need not look at the messages that were there before.
+  # The reference is made here, so that the receive skips all earlier messages in the mailbox.
   defp wait(instance, timeout, work) do
     reference = make_ref()
 
@@ -220,20 +227,20 @@ defmodule BeTree.Runtime.Wasmtime do
         timeout -> give_up(reference, ticket, timeout)
       end
     else
-      error -> answer(error)
+      error -> convert(error)
     end
   end
 
-  # Whose turn has come waits no more, but may have to make a replica.
+  # A caller whose turn has come waits no longer, but it may have to make a replica.
   defp enter(instance, ticket, timeout, work), do: in_turn(work.(ticket), ticket, instance, timeout, work)
 
   defp fill(instance, ticket, timeout, work) do
     case Native.fill(instance, ticket) do
-      # A turn is for any replica: another may have taken this one, and left a place where one is to be made.
+      # A turn is for any replica: another caller may have taken this replica, and then the caller makes another one.
       {:ok, ticket} -> enter(instance, ticket, timeout, work)
-      # Another process was quicker, or has let go of a replica.
+      # Another process made the replica, or released one.
       :busy -> enter(instance, ticket, timeout, work)
-      error -> answer(error)
+      error -> convert(error)
     end
   end
 
@@ -249,11 +256,12 @@ defmodule BeTree.Runtime.Wasmtime do
     error(:timeout, "the call passed its timeout of #{timeout} ms while it waited for its turn")
   end
 
-  defp answer({:error, kind, message}), do: error(kind, message)
-  defp answer({:done, results, {:packed, output}, fuel}), do: {:done, results, unpack(output), fuel}
-  defp answer(answer), do: answer
+  # Converts the result of a NIF.
+  defp convert({:error, kind, message}), do: error(kind, message)
+  defp convert({:done, results, {:packed, output}, fuel}), do: {:done, results, unpack(output), fuel}
+  defp convert(result), do: result
 
-  # A long list is made part by part: all at once it would hold its scheduler up.
+  # A long list is made part by part, because making it at once would block the scheduler.
   defp unpack(packed) when is_binary(packed) do
     count = div(byte_size(packed), 8)
     Heap.with_room_in_time(2 * count, fn -> unpack(packed, count, []) end)
@@ -275,7 +283,7 @@ defmodule BeTree.Runtime.Wasmtime do
     error(:bad_module, "a status is one integer, but the export returned #{Describe.value(results)}")
   end
 
-  defp status(answer), do: answer
+  defp status(outcome), do: outcome
 
   defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
 end

@@ -10,6 +10,7 @@ defmodule BeTree.Server.Builder do
   #   * `{:built, builder, {:ok, built} | {:error, error}}`, the last message.
 
   alias BeTree.{Error, Guest, Index}
+  alias BeTree.Engine.CrashReport
   alias BeTree.Server.{Changes, Delta, Table}
 
   # The builder requests later changes until there are at most this many, in at most this many rounds.
@@ -58,7 +59,7 @@ defmodule BeTree.Server.Builder do
         :ok
 
       {:ok, %{expressions: other}} ->
-        message = "the index module took #{count} subscriptions and says that it has #{other}"
+        message = "the index module accepted #{count} subscriptions and counts #{other}"
         {:error, %Error{kind: :bad_module, message: message}}
 
       {:error, error} ->
@@ -68,7 +69,11 @@ defmodule BeTree.Server.Builder do
 
   defp start(version, options, fill) do
     writer = self()
-    spawn_link(fn -> send(writer, {:built, self(), build(writer, version, options, fill)}) end)
+
+    spawn_link(fn ->
+      outcome = CrashReport.guard(fn -> build(writer, version, options, fill) end)
+      send(writer, {:built, self(), outcome})
+    end)
   end
 
   defp build(writer, version, options, fill) do

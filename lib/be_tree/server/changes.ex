@@ -5,7 +5,7 @@ defmodule BeTree.Server.Changes do
   # Many changes at once, and all changes with a runtime that can suspend only searches, run on a dirty scheduler.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Answer, Deletion, Instance, Subscription}
+  alias BeTree.Engine.{Reply, Deletion, Instance, Subscription}
   alias BeTree.Server.Table
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
@@ -72,7 +72,7 @@ defmodule BeTree.Server.Changes do
     scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
 
     case Instance.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler: scheduler) do
-      {:ok, answer} -> with :ok <- Answer.nothing(answer), do: {:ok, length(subscriptions)}
+      {:ok, output} -> with :ok <- Reply.nothing(output), do: {:ok, length(subscriptions)}
       {:error, error} -> {:error, blame(error, subscriptions)}
     end
   end
@@ -82,7 +82,7 @@ defmodule BeTree.Server.Changes do
   defp blame(%Error{position: position} = error, subscriptions) do
     case Enum.fetch(subscriptions, position) do
       {:ok, {id, text, _constants}} -> %{error | text: text, message: "subscription #{id}: #{error.message}"}
-      :error -> Answer.bad("that subscription #{position} of #{length(subscriptions)} is wrong")
+      :error -> Reply.bad("an error of subscription #{position}, and there are #{length(subscriptions)}")
     end
   end
 

@@ -7,6 +7,7 @@ defmodule BeTree.Server.Courier do
   # Images travel in pieces. The follower requests each piece, so at most one is in transit.
 
   alias BeTree.{Error, Image}
+  alias BeTree.Engine.CrashReport
   alias BeTree.Server.{View, Writer}
 
   @piece 0x10_0000
@@ -17,7 +18,7 @@ defmodule BeTree.Server.Courier do
 
   @doc false
   @spec serve(atom, pid) :: no_return
-  def serve(name, follower), do: serve(name, follower, nil, nil)
+  def serve(name, follower), do: CrashReport.guard(fn -> serve(name, follower, nil, nil) end)
 
   # `base` is the base that the follower has, and `version` the last version that it received.
   defp serve(name, follower, base, version) do

@@ -13,6 +13,7 @@ defmodule BeTree.Server.Deleted do
 
   import Bitwise
 
+  @derive {Inspect, only: [:slots]}
   @enforce_keys [:ids, :versions, :slots, :filter, :mask]
   defstruct @enforce_keys
 

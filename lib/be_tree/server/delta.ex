@@ -17,6 +17,7 @@ defmodule BeTree.Server.Delta do
   # A delta has room for this multiple of the changes.
   @room 4
 
+  @derive {Inspect, only: [:enough, :deleted_count]}
   @enforce_keys [:enough, :deleted_set, :schema, :options]
   defstruct [
     :enough,

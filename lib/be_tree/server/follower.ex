@@ -1,9 +1,10 @@
 defmodule BeTree.Server.Follower do
   @moduledoc false
   # The process of a server that follows another one. It fetches that server's views and shows them as its own. A view stays
-  # until a newer one arrives, whatever happens to the other server, its node or the connection.
+  # until a newer one arrives, also when the other server, its node or the connection is lost.
 
   use GenServer
+  use BeTree.Engine.CrashReport
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.{Describe, Stray}
@@ -40,7 +41,8 @@ defmodule BeTree.Server.Follower do
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
-    {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; ask that one"}, state}
+    {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; change that server"},
+     state}
   end
 
   @impl GenServer
@@ -49,7 +51,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_info({:view, courier, view}, %{courier: courier} = state) when is_pid(courier) do
-    {:noreply, state |> put(view) |> ask_again()}
+    {:noreply, state |> put(view) |> request_next()}
   end
 
   def handle_info({:next, courier}, %{courier: courier} = state) when is_pid(courier) do
@@ -74,7 +76,7 @@ defmodule BeTree.Server.Follower do
 
   # Messages of a courier that was abandoned.
   def handle_info({:part, courier, _part, _content}, state) when is_pid(courier), do: {:noreply, state}
-  def handle_info({step, pid, _what}, state) when step in [:view, :EXIT] and is_pid(pid), do: {:noreply, state}
+  def handle_info({step, pid, _content}, state) when step in [:view, :EXIT] and is_pid(pid), do: {:noreply, state}
   def handle_info({:next, courier}, state) when is_pid(courier), do: {:noreply, state}
 
   def handle_info(message, state) do
@@ -145,7 +147,7 @@ defmodule BeTree.Server.Follower do
     Enum.reduce(ids, Deleted.new(length(ids)), fn {id, version}, set -> Deleted.put(set, id, version) end)
   end
 
-  defp ask_again(state) do
+  defp request_next(state) do
     Process.send_after(self(), {:next, state.courier}, state.options.interval)
     state
   end

@@ -5,6 +5,7 @@ defmodule BeTree.Server.Keeper do
   # process that cannot start does not keep a scheduler busy.
 
   use GenServer
+  use BeTree.Engine.CrashReport
 
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Stray}

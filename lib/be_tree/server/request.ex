@@ -6,27 +6,38 @@ defmodule BeTree.Server.Request do
   alias BeTree.Error
   alias BeTree.Server.{Table, View}
 
-  @doc "Calls the process of the server `name` and returns its reply, or an error if none runs."
-  @spec call(BeTree.Server.name(), term) :: term
-  def call(name, request) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: ask(name, request), else: View.missing(name)
+  @doc """
+  Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
+  longer than `timeout` milliseconds. The process then still executes the request.
+  """
+  @spec call(BeTree.Server.name(), term, timeout) :: term
+  def call(name, request, timeout)
+
+  def call(name, request, timeout) when is_atom(name) and name not in [nil, true, false] do
+    if Table.server?(name), do: send_to(name, request, timeout), else: View.missing(name)
   end
 
-  def call(name, _request), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+  def call(name, _request, _timeout),
+    do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
 
-  defp ask(name, request) do
-    with {:raise, message} <- GenServer.call(name, request, :infinity), do: raise(ArgumentError, message)
+  defp send_to(name, request, timeout) do
+    with {:raise, message} <- GenServer.call(name, request, timeout), do: raise(ArgumentError, message)
   catch
     :exit, {:noproc, _call} ->
-      {:error,
-       %Error{
-         kind: :not_found,
-         message: "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again"
-       }}
+      error(:not_found, "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again")
+
+    :exit, {:timeout, _call} ->
+      error(
+        :timeout,
+        "the server #{Describe.value(name)} did not reply within #{timeout} ms: the change may still be made"
+      )
 
     :exit, {_reason, _call} ->
-      message = "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
-
-      {:error, %Error{kind: :not_found, message: message}}
+      error(
+        :not_found,
+        "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
+      )
   end
+
+  defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
 end

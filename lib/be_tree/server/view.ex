@@ -13,6 +13,7 @@ defmodule BeTree.Server.View do
   # A bitmap has room for at least this many ids.
   @least_bits 1_048_576
 
+  @derive {Inspect, only: [:version, :expressions]}
   @enforce_keys [:base, :version, :expressions]
   defstruct [:base, :delta, :deleted, :version, :expressions]
 
@@ -24,7 +25,7 @@ defmodule BeTree.Server.View do
           expressions: non_neg_integer
         }
 
-  @doc "Shows `view` to every later call of `of/1`. The table belongs to the server and has its name."
+  @doc "Shows `view` to every later call of `fetch/1`. The table belongs to the server and has its name."
   @spec show(t, atom) :: true
   def show(%__MODULE__{base: base, delta: delta} = view, name) do
     :ets.insert(name, {:view, %{view | base: lean(base), delta: lean(delta)}})
@@ -35,8 +36,8 @@ defmodule BeTree.Server.View do
   defp lean(%Index{} = index), do: %{index | guest: nil, schema: nil, snapshot: nil}
 
   @doc "Returns the view that the server `name` shows now."
-  @spec of(atom) :: {:ok, t} | {:error, Error.t()}
-  def of(name) do
+  @spec fetch(atom) :: {:ok, t} | {:error, Error.t()}
+  def fetch(name) do
     case :ets.lookup(name, :view) do
       [{:view, %__MODULE__{} = view}] -> {:ok, view}
       _other -> no_view(name, Table.server?(name))
@@ -49,7 +50,7 @@ defmodule BeTree.Server.View do
   defp no_view(name, false), do: missing(name)
 
   defp no_view(name, true) do
-    {:error, %Error{kind: :not_found, message: "the server #{Describe.value(name)} has nothing to show yet"}}
+    {:error, %Error{kind: :not_found, message: "the server #{Describe.value(name)} has no index yet"}}
   end
 
   @doc "Returns the error for a server that does not run."

@@ -5,10 +5,11 @@ defmodule BeTree.Server.Writer do
   # A change goes into the tree, which checks it, and into the tables, which outlive this process. Then it is
   # acknowledged. Searches use a view: a published base, and the delta, the changes since. To show new changes, the writer
   # publishes only the delta. When the delta is large, another process builds the next base. So neither searches nor
-  # changes wait in proportion to the size of the index. The writer publishes its whole tree only if there are so many
-  # changes that building the base would take longer.
+  # changes wait in proportion to the size of the index. The writer publishes its whole tree only if building the base would
+  # take longer because of many changes.
 
   use GenServer
+  use BeTree.Engine.CrashReport
 
   import BeTree.Engine.Limits, only: [is_id: 1]
 
@@ -157,7 +158,7 @@ defmodule BeTree.Server.Writer do
     {:noreply, state}
   end
 
-  # An acknowledged change is shown when it is due. Its caller does not wait for that.
+  # An acknowledged change is published when it is due. Its caller does not wait for that.
   @impl GenServer
   def handle_continue(:due, %{options: %{changes: changes}} = state) do
     if Delta.pending(state.delta) >= changes, do: {:noreply, publish(state)}, else: {:noreply, wait(state)}
@@ -359,7 +360,7 @@ defmodule BeTree.Server.Writer do
     Process.unlink(pid)
     Process.exit(pid, :kill)
     message = "another swap, or too many changes, came before this one was done; try again"
-    answer(from, {:error, %Error{kind: :overloaded, message: message}})
+    reply(from, {:error, %Error{kind: :overloaded, message: message}})
     %{state | builder: nil}
   end
 
@@ -368,17 +369,17 @@ defmodule BeTree.Server.Writer do
          {:ok, built} <- Builder.add(built, Delta.since(state.delta, built.added), state.version),
          base = base(built.index, built.version, state.base.complete),
          {:ok, state} <- take_over(state, base, built.tree, built.delta) do
-      answer(from, :ok)
+      reply(from, :ok)
       state
     else
       {:error, error} ->
-        answer(from, {:error, error})
+        reply(from, {:error, error})
         if from, do: state, else: %{state | error: error}
     end
   end
 
-  defp answer(nil, _answer), do: :ok
-  defp answer(from, answer), do: GenServer.reply(from, answer)
+  defp reply(nil, _reply), do: :ok
+  defp reply(from, reply), do: GenServer.reply(from, reply)
 
   defp info(%{base: base, delta: delta} = state) do
     memory = fn index -> if index, do: index.info.memory_bytes, else: 0 end

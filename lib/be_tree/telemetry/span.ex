@@ -20,26 +20,26 @@ defmodule BeTree.Telemetry.Span do
   end
 
   # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
-  @spec observe(Search.answer(), Search.t()) :: Search.answer()
-  def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = answer, %{span: span}) do
+  @spec observe(Search.outcome(), Search.t()) :: Search.outcome()
+  def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = outcome, %{span: span}) do
     emit(span, :yield, %{fuel: fuel, slices: count}, span.metadata)
-    answer
+    outcome
   end
 
-  def observe({:done, found, %Stats{fuel: fuel, slices: count}} = answer, %{span: span, as: form}) do
+  def observe({:done, found, %Stats{fuel: fuel, slices: count}} = outcome, %{span: span, as: form}) do
     emit(span, :stop, %{fuel: fuel, slices: count, matches: matches(form, found)}, span.metadata)
-    answer
+    outcome
   end
 
   # A process that resumes a search which has ended, or which another process resumes, gets an error. The search emits
   # nothing.
-  def observe({:error, %Error{kind: kind}} = answer, %{slices: %{count: count}})
+  def observe({:error, %Error{kind: kind}} = outcome, %{slices: %{count: count}})
       when count > 0 and kind in [:not_found, :overloaded],
-      do: answer
+      do: outcome
 
-  def observe({:error, %Error{kind: kind} = error} = answer, %{span: span, slices: %{fuel: fuel, count: count}}) do
+  def observe({:error, %Error{kind: kind} = error} = outcome, %{span: span, slices: %{fuel: fuel, count: count}}) do
     emit(span, :exception, %{fuel: fuel, slices: count}, Map.merge(span.metadata, %{kind: kind, error: error}))
-    answer
+    outcome
   end
 
   defp matches(:list, ids), do: length(ids)

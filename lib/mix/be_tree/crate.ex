@@ -2,20 +2,30 @@ defmodule Mix.BeTree.Crate do
   @moduledoc false
   # A crate and the file that it is built to. The crate belongs to the workspace wasm/ unless it names another.
   #
-  # The SHA-256 of the file and of its sources lie beside it, in the format of sha256sum. While these agree, nothing runs,
-  # not even cargo, so a file that came with the package needs no Rust.
+  # The SHA-256 of the file lies beside it, in the format of sha256sum, under the digest of the sources and flags that it was
+  # built from. While these agree, nothing runs, not even cargo, so a file that came with the package needs no Rust.
 
-  alias Mix.BeTree.Toolchain
-
-  @workspace "wasm"
+  alias Mix.BeTree.{Build, Toolchain}
 
   @enforce_keys [:package, :profile, :sources, :product, :file]
-  defstruct [:package, :profile, :sources, :product, :file, :target, :remark, workspace: @workspace, rustflags: []]
+  defstruct [
+    :package,
+    :profile,
+    :sources,
+    :product,
+    :file,
+    :target,
+    :remark,
+    :kept,
+    workspace: "wasm",
+    rustflags: [],
+    others: []
+  ]
 
   @typedoc """
   The build of a crate: `package`, `profile` and `target` of cargo, `rustflags`, the source files (`sources`, wildcards from
-  the `workspace`), the name of cargo's result (`product`), the path of the installed file (`file`), and a `remark` for the
-  waiting user.
+  the `workspace`), the name of cargo's result (`product`), the path of the installed file (`file`), a second name that it gets
+  (`kept`), paths where the same file may lie already (`others`), and a `remark` for the waiting user.
   """
   @type t :: %__MODULE__{
           workspace: Path.t(),
@@ -24,58 +34,96 @@ defmodule Mix.BeTree.Crate do
           sources: [String.t()],
           product: String.t(),
           file: Path.t(),
+          kept: Path.t() | nil,
+          others: [Path.t()],
           target: String.t() | nil,
           remark: String.t() | nil,
           rustflags: [String.t()]
         }
 
   @doc """
-  Brings the crate's file up to date, for a Mix compiler. The function calls `find_toolchain` only if there is something to
-  build. Without a toolchain it prints `otherwise`, which says how the library works without the file, and builds nothing. If
-  `otherwise` is nil, it raises.
-  """
-  @spec compile(t, (() -> {:ok, Toolchain.t()} | {:error, String.t()}), String.t() | nil) :: {:ok | :noop, []}
-  def compile(crate, find_toolchain, otherwise \\ nil) do
-    sources = digest(crate)
+  Brings the crate's file up to date, for a Mix compiler: copies it from where it lies already, or builds it.
 
-    if up_to_date?(crate, sources) do
-      {:noop, []}
-    else
-      update(crate, sources, find_toolchain.(), otherwise)
+  The function calls `find_toolchain` only if there is something to build. Without a toolchain it calls `otherwise` with the
+  message that says what is missing.
+  """
+  @spec compile(t, (... -> {:ok, Toolchain.t()} | {:error, String.t()}), (String.t() -> result)) ::
+          {:ok | :noop, []} | result
+        when result: term
+  def compile(crate, find_toolchain, otherwise \\ &Mix.raise/1) do
+    origin = origin(crate)
+
+    cond do
+      fresh?(crate.file, origin) -> {:noop, []}
+      other = Enum.find(crate.others, &fresh?(&1, origin)) -> install_and_keep(other, crate, origin)
+      true -> build_and_install(crate, origin, find_toolchain.(), otherwise)
     end
   end
 
-  defp update(crate, sources, {:ok, toolchain}, _otherwise) do
-    crate |> build(toolchain) |> install(crate, sources)
+  defp build_and_install(_crate, _origin, {:error, missing}, otherwise), do: otherwise.(missing)
+
+  defp build_and_install(crate, origin, {:ok, toolchain}, _otherwise) do
+    {target, afterwards} = Build.target()
+    installed = crate |> build(toolchain, target) |> install_and_keep(crate, origin)
+    # A failed build is kept, so that the next one goes on from there.
+    if afterwards == :delete, do: File.rm_rf!(target)
+    installed
+  end
+
+  defp install_and_keep(from, %{kept: nil} = crate, origin), do: install(from, crate.file, origin)
+
+  defp install_and_keep(from, crate, origin) do
+    unless from == crate.kept, do: install(from, crate.kept, origin)
+    install(crate.kept, crate.file, origin, &link_or_copy!/2)
+  end
+
+  defp link_or_copy!(from, to), do: if(File.ln(from, to) != :ok, do: File.cp!(from, to))
+
+  @doc "Deletes the crate's file. The results of cargo stay, so the next compilation is quick."
+  @spec clean(t) :: :ok
+  def clean(crate) do
+    for file <- [crate.file, crate.kept], file != nil, path <- [file, digest_file(file)], do: File.rm_rf!(path)
+    :ok
+  end
+
+  @doc "Returns whether a file is present and complete, and has this origin."
+  @spec fresh?(Path.t(), String.t()) :: boolean
+  def fresh?(file, origin) do
+    with {:ok, bytes} <- File.read(file), {:ok, text} <- File.read(digest_file(file)) do
+      text == digest_text(file, bytes, origin)
+    else
+      {:error, _reason} -> false
+    end
+  end
+
+  @doc "Installs a file, with the text that tells its origin."
+  @spec install(Path.t(), Path.t(), String.t(), (Path.t(), Path.t() -> term)) :: {:ok, []}
+  def install(from, file, origin, copy \\ &File.cp!/2) do
+    File.mkdir_p!(Path.dirname(file))
+
+    # A rename keeps a library that a running VM has loaded. Overwriting it would crash that VM. Other processes may install
+    # the same file at this time, from this VM too.
+    unfinished = "#{file}.#{System.pid()}.#{System.unique_integer([:positive])}"
+    copy.(from, unfinished)
+    File.rename!(unfinished, file)
+    # A rename of one name of a file to another of the same file does nothing.
+    File.rm_rf!(unfinished)
+    File.write!(digest_file(file), digest_text(file, File.read!(file), origin))
     {:ok, []}
   end
 
-  defp update(_crate, _sources, {:error, message}, nil), do: Mix.raise(message)
-
-  defp update(_crate, _sources, {:error, _message}, otherwise) do
-    Mix.shell().info("There is no Rust here that could build #{otherwise}")
-    {:noop, []}
+  # The text that lies beside a file.
+  defp digest_text(file, bytes, origin) do
+    "# #{origin}\n#{hex(:crypto.hash(:sha256, bytes))}  #{Path.basename(file)}\n"
   end
 
-  @doc """
-  Deletes the crate's file. The results of cargo stay, so the next compilation is quick.
-  """
-  @spec clean(t) :: :ok
-  def clean(crate) do
-    Enum.each([crate.file, digest_file(crate)], &File.rm_rf!/1)
-  end
+  @doc "Returns the path of the text beside a file."
+  @spec digest_file(Path.t()) :: Path.t()
+  def digest_file(file), do: file <> ".sha256"
 
-  defp up_to_date?(crate, sources) do
-    File.exists?(crate.file) and File.read(digest_file(crate)) == {:ok, digests(crate, sources)}
-  end
-
-  # Returns the lines that lie beside an up-to-date file.
-  defp digests(crate, sources) do
-    file = crate.file |> File.read!() |> then(&:crypto.hash(:sha256, &1)) |> hex()
-    "# built from #{sources}\n#{file}  #{Path.basename(crate.file)}\n"
-  end
-
-  defp digest_file(crate), do: crate.file <> ".sha256"
+  @doc "Returns the text that names the sources and flags of a build."
+  @spec origin(t) :: String.t()
+  def origin(crate), do: "built from #{digest(crate)}"
 
   # Digests contents, not times: a checkout or an unpacked package has arbitrary times.
   defp digest(crate) do
@@ -84,29 +132,36 @@ defmodule Mix.BeTree.Crate do
           path <- crate.workspace |> Path.join(pattern) |> Path.wildcard() |> Enum.sort(),
           do: {path, :crypto.hash(:sha256, File.read!(path))}
 
-    recipe = {crate.package, crate.profile, crate.target || :erlang.system_info(:system_architecture), crate.rustflags}
+    target = crate.target || :erlang.system_info(:system_architecture)
+    recipe = {crate.package, crate.profile, target, flags(crate)}
     hex(:crypto.hash(:sha256, :erlang.term_to_binary({recipe, sources}, minor_version: 2)))
   end
 
+  # Own flags replace the user's, which are meant for the user's machine. Without own flags the user's stay.
+  defp flags(%{rustflags: []}) do
+    for name <- ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"], flags = System.get_env(name), do: "#{name}=#{flags}"
+  end
+
+  defp flags(%{rustflags: flags}), do: flags
+
   defp hex(digest), do: Base.encode16(digest, case: :lower)
 
-  defp build(crate, toolchain) do
+  defp build(crate, toolchain, target) do
     Mix.shell().info("Compiling #{crate.package} with Rust #{toolchain.version}#{crate.remark}")
 
     # The lock file is kept: fuel numbers depend on the versions in it.
     arguments =
-      ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target_dir()] ++
+      ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target] ++
         if(crate.target, do: ["--target", crate.target], else: []) ++ toolchain.arguments
 
     options = [cd: crate.workspace, env: environment(crate, toolchain), stderr_to_stdout: true]
 
     case System.cmd(toolchain.cargo, arguments, options) do
-      {_log, 0} -> Path.join([target_dir(), crate.target || "", crate.profile, crate.product])
+      {_log, 0} -> Path.join([target, crate.target || "", crate.profile, crate.product])
       {log, status} -> Mix.raise("cargo could not build #{crate.package} (exit status #{status}):\n\n#{log}")
     end
   end
 
-  # Own flags replace the user's, which are meant for the user's machine. Without own flags the user's stay.
   defp environment(%{rustflags: []}, toolchain), do: toolchain.env
 
   defp environment(crate, toolchain) do
@@ -118,22 +173,5 @@ defmodule Mix.BeTree.Crate do
   defp remap_paths(crate) do
     cargo_home = System.get_env("CARGO_HOME") || Path.expand("~/.cargo")
     ["--remap-path-prefix=#{Path.expand(crate.workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]
-  end
-
-  # All Mix environments and workspaces share one directory, so that wasmtime is compiled once.
-  defp target_dir() do
-    Path.expand(System.get_env("CARGO_TARGET_DIR", "target"), @workspace)
-  end
-
-  # A rename keeps a library that a running VM has loaded. Overwriting it would crash that VM. Other processes may install
-  # the same file at this time, from this VM too.
-  defp install(product, crate, sources) do
-    File.mkdir_p!(Path.dirname(crate.file))
-    unfinished = "#{crate.file}.#{System.pid()}.#{System.unique_integer([:positive])}"
-    File.cp!(product, unfinished)
-    File.rename!(unfinished, crate.file)
-    File.write!(digest_file(crate), digests(crate, sources))
-    # priv/ may be new, and is linked into the build directory only if it exists.
-    Mix.Project.build_structure()
   end
 end

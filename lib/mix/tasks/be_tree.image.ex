@@ -7,9 +7,8 @@ defmodule Mix.Tasks.BeTree.Image do
       mix be_tree.image info FILE
       mix be_tree.image verify FILE
 
-  `build` takes what `mix be_tree.match` takes, files in either of the formats of `BeTree.Files`; that task also matches
-  events against an image (`--image`). `info` reads and prints the header of an image. `verify` reads all of
-  it, starts its module, and checks that the header is true.
+  `build` reads files in either of the formats of `BeTree.Files`. `mix be_tree.match --image` matches events against an image.
+  `info` prints the header of an image. `verify` reads the whole image, starts its module, and checks the header.
 
   On an error the task prints it and ends with status 1.
   """
@@ -71,5 +70,5 @@ defmodule Mix.Tasks.BeTree.Image do
   end
 
   defp ok!({:error, error}), do: Mix.raise(Exception.message(error))
-  defp ok!(answer), do: answer
+  defp ok!(result), do: result
 end

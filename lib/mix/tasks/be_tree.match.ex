@@ -11,22 +11,22 @@ defmodule Mix.Tasks.BeTree.Match do
       mix be_tree.match --expressions P_128_Ex_5_000.txt --events P_128_Ev_3_000.txt
       mix be_tree.match --schema betree_defs --expressions betree_exprs --events betree_events --out results
 
-  At the end it prints how many expressions, events and matches there were, how fast the searches went, and what fuel
-  and how many slices they took. The clock runs during the searches only, the decoding of the event included.
+  At the end the task prints the numbers of expressions, events and matches, the speed of the searches, and their fuel and
+  slices. The times are those of the searches only, including the decoding of the event.
 
   ## Options
 
     * `--expressions` - the expressions;
-    * `--image` - an image of them instead, as `mix be_tree.image` builds it;
+    * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
     * `--events` - the events;
-    * `--schema` - the attributes, where the file of expressions does not begin with them;
+    * `--schema` - the attributes, unless the file of expressions begins with them;
     * `--constants` - the ids and constants of the expressions;
-    * `--out` - a file for the results, one JSON array of ascending ids a line and event. With `-` they go to the
-      standard output and all else to the standard error;
-    * `--stats` - also print what the index did and how large it is.
+    * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
+      the standard output, and the other output to the standard error;
+    * `--stats` - also print the work of the index and its size.
 
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
-  Expressions are held in memory, events are read one by one.
+  Expressions are held in memory; events are read one by one.
   """
 
   use Mix.Task
@@ -50,7 +50,7 @@ defmodule Mix.Tasks.BeTree.Match do
            "[--schema FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
            "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
 
-  # How often a terminal is told how far it is.
+  # The interval between two lines of progress on a terminal.
   @progress_milliseconds 200
 
   @impl true
@@ -128,7 +128,7 @@ defmodule Mix.Tasks.BeTree.Match do
     if options[:out] == "-", do: IO.write(:stderr, text), else: Mix.shell().info(String.trim_trailing(to_string(text)))
   end
 
-  # A function that shows now and then how many events are done, on a terminal.
+  # Returns a function that shows the number of searched events on a terminal, at intervals.
   defp progress(options) do
     shown = :atomics.new(1, [])
 
@@ -142,7 +142,7 @@ defmodule Mix.Tasks.BeTree.Match do
     end
   end
 
-  # A line that the next one overwrites; only where somebody looks, and no results go there.
+  # Shows a line that the next one overwrites, on a terminal that receives no results.
   defp show(options, text) do
     if options[:out] != "-" and Command.terminal?(), do: IO.write(["\r", String.pad_trailing(text, 40), "\r"])
   end

@@ -5,14 +5,14 @@ defmodule Mix.Tasks.BeTree.Tune do
 
       mix be_tree.tune --calibrate
 
-  It searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds, in which nothing else should be
-  running, and prints
+  The task searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds. Nothing else should run meanwhile.
+  It prints
 
-    * how much fuel wasm burns in a microsecond;
-    * how long a reduction of plain Elixir takes, and how much fuel burns in that time;
-    * how many percent longer searches take in slices of 10,000 to 10,000,000 fuel than unsliced;
-    * the line for the application's configuration with the `:fuel_per_reduction` (`BeTree.Fuel`) at which a time slice of
-      searching takes 2.2 times as long here as one of plain Elixir.
+    * the fuel that wasm burns in a microsecond;
+    * the time of a reduction of plain Elixir, and the fuel that burns in that time;
+    * the percentage by which searches take longer in slices of 10,000 to 10,000,000 fuel than without slices;
+    * the line for the application's configuration, with the `:fuel_per_reduction` (`BeTree.Fuel`) at which a time slice of
+      searching takes 2.2 times as long on this machine as one of plain Elixir.
   """
 
   use Mix.Task
@@ -83,7 +83,7 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   defp decimal(number, digits), do: :erlang.float_to_binary(number / 1, decimals: digits)
 
-  # As Elixir's formatter writes numbers.
+  # Writes a number as Elixir's formatter does.
   defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
   defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
 end

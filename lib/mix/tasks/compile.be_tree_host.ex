@@ -1,46 +1,96 @@
 defmodule Mix.Tasks.Compile.BeTreeHost do
-  @shortdoc "Compiles the NIF, priv/native/be_tree_host.so"
+  @shortdoc "Compiles the NIF, be_tree_host.so"
 
   @moduledoc """
-  This task compiles the NIF, the crate `wasm/host`, to `priv/native/be_tree_host.so`.
+  This task installs the NIF, the crate `wasm/host`, as `priv/native/be_tree_host.so` in the build of the project
+  (`_build/dev/lib/be_tree`). It writes nothing to the folder of the sources.
 
-  `mix compile` runs it. The task does nothing while `priv/native/be_tree_host.so.sha256` holds the digests of the library
-  and of the crate's sources; `--force` does not change that. It needs Rust 1.95, and prints how to install it if it is
-  missing. The first build takes minutes, most of them for wasmtime. Its results are kept in `wasm/target`, or in
-  `CARGO_TARGET_DIR`.
+  `mix compile` runs it. The NIF is the built-in runtime. In this order:
 
-  The NIF is the built-in runtime. The task leaves it out if `config :be_tree, :runtime` names another runtime, or if
-  wasmex is present and Rust is not.
+    * if `config :be_tree, :runtime` names another runtime, the task does nothing;
+    * if the package `rustler_precompiled` is present, and BeTree's package has the checksums of released NIFs, the task
+      downloads the one for this machine, and refuses it if its checksum differs. `config :be_tree, force_build: true`, or the
+      environment variable `BE_TREE_BUILD=1`, turns this off;
+    * with Rust 1.95 the task compiles the crate, which takes minutes, most of them for wasmtime. cargo's other files are
+      deleted afterwards, unless `CARGO_TARGET_DIR` names a folder for them;
+    * if wasmex is present, the task prints once that the NIF is left out;
+    * otherwise it raises an error that names these ways.
+
+  While `priv/native/be_tree_host.so.sha256` holds the digests of the library and of its sources and flags, the task does
+  nothing; `--force` does not change that. A library that another environment of the project has is copied.
   """
 
   use Mix.Task.Compiler
 
-  alias Mix.BeTree.{Crate, Toolchain}
+  alias Mix.BeTree.{Build, Crate, Precompiled, Toolchain}
+
+  @file_name "native/be_tree_host.so"
 
   @impl Mix.Task.Compiler
   def run(_arguments) do
-    if Application.get_env(:be_tree, :runtime, BeTree.Runtime.Wasmtime) == BeTree.Runtime.Wasmtime do
-      Crate.compile(crate(), &Toolchain.native/0, otherwise())
-    else
-      {:noop, []}
+    cond do
+      Application.get_env(:be_tree, :runtime, BeTree.Runtime.Wasmtime) != BeTree.Runtime.Wasmtime -> {:noop, []}
+      Precompiled.chosen?(crate().file) -> Precompiled.compile(crate().file)
+      true -> Crate.compile(crate(), &Toolchain.native/0, &without_rust/1)
     end
   end
 
-  defp otherwise do
-    if Code.ensure_loaded?(Wasmex), do: "the built-in runtime: it is left out, and wasmex serves"
+  defp without_rust(missing) do
+    if wasmex?() do
+      # The library of other sources must not be loaded.
+      Crate.clean(crate())
+
+      Build.note_once(
+        :be_tree_host,
+        "BeTree: no Rust here compiles the built-in runtime. It is left out, and wasmex serves."
+      )
+
+      {:noop, []}
+    else
+      Mix.raise("""
+      The NIF of BeTree, its built-in runtime, is not here, and nothing here can compile it. #{missing}
+      #{wasmex_instead()}
+
+      #{Precompiled.instead()}
+
+      If you have a runtime of your own, name it: config :be_tree, runtime: MyRuntime
+      """)
+    end
+  end
+
+  # Mix hides applications that BeTree does not depend on: without Hex this is all of them.
+  defp wasmex? do
+    Code.ensure_loaded?(Wasmex) or File.dir?(Path.join(Mix.Project.build_path(), "lib/wasmex/ebin"))
+  end
+
+  defp wasmex_instead do
+    version =
+      if Version.match?(System.version(), "~> 1.18"),
+        do: "",
+        else: "; it needs Elixir 1.18, and this is #{System.version()}"
+
+    "Or do without Rust: add {:wasmex, \"~> 0.15.1\"} to your dependencies, which runs the module more slowly#{version}."
   end
 
   @impl Mix.Task.Compiler
-  def clean, do: Crate.clean(crate())
+  def clean do
+    Build.forget_note(:be_tree_host)
+    Crate.clean(crate())
+  end
 
-  defp crate do
+  @doc false
+  # Returns the crate of the NIF.
+  @spec crate() :: Crate.t()
+  def crate do
     %Crate{
       package: "be_tree_host",
       profile: "release",
       sources: ["host/Cargo.toml", "host/build.rs", "host/src/**/*.rs"],
       product: product(:os.type()),
-      file: "priv/native/be_tree_host.so",
-      remark: " (with wasmtime, which takes about four minutes the first time)"
+      file: Path.join(Build.priv(), @file_name),
+      kept: Build.kept(@file_name),
+      others: Build.kept_anywhere(@file_name),
+      remark: " (with wasmtime, which takes some minutes the first time)"
     }
   end
 

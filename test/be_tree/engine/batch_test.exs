@@ -61,7 +61,9 @@ defmodule BeTree.Engine.BatchTest do
       assert BeTree.search_many(tree, encoded, as: :binary) == {:ok, packed}
       assert Enum.map(BeTree.search_many!(tree, encoded, as: :bitmap), &ids/1) == expected
       half = Enum.take_every(1..200, 2)
-      assert BeTree.search_many(tree, encoded, ids: half) == {:ok, Enum.map(expected, &(&1 -- &1 -- half))}
+
+      assert BeTree.search_many(tree, encoded, ids: half) ==
+               {:ok, Enum.map(expected, fn ids -> Enum.filter(ids, &(&1 in half)) end)}
 
       answers = for ids <- expected, do: {:ok, ids}
       assert Enum.to_list(BeTree.stream(tree, encoded)) == answers
@@ -148,10 +150,10 @@ defmodule BeTree.Engine.BatchTest do
       end
     end
 
-    test "has its text and column", %{tree: tree} do
+    test "has its column, and no text", %{tree: tree} do
       events = List.duplicate(%{a: 1}, 20) ++ [{:json, ~s({"a": oops})}]
       {:error, error} = BeTree.search_many(tree, events)
-      assert {error.position, error.column, error.text} == {20, 7, ~s({"a": oops})}
+      assert {error.position, error.column, error.text} == {20, 7, nil}
     end
 
     test "is one answer of a stream among others", %{tree: tree} do
@@ -286,14 +288,13 @@ defmodule BeTree.Engine.BatchTest do
     test "are refused as other events are" do
       tree = BeTree.new!(a: :integer)
       assert {:error, %Error{kind: :missing_attribute, attribute: "a"}} = Event.prepare(tree, %{})
-      assert {:error, %Error{kind: :syntax, column: 2, text: "{"}} = Event.prepare(tree, {:json, "{"})
+      assert {:error, %Error{kind: :syntax, column: 2, text: nil}} = Event.prepare(tree, {:json, "{"})
       assert {:error, %Error{kind: :type}} = Event.prepare(tree, 7)
       assert_raise Error, fn -> Event.prepare!(tree, %{}) end
-      assert {:error, %Error{kind: :type}} = BeTree.search(tree, {:prepared, ""})
-      {:prepared, bytes} = Event.prepare!(tree, %{a: 1})
-
-      assert {:error, %Error{kind: :syntax}} =
-               BeTree.search(tree, {:prepared, binary_part(bytes, 0, byte_size(bytes) - 1)})
+      %{bytes: bytes} = prepared = Event.prepare!(tree, %{a: 1})
+      assert {:error, %Error{kind: :type}} = BeTree.search(tree, %{prepared | bytes: ""})
+      cut = %{prepared | bytes: binary_part(bytes, 0, byte_size(bytes) - 1)}
+      assert {:error, %Error{kind: :syntax}} = BeTree.search(tree, cut)
     end
 
     test "are made of large events too" do
@@ -308,7 +309,7 @@ defmodule BeTree.Engine.BatchTest do
     tree = BeTree.new!([], guest: BeTree.Test.WasmGuest.assemble([]))
 
     for as <- [:list, :binary],
-        do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}], as: as))
+        do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}, %{}], as: as))
 
     assert [{:error, %Error{kind: :bad_module}}, {:error, %Error{kind: :bad_module}}] =
              Enum.to_list(BeTree.stream(tree, [%{}, %{}]))

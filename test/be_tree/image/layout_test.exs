@@ -26,7 +26,7 @@ defmodule BeTree.Image.LayoutTest do
 
   # Bytes here and there among zeros.
   defp memory(pages) do
-    for _ <- 1..(pages * 16), into: "", do: Enum.random([<<0::32_768>>, <<0::32_768>>, :rand.bytes(4096)])
+    for _ <- 1..(pages * 16)//1, into: "", do: Enum.random([<<0::32_768>>, <<0::32_768>>, :rand.bytes(4096)])
   end
 
   defp encode!(image) do
@@ -46,7 +46,8 @@ defmodule BeTree.Image.LayoutTest do
   end
 
   defp put(bytes, at, part) do
-    <<before::binary-size(at), _::binary-size(byte_size(part)), behind::binary>> = bytes
+    {before, rest} = :erlang.split_binary(bytes, at)
+    {_replaced, behind} = :erlang.split_binary(rest, byte_size(part))
     before <> part <> behind
   end
 
@@ -182,7 +183,7 @@ defmodule BeTree.Image.LayoutTest do
     bytes = encode!(image(memory: <<1, 0::size(@page - 1)-unit(8)>>))
 
     for at <- 0..(byte_size(bytes) - 1) do
-      <<before::binary-size(at), byte, behind::binary>> = bytes
+      {before, <<byte, behind::binary>>} = :erlang.split_binary(bytes, at)
       other = rem(byte + Enum.random(1..255), 256)
       assert {:error, %Error{kind: :bad_module}} = Layout.decode(<<before::binary, other, behind::binary>>, 1)
       assert {:error, %Error{kind: :bad_module}} = Layout.decode(before, 1)

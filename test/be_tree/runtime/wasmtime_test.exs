@@ -51,6 +51,42 @@ defmodule BeTree.Runtime.WasmtimeTest do
   defp finish({:yield, suspended, fuel}, yields), do: finish(Wasmtime.resume(suspended), [fuel | yields])
   defp finish(outcome, yields), do: {outcome, Enum.reverse(yields)}
 
+  test "a message with a long name of a module is cut between two characters" do
+    {:ok, compiled} = Wasmtime.load(WasmModule.assemble(imports: [{String.duplicate("é", 10_000), "log"}]))
+    assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.instantiate(compiled, memory: @memory)
+
+    assert [_all, kept, omitted] =
+             Regex.run(~r/\Athe module imports (é+)\.\.\. \((\d+) bytes are left out\)\z/u, message)
+
+    assert byte_size(message) < 4_200
+    rest = ".log; a module that runs here imports nothing"
+    assert String.to_integer(omitted) == 20_000 - byte_size(kept) + byte_size(rest)
+  end
+
+  test "a large module's bytes are hashed in many time slices" do
+    # Refused at its first byte, so that hashing is all that takes time.
+    wasm = :binary.copy(<<1>>, 16 <<< 20)
+    loading = spawn(fn -> receive(do: (:go -> {:error, %Error{kind: :bad_module}} = Wasmtime.load(wasm))) end)
+    monitor = Process.monitor(loading)
+    :erlang.trace(loading, true, [:running])
+    send(loading, :go)
+    assert_receive {:DOWN, ^monitor, :process, ^loading, :normal}, 60_000
+    delivered = :erlang.trace_delivered(loading)
+    assert_receive {:trace_delivered, ^loading, ^delivered}, 60_000
+
+    # At 20,000 bytes a time slice there are 838.
+    assert scheduled_out(loading, 0) >= 100
+  end
+
+  defp scheduled_out(pid, count) do
+    receive do
+      {:trace, ^pid, :out, _function} -> scheduled_out(pid, count + 1)
+      {:trace, ^pid, :in, _function} -> scheduled_out(pid, count)
+    after
+      0 -> count
+    end
+  end
+
   test "a place holds the instance of one version, the latest that was put there" do
     [one, two] = for number <- 1..2, do: single([i32_const(number), drop()])
     place = Wasmtime.place()
@@ -190,6 +226,25 @@ defmodule BeTree.Runtime.WasmtimeTest do
           ] do
         assert {:error, %Error{kind: :type, message: message}} = call(instance, export, [argument])
         assert message =~ "#{export} takes an #{export} as argument 1"
+      end
+    end
+
+    test "prints no large argument, which would take minutes" do
+      instance = instance(functions: [function("i32", [:i32], [:i32], local_get(0))])
+
+      for {argument, printed} <- [
+            {7 <<< 60, "8070450532247928832"},
+            {-1 <<< 4_000_000, "an integer of more than 64 bits"},
+            {Enum.to_list(1..1_000_000), "a list"},
+            {%{a: 1}, "a map"},
+            {"text", "a binary"},
+            {:one, "one"},
+            {0.5, "0.5"},
+            {self(), "a term of another type"}
+          ] do
+        assert {:error, %Error{kind: :type, message: message}} = call(instance, "i32", [argument])
+        assert String.starts_with?(message, "the function i32 takes an i32 as argument 1, and got #{printed}")
+        assert byte_size(message) < 200
       end
     end
 

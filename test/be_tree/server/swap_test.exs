@@ -204,8 +204,7 @@ defmodule BeTree.Server.SwapTest do
     Server.publish!(name)
 
     image = BeTree.Image.to_binary!(tree)
-    last = byte_size(image) - 1
-    <<most::binary-size(last), byte>> = image
+    {most, <<byte>>} = :erlang.split_binary(image, byte_size(image) - 1)
     assert {:error, %Error{kind: :bad_module}} = Server.swap(name, {:image, {:binary, <<most::binary, byte + 1>>}})
     assert {:error, %Error{kind: :file}} = Server.swap(name, {:image, path <> ".missing"})
     assert BeTree.search(name, %{a: 1}) == {:ok, [2, 4]}

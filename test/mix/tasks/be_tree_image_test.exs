@@ -1,37 +1,21 @@
 defmodule Mix.Tasks.BeTree.ImageTest do
-  use ExUnit.Case
+  use BeTree.Test.TaskCase, task: "be_tree.image"
 
   import BeTree.Test.Files
 
   alias BeTree.{Image, Workload}
 
-  @moduletag :tmp_dir
-
-  setup do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
-  end
-
-  defp image(arguments), do: Mix.Task.rerun("be_tree.image", arguments)
   defp match(arguments), do: Mix.Task.rerun("be_tree.match", arguments)
-
-  defp refusal(arguments), do: assert_raise(Mix.Error, fn -> image(arguments) end) |> Exception.message()
-
-  defp said do
-    assert_received {:mix_shell, :info, [text]}
-    text
-  end
 
   test "an image of files is described, verified, and matched like the files", %{tmp_dir: folder} do
     files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 300, events: 50}, folder)
     path = Path.join(folder, "index.wasm")
     sources = for role <- [:expressions, :schema, :constants], argument <- ["--#{role}", files[role]], do: argument
-    image(["build", "--out", path | sources])
+    run(["build", "--out", path | sources])
     sha256 = Image.info!(path).sha256
     assert said() =~ ~r/\A300 expressions in [\d,]+ bytes, #{sha256}\z/
 
-    image(["info", path])
+    run(["info", path])
     info = said()
     assert info =~ ~r/^  format                 version 1, interface version 1$/m
     assert info =~ ~r/^  memory                 [\d,]+ bytes$/m
@@ -39,7 +23,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
     assert info =~ ~r/^  attributes             122$/m
     assert info =~ ~r/^  index expressions      300$/m
 
-    image(["verify", path])
+    run(["verify", path])
     assert said() == "#{path} is sound: 300 expressions, #{sha256}"
 
     [expected, found] = for name <- ["expected", "found"], do: Path.join(folder, name)
@@ -69,7 +53,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
       assert refusal([command, nowhere]) == "cannot read #{nowhere}: no such file or directory"
     end
 
-    image(["build", "--schema", domains, "--expressions", good, "--out", out])
+    run(["build", "--schema", domains, "--expressions", good, "--out", out])
     bytes = File.read!(out)
     File.write!(out, binary_part(bytes, 0, byte_size(bytes) - 1) <> "!")
     assert refusal(["verify", out]) =~ "its SHA-256 is "

@@ -1,5 +1,5 @@
 defmodule Mix.Tasks.BeTree.MatchTest do
-  use ExUnit.Case
+  use BeTree.Test.TaskCase, task: "be_tree.match"
 
   import BeTree.Test.Files
   import ExUnit.CaptureIO
@@ -7,30 +7,14 @@ defmodule Mix.Tasks.BeTree.MatchTest do
   alias BeTree.Test.BooleanNaive
   alias BeTree.Workload
 
-  @moduletag :tmp_dir
-
-  setup do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
-  end
-
-  defp match(arguments), do: Mix.Task.rerun("be_tree.match", arguments)
-
-  defp refusal(arguments, folder \\ "no folder") do
-    assert_raise(Mix.Error, fn -> match(arguments) end) |> Exception.message() |> String.replace(folder <> "/", "")
-  end
-
-  defp summary do
-    assert_received {:mix_shell, :info, [text]}
-    text
-  end
+  # Returns the message without the folder of the test.
+  defp refusal(arguments, folder), do: String.replace(refusal(arguments), folder <> "/", "")
 
   test "Erlang terms: the results are those of a naive evaluator", %{tmp_dir: folder} do
     parameters = %{Workload.W1.defaults() | expressions: 200, events: 50, attributes: 64}
     files = Workload.write(Workload.W1, parameters, folder)
     out = Path.join(folder, "results")
-    match(["--expressions", files.expressions, "--events", files.events, "--out", out])
+    run(["--expressions", files.expressions, "--events", files.events, "--out", out])
 
     {_names, expressions, events} = BooleanNaive.read(files.expressions, files.events)
 
@@ -39,7 +23,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
 
     assert out |> File.read!() |> String.split("\n", trim: true) == Enum.map(expected, &String.replace(&1, " ", ""))
 
-    summary = summary()
+    summary = said()
     assert summary =~ ~r/^  expressions            200, built in [\d,]+ ms$/m
     assert summary =~ ~r/^  events                 50, [\d,]+ a second$/m
     assert summary =~ ~r/^  matches                [\d,]+, \d+(\.\d+)? an event \(\d+\.\d+ %\)$/m
@@ -59,11 +43,11 @@ defmodule Mix.Tasks.BeTree.MatchTest do
 
     out = Path.join(folder, "results")
     arguments = for {role, path} <- files, argument <- ["--#{role}", path], do: argument
-    match(arguments ++ ["--out", out, "--stats"])
+    run(arguments ++ ["--out", out, "--stats"])
 
     assert File.read!(out) == "[20,30]\n[]\n[30]\n"
-    assert summary() =~ ~r/^  matches                3, 1.00 an event \(50.00 %\)$/m
-    index = summary()
+    assert said() =~ ~r/^  matches                3, 1.00 an event \(50.00 %\)$/m
+    index = said()
     assert index =~ ~r/^  entries visited        \d+, /m
     assert index =~ ~r/^  index expressions      2$/m
   end
@@ -74,7 +58,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
 
     error =
       capture_io(:stderr, fn ->
-        output = capture_io(fn -> match(["--expressions", expressions, "--events", events, "--out", "-"]) end)
+        output = capture_io(fn -> run(["--expressions", expressions, "--events", events, "--out", "-"]) end)
         assert output == "[1]\n[2]\n"
       end)
 
@@ -84,8 +68,8 @@ defmodule Mix.Tasks.BeTree.MatchTest do
 
   test "no events are no fault", %{tmp_dir: folder} do
     expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n")
-    match(["--expressions", expressions, "--events", write(folder, "events", "")])
-    assert summary() =~ ~r/^  matches                0, 0 an event \(0 %\)$/m
+    run(["--expressions", expressions, "--events", write(folder, "events", "")])
+    assert said() =~ ~r/^  matches                0, 0 an event \(0 %\)$/m
   end
 
   test "a fault in a file is reported with its place", %{tmp_dir: folder} do

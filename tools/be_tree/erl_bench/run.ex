@@ -75,12 +75,12 @@ defmodule BeTree.ErlBench.Run do
   # The clock runs from the list of records to the list of ids, as in erl-be-tree's runner.
   defp evaluate!(tree, path, way, {event, line}) do
     started = System.monotonic_time(:nanosecond)
-    answer = Way.evaluate(way, tree.betree, event)
+    outcome = Way.evaluate(way, tree.betree, event)
     ended = System.monotonic_time(:nanosecond)
 
-    case answer do
+    case outcome do
       {:ok, ids} -> {ids, ended - started}
-      {:error, {function, other}} -> refused!(path, line, "#{function} answered #{inspect(other)}")
+      {:error, {function, other}} -> refused!(path, line, "#{function} returned #{inspect(other)}")
     end
   rescue
     error in ArgumentError -> refused!(path, line, "erl_betree refuses the event: #{Exception.message(error)}")

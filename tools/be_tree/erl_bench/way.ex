@@ -19,7 +19,7 @@ defmodule BeTree.ErlBench.Way do
   def title(way), do: Keyword.fetch!(@titles, way)
 
   # The benchmark relies on no spec of erl_betree. The specs rule out the last clauses.
-  @dialyzer {:no_match, evaluate: 3, iterator: 2, next: 1, search: 2}
+  @dialyzer {:no_match, evaluate: 3, next: 1, search: 2}
 
   # If erl_betree returns no ids, the function returns its name and that value.
   @spec evaluate(t, term, :erl_betree.event()) :: {:ok, [BeTree.id()]} | {:error, {atom, term}}
@@ -31,17 +31,13 @@ defmodule BeTree.ErlBench.Way do
   end
 
   def evaluate(:iterated_all, betree, event) do
-    with {:ok, iterator} <- iterator(betree, event) do
-      case :erl_betree.search_all(iterator) do
-        {:ok, ids} -> {:ok, ids}
-        other -> {:error, {:search_all, other}}
-      end
+    case betree |> iterator(event) |> :erl_betree.search_all() do
+      {:ok, ids} -> {:ok, ids}
+      other -> {:error, {:search_all, other}}
     end
   end
 
-  def evaluate(:iterated_next, betree, event) do
-    with {:ok, iterator} <- iterator(betree, event), do: next(iterator)
-  end
+  def evaluate(:iterated_next, betree, event), do: betree |> iterator(event) |> next()
 
   def evaluate(:with_event, betree, event) do
     case :erl_betree.betree_make_event(betree, event) do
@@ -51,10 +47,8 @@ defmodule BeTree.ErlBench.Way do
   end
 
   defp iterator(betree, event) do
-    case :erl_betree.search_iterator(betree, event) do
-      {:ok, {iterator, _candidates, _nodes}} -> {:ok, iterator}
-      other -> {:error, {:search_iterator, other}}
-    end
+    {:ok, {iterator, _candidates, _nodes}} = :erl_betree.search_iterator(betree, event)
+    iterator
   end
 
   defp next(iterator) do

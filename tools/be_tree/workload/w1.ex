@@ -19,21 +19,7 @@ defmodule BeTree.Workload.W1 do
   The files are in Erlang terms: `expressions.txt` and `events.txt`. Generating takes about 100 microseconds an expression.
   """
 
-  @behaviour BeTree.Workload
-
-  alias BeTree.Fuel.Calibration.Dense
-
-  @impl true
-  defdelegate defaults(), to: Dense
-
-  @impl true
-  defdelegate schema(parameters), to: Dense
-
-  @impl true
-  defdelegate expressions(parameters), to: Dense
-
-  @impl true
-  defdelegate events(parameters), to: Dense
+  use BeTree.Workload, generator: BeTree.Fuel.Calibration.Dense
 
   @impl true
   def files(parameters) do

@@ -24,22 +24,9 @@ defmodule BeTree.Workload.W3 do
   takes about 15 microseconds an expression.
   """
 
-  @behaviour BeTree.Workload
+  use BeTree.Workload, generator: BeTree.Fuel.Calibration.AdTargeting
 
-  alias BeTree.Fuel.Calibration.AdTargeting
   alias BeTree.Workload.Lines
-
-  @impl true
-  defdelegate defaults(), to: AdTargeting
-
-  @impl true
-  defdelegate schema(parameters), to: AdTargeting
-
-  @impl true
-  defdelegate expressions(parameters), to: AdTargeting
-
-  @impl true
-  defdelegate events(parameters), to: AdTargeting
 
   @impl true
   def files(parameters) do

@@ -66,7 +66,7 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp workload!([name]) do
     case Workload.all() do
       %{^name => workload} -> workload
-      all -> Mix.raise("there is no workload #{name}, only #{Enum.join(Map.keys(all), ", ")}")
+      all -> Mix.raise("there is no workload #{name}, only #{all |> Map.keys() |> Enum.sort() |> Enum.join(", ")}")
     end
   end
 

@@ -3,17 +3,15 @@
 //! Most reads of a search of a large index are cache misses, and take longer still if they are TLB misses too. A host may
 //! hold memory in pages of 2 MiB, but only if all of such a page existed when its first byte was written.
 
-use core::arch::wasm32::{memory_grow, memory_size};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
 use dlmalloc::{Allocator, Dlmalloc};
 
-use crate::sizes::{self, end_of};
+use crate::linear::{self, PAGE};
+use crate::sizes::end_of;
 
-/// A page of wasm.
-pub(crate) const PAGE: usize = sizes::PAGE as usize;
 /// A large page of the host, in pages of wasm.
 const LARGE: usize = 2 * 1024 * 1024 / PAGE;
 /// Memory of at least this number of pages is large. The unused part at its end is then at most a sixteenth of it.
@@ -27,7 +25,7 @@ pub(crate) static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator
 
 pub(crate) struct Heap(UnsafeCell<Dlmalloc<Growth>>);
 
-// SAFETY: the module is compiled for wasm32 without threads.
+// SAFETY: the module is compiled for wasm32 without threads, and one test at a time uses it.
 unsafe impl Sync for Heap {}
 
 // SAFETY: it forwards to the allocator inside. That is borrowed for one call of its own at a time, as it calls nothing but
@@ -58,13 +56,38 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+impl Heap {
+    /// Shrinks a block of `before` bytes to `after` bytes. The block stays where it is, so this takes no memory.
+    ///
+    /// # Safety
+    ///
+    /// The block is of this heap, and has at least as many bytes.
+    #[inline]
+    pub unsafe fn shrink(&self, pointer: *mut u8, before: usize, after: usize) -> *mut u8 {
+        // Without the alignment, because the allocator moves a block whose alignment is greater than its own.
+        // SAFETY: see above; a block that stays is as aligned as before.
+        unsafe { (*self.0.get()).realloc(pointer, before, 1, after) }
+    }
+
+    /// Forgets all memory.
+    ///
+    /// # Safety
+    ///
+    /// No block of the heap is used any more, and no other thread uses the heap.
+    #[cfg(test)]
+    pub unsafe fn renew(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.get() = Dlmalloc::new_with_allocator(Growth) };
+    }
+}
+
 /// The memory of the heap.
 struct Growth;
 
 // SAFETY: it returns memory of zeros that nobody else has, at least as much as is requested, and never takes it back.
 unsafe impl Allocator for Growth {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let (before, needed) = (memory_size(0), size.div_ceil(PAGE));
+        let (before, needed) = (linear::pages(), size.div_ceil(PAGE));
         let up_to = if before < MANY { before + needed } else { (before + needed).next_multiple_of(LARGE) };
         let grown = grow(up_to - before).or_else(|| grow(needed)).or_else(|| crate::memory::lent(size));
         grown.map_or((null_mut(), 0, 0), |(start, size)| (start as *mut u8, size, 0))
@@ -97,10 +120,7 @@ unsafe impl Allocator for Growth {
 
 /// Grows memory. Returns the start of the new part and its number of bytes.
 fn grow(pages: usize) -> Option<(usize, usize)> {
-    let start = match memory_grow(0, pages) {
-        usize::MAX => return None,
-        page => page * PAGE,
-    };
+    let start = linear::address(linear::grow(pages)?);
     // The last block of the address space is left out, because its end would be 0.
     let size = end_of(pages as u32) as usize;
     Some((start, size.min(usize::MAX - start) & !(ALIGNMENT - 1)))

@@ -2,10 +2,17 @@
 //!
 //! A module instance has one index. The host calls one export at a time.
 
-mod answer;
-#[cfg(target_arch = "wasm32")]
+#[cfg(any(target_arch = "wasm32", test))]
 mod heap;
+#[cfg(any(target_arch = "wasm32", test))]
+mod linear;
 mod memory;
+mod outbox;
+#[cfg(test)]
+#[allow(dead_code)] // The index's tests share it, and use more of it.
+#[path = "../../index/tests/support/random.rs"]
+mod random;
+mod reply;
 mod request;
 mod sizes;
 mod stack;

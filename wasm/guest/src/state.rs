@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
@@ -12,7 +12,8 @@ use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
 
 use crate::memory::{self, in_order};
-use crate::{answer, request, sizes};
+use crate::outbox::{Outbox, NOTED, NOTHING};
+use crate::{reply, request, sizes};
 
 /// The first size of the inbox.
 const INBOX: u32 = 4096;
@@ -39,24 +40,11 @@ pub(crate) struct State {
     changing: AtomicBool,
     inbox: Vec<u8>,
     /// The error of a change that was refused.
-    answer: Vec<u8>,
+    change_error: Vec<u8>,
     /// The result of a read, and any result of a search that is no list of ids, in the memory of searches.
-    passing: Vec<u8>,
+    transient: Vec<u8>,
     outbox: Outbox,
 }
-
-/// The three words that the host reads.
-#[derive(Default)]
-#[repr(C)]
-pub(crate) struct Outbox {
-    address: u32,
-    length: u32,
-    /// [`NOTHING`] if no search is under way, [`NOTED`] when the request is stored, and another number after each step.
-    progress: AtomicU32,
-}
-
-const NOTHING: u32 = 0;
-const NOTED: u32 = 1;
 
 /// A request that can be cut off: the lengths of its parts in the inbox, and the form of its result. The bytes of the ids to
 /// which the search is limited, if there are any, follow the events.
@@ -182,12 +170,12 @@ impl State {
         self.outbox.advance_to(NOTHING);
         self.begin_change();
         self.unfinished = None;
-        self.answer.clear();
+        self.change_error.clear();
         self.outbox.clear();
         let outcome = self.with_memory_of_searches(operation);
         if let Err(refusal) = &outcome {
-            answer::error(refusal, &mut self.answer);
-            self.outbox.send(&self.answer);
+            reply::error(refusal, &mut self.change_error);
+            self.outbox.send(&self.change_error);
         }
         self.end_change();
         i32::from(outcome.is_err())
@@ -207,7 +195,7 @@ impl State {
     fn abandon(&mut self) {
         self.search.abandon();
         // It lies in the memory of searches, and an operation that was cut off may have left it half enlarged.
-        std::mem::forget(std::mem::take(&mut self.passing));
+        std::mem::forget(std::mem::take(&mut self.transient));
     }
 
     /// Runs an operation that changes nothing, and returns its status. An error goes to the outbox. The operation allocates
@@ -215,7 +203,7 @@ impl State {
     pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.outbox.advance_to(NOTHING);
         memory::of_search(true);
-        self.passing = Vec::new();
+        self.transient = Vec::new();
         self.outbox.clear();
         let outcome = if self.changing.load(Relaxed) { Err(damaged().into()) } else { operation(self) };
         let status = i32::from(outcome.is_err());
@@ -242,7 +230,6 @@ impl State {
         let State { index, search, batch, inbox, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(message(inbox, length)?)?;
-        search.teach(index);
         let inserted = index.insert_all_for(&mut (search, batch), insertions);
         inserted.map(drop).map_err(|(position, error)| Refusal { error, position: Some(position) })
     }
@@ -293,7 +280,7 @@ impl State {
     /// Continues a search that was cut off.
     pub fn resume(&mut self) -> i32 {
         if self.outbox.progress() == NOTHING {
-            return self.refuse_at_once("there is no search to go on with; start one");
+            return self.refuse_at_once("there is no search to resume; start one");
         }
         self.go_on()
     }
@@ -383,35 +370,32 @@ impl State {
             outbox.step();
         }
         let refused = |(position, error)| Refusal { error, position: Some(position) };
-        while !batch.advance(index, search, inbox).map_err(refused)? {
-            outbox.step();
-        }
-        outbox.send(batch.part(search));
+        outbox.send(batch.run(index, search, inbox, || outbox.step()).map_err(refused)?);
         *unfinished = (!batch.is_done()).then_some(number);
         Ok(())
     }
 
     /// Decodes the event in the inbox, so that later searches need not decode it.
     fn prepare(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, search, inbox, passing, outbox, .. } = self;
+        let State { index, search, inbox, transient, outbox, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        *passing = Vec::new();
-        search.prepare(index, Format::from_code(format)?, message(inbox, event)?, passing)?;
-        outbox.send(passing);
+        *transient = Vec::new();
+        search.prepare(index, Format::from_code(format)?, message(inbox, event)?, transient)?;
+        outbox.send(transient);
         Ok(())
     }
 
     fn refuse(&mut self, refusal: Refusal) {
-        self.passing = Vec::new();
-        answer::error(&refusal, &mut self.passing);
-        self.outbox.send(&self.passing);
+        self.transient = Vec::new();
+        reply::error(&refusal, &mut self.transient);
+        self.outbox.send(&self.transient);
     }
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
-        let State { index, inbox, passing, .. } = self;
+        let State { index, inbox, transient, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        explain(index, Format::from_code(format)?, message(inbox, event)?, id, passing)?;
-        self.outbox.send(&self.passing);
+        explain(index, Format::from_code(format)?, message(inbox, event)?, id, transient)?;
+        self.outbox.send(&self.transient);
         Ok(())
     }
 
@@ -426,23 +410,23 @@ impl State {
     }
 
     pub fn draw(&mut self) -> Outcome {
-        let State { index, passing, .. } = self;
-        draw(index.as_ref().ok_or_else(no_schema)?, passing);
-        self.outbox.send(&self.passing);
+        let State { index, transient, .. } = self;
+        draw(index.as_ref().ok_or_else(no_schema)?, transient);
+        self.outbox.send(&self.transient);
         Ok(())
     }
 
     pub fn info(&mut self) -> Outcome {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
-        answer::info(&index.info(), &mut self.passing);
-        self.outbox.send(&self.passing);
+        reply::info(&index.info(), &mut self.transient);
+        self.outbox.send(&self.transient);
         Ok(())
     }
 
     /// Drops everything of earlier requests except the index, which is then ready to be searched. If there is nothing to
     /// drop, no byte changes.
     pub fn forget(&mut self) -> Outcome {
-        if self.inbox.capacity() == 0 && self.answer.capacity() == 0 && !memory::has_searches() {
+        if self.inbox.capacity() == 0 && self.change_error.capacity() == 0 && !memory::has_searches() {
             return Ok(());
         }
         self.abandon();
@@ -462,35 +446,6 @@ impl State {
     }
 }
 
-impl Outbox {
-    fn clear(&mut self) {
-        self.address = 0;
-        self.length = 0;
-    }
-
-    /// Reports progress to the host.
-    fn step(&self) {
-        self.advance_to(self.progress().wrapping_add(1).max(NOTED + 1));
-    }
-
-    fn progress(&self) -> u32 {
-        self.progress.load(Relaxed)
-    }
-
-    /// Commits the progress so far.
-    fn advance_to(&self, progress: u32) {
-        in_order();
-        self.progress.store(progress, Relaxed);
-        in_order();
-    }
-
-    /// Points to a result.
-    fn send<T>(&mut self, answer: &[T]) {
-        self.address = answer.as_ptr() as usize as u32;
-        self.length = size_of_val(answer) as u32;
-    }
-}
-
 /// Returns the first `length` bytes of the inbox.
 fn message(inbox: &[u8], length: usize) -> Result<&[u8], Error> {
     inbox.get(..length).ok_or_else(|| {
@@ -504,5 +459,5 @@ fn no_schema() -> Error {
 }
 
 fn damaged() -> Error {
-    Error::new(Kind::Trap, "an earlier change was cut off half way and left the index damaged; make it anew")
+    Error::new(Kind::Trap, "an earlier change was cut off half way and left the index damaged; make a new one")
 }

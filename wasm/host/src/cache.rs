@@ -59,6 +59,10 @@ struct Asker {
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
 /// Returns the module if it is compiled. Otherwise queues it, and the caller receives it by a message.
+///
+/// # Errors
+///
+/// `Overloaded` if too many modules wait, and `OutOfMemory` if there is no thread to compile it.
 pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
         let asker = Asker::new(env, reference);
@@ -98,7 +102,11 @@ impl Table {
         self.entries.retain(|_, entry| !matches!(entry, Entry::Compiled(module) if module.strong_count() == 0));
     }
 
-    /// Makes room for one more job, by removing jobs that no living process wants. Errors: the queue is full.
+    /// Makes room for one more job, by removing jobs that no living process wants.
+    ///
+    /// # Errors
+    ///
+    /// `Overloaded` if the queue stays full.
     fn make_room(&mut self, env: Env) -> Result<(), Failure> {
         if self.queue.len() >= QUEUE {
             let Self { entries, queue, .. } = self;
@@ -111,6 +119,10 @@ impl Table {
     }
 
     /// Starts another thread, unless there are enough. The running threads empty the queue.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if no thread runs and the system refuses one.
     fn start_compiler(&mut self) -> Result<(), Failure> {
         if self.compilers == COMPILERS {
             return Ok(());
@@ -123,8 +135,11 @@ impl Table {
             }
             Err(_) if self.compilers > 0 => Ok(()),
             Err(error) => {
-                let message = format!("the host has no thread for the compiler: {error}");
-                Err(Failure::new(Kind::OutOfMemory, message))
+                let mend = "raise the limits of the process on memory and threads (ulimit -v and -u)";
+                Err(Failure::new(
+                    Kind::OutOfMemory,
+                    format!("the host has no thread for the compiler: {error}; {mend}"),
+                ))
             }
         }
     }
@@ -157,11 +172,12 @@ fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) ->
 fn compile_all() {
     while let Some(job) = with_table(Table::next) {
         let outcome = job.compile();
-        answer(job.digest, outcome);
+        publish(job.digest, outcome);
     }
 }
 
-fn answer(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
+/// Records the outcome for a module, and sends it to all askers.
+fn publish(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
     let entry = with_table(|table| match &outcome {
         Ok(module) => table.entries.insert(digest, Entry::Compiled(Arc::downgrade(module))),
         Err(_) => table.entries.remove(&digest),
@@ -206,12 +222,12 @@ impl Asker {
     fn send(self, outcome: &Result<Arc<Compiled>, Failure>) {
         let Self { pid, env, reference } = self;
         env.run(|env| {
-            let answer = match outcome {
+            let reply = match outcome {
                 Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
                 Err(failure) => terms::error(env, failure),
             };
             // The send fails only if the asker has died.
-            let _ = env.send(&pid, (reference.load(env), answer));
+            let _ = env.send(&pid, (reference.load(env), reply));
         });
     }
 }

@@ -150,6 +150,10 @@ impl Suspended {
     }
 
     /// Takes the call to run its next slice. `put_back` or `end` must follow.
+    ///
+    /// # Errors
+    ///
+    /// `Overloaded` if another process runs a slice, and `NotFound` if the call ended.
     pub fn take(&self) -> Result<Call, Failure> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, State::Running) {
@@ -162,7 +166,11 @@ impl Suspended {
         }
     }
 
-    /// Returns the call. Errors: the call was cancelled while it ran.
+    /// Returns the call.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the call was cancelled while it ran.
     pub fn put_back(&self, call: Call) -> Result<(), Failure> {
         let mut state = self.state();
         if let State::Running = *state {

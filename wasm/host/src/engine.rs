@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Config, Engine, OperatorCost, OptLevel};
 
+use crate::failure::{self, Failure};
 use crate::memories::{self, Memories};
 use crate::stacks::{self, Stacks};
 use crate::trial;
@@ -11,17 +12,29 @@ use crate::trial;
 /// The bytes of its fiber's stack that a wasm call may use. It traps beyond them.
 const WASM_STACK: usize = 512 << 10;
 
-/// Returns the engine, or the reason why this machine cannot have one.
+/// Returns the engine. The process makes it once, so a failure is final.
+///
+/// # Errors
+///
+/// `OutOfMemory` if the system refuses memory or addresses for it, and otherwise `BadModule`, with the reason why no module
+/// can run on this machine.
 ///
 /// A memory reserves 4 GiB of addresses with a guard after them, so compiled code has no bounds checks. Only addresses are
 /// reserved: 47 bits of them have room for some 30,000 instances.
-pub fn get() -> Result<&'static Engine, String> {
-    static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+pub fn get() -> Result<&'static Engine, Failure> {
+    static ENGINE: OnceLock<Result<Engine, Failure>> = OnceLock::new();
     ENGINE.get_or_init(tried).as_ref().map_err(Clone::clone)
 }
 
-fn tried() -> Result<Engine, String> {
-    let engine = Engine::new(&config()).map_err(|error| format!("{error:#}"))?;
+fn tried() -> Result<Engine, Failure> {
+    let engine = Engine::new(&config()).map_err(|error| {
+        let message = format!("wasmtime has no engine for it: {error:#}");
+        if failure::lacks_memory(&error) {
+            Failure::no_memory(message)
+        } else {
+            Failure::bad_module(message)
+        }
+    })?;
     trial::run(&engine)?;
     Ok(engine)
 }

@@ -50,7 +50,10 @@ impl Export {
                 Some(value) => params.push(value),
                 None => {
                     let position = params.len() + 1;
-                    return Err(self.refuse(format!("takes an {number} as argument {position}, and got {term:?}")));
+                    return Err(self.refuse(format!(
+                        "takes an {number} as argument {position}, and got {}",
+                        terms::describe(term)
+                    )));
                 }
             }
         }

@@ -1,6 +1,12 @@
 //! A failure: a kind, which Elixir turns into `BeTree.Error`, and a message for people.
 
-use wasmtime::{Error, Trap, WasmBacktrace};
+use std::fmt::{Display, Write};
+
+use rustix::io::Errno;
+use wasmtime::{Error, OutOfMemory, Trap, WasmBacktrace};
+
+/// The most bytes of a message. A message may contain a name in a module, and such a name may be as long as the module.
+const LONGEST: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -21,11 +27,30 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: shortened(message.into()) }
     }
 
     pub fn bad_module(message: impl Into<String>) -> Self {
         Self::new(Kind::BadModule, message)
+    }
+
+    /// Returns the failure to compile a module: the system refused memory, or else the module is at fault.
+    pub fn from_compiler(error: &Error) -> Self {
+        if lacks_memory(error) {
+            return Self::no_memory(format!("the host has no memory to compile the module: {error:#}"));
+        }
+        Self::not_a_module(error)
+    }
+
+    /// Returns the failure for bytes that cannot be compiled.
+    pub fn not_a_module(why: &impl Display) -> Self {
+        Self::bad_module(format!("not a WebAssembly module that can run here: {why:#}"))
+    }
+
+    /// Returns the failure for memory or addresses that the system refuses to the whole process.
+    pub fn no_memory(what: impl Display) -> Self {
+        let mend = "give the machine more memory, or raise the limit of the process (ulimit -v)";
+        Self::new(Kind::OutOfMemory, format!("{what}; {mend}"))
     }
 
     /// Returns the failure of a call. A trap after a refused growth of the memory follows from that refusal, because
@@ -44,6 +69,24 @@ impl Failure {
             None => Self::new(Kind::OutOfMemory, format!("the host could not run the call: {error:#}")),
         }
     }
+}
+
+/// Returns whether the system refused memory, which is no fault of a module.
+pub fn lacks_memory(error: &Error) -> bool {
+    let refuses = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref() == Some(&Errno::NOMEM);
+    error.is::<OutOfMemory>() || error.chain().any(refuses)
+}
+
+/// Returns the text, cut between two characters if it is long.
+fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = text.floor_char_boundary(LONGEST);
+        let omitted = text.len() - end;
+        text.truncate(end);
+        // Writing to a string does not fail.
+        let _ = write!(text, "... ({omitted} bytes are left out)");
+    }
+    text
 }
 
 /// Returns the trap's own message, with the function's name if the module has it.

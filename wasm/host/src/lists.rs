@@ -30,8 +30,8 @@ pub fn u64s<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure
     Ok(if is_long(words) { packed(env, bytes.binary(env)) } else { list(env, words) })
 }
 
-/// Returns a list of many such lists, each of which follows its length. If one of them is long, returns `{:packed, lists}`,
-/// with the bytes of each such list in its place.
+/// Returns a list of lists of integers. In the bytes, the length of each list stands before it. If some lists are long,
+/// returns `{:packed, lists}`, with the bytes of each long list in its place.
 pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     let mut any_packed = false;
     let lists = each(env, bytes, |words, is_more, range| {
@@ -115,7 +115,7 @@ fn each<'a>(
     let mut terms = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
         if terms.len() == LISTS {
-            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; answer fewer at a time")));
+            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; return fewer at a time")));
         }
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (words, next) = behind.split_at_checked(length).ok_or_else(|| {

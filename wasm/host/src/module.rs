@@ -39,24 +39,30 @@ const MAPPINGS: usize = 4;
 
 impl Compiled {
     /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` if the bytes are not a module that can run here, `Overloaded` if the host may take no more mappings, and
+    /// `OutOfMemory` if the system refuses memory for the code. The VM aborts if the compiler itself is refused memory.
     pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
-        let engine = engine::get().map_err(Failure::bad_module)?;
-        let invalid = |why: &dyn std::fmt::Display| {
-            Failure::bad_module(format!("not a WebAssembly module that can run here: {why:#}"))
-        };
+        let engine = engine::get()?;
         bounds::check(bytes).map_err(|refusal| match refusal {
-            Refusal::Invalid(error) => invalid(&error),
+            Refusal::Invalid(error) => Failure::not_a_module(&error),
             Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
         })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let divided = bulk::divide(bytes).map_err(|error| invalid(&error))?;
-        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| invalid(&error))?;
+        let divided = bulk::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
+        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
         let carried = carried::globals(bytes);
         let code = Code { module, _mappings: mappings };
         Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })
     }
 
-    /// Returns the names of the globals that a snapshot carries. Errors: the module cannot be replicated.
+    /// Returns the names of the globals that a snapshot carries.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` if the module cannot be replicated.
     pub fn carried(&self) -> Result<&[String], Failure> {
         self.carried.as_deref().map_err(|why| {
             Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term};
+use rustler::{Binary, Decoder, Encoder, Env, NifResult, OwnedBinary, Term, TermType};
 use wasmtime::{Val, ValType};
 
 use crate::failure::{Failure, Kind};
@@ -159,6 +159,27 @@ pub fn argument(term: Term, number: Number) -> Option<Val> {
         Number::F32 => float(term).map(|value| Val::F32((value as f32).to_bits())),
         Number::F64 => float(term).map(|value| Val::F64(value.to_bits())),
     }
+}
+
+/// Returns a number of 64 bits or an atom as text, and of any other term its type, because printing a large one takes
+/// minutes: an integer the square of its length.
+pub fn describe(term: Term) -> String {
+    let is_short = || term.decode::<i64>().is_ok() || term.decode::<u64>().is_ok();
+    let name = match term.get_type() {
+        TermType::Atom => return format!("{term:?}"),
+        TermType::Float => {
+            return term.decode::<f64>().map_or_else(|_| "a float".to_owned(), |float| format!("{float:?}"))
+        }
+        TermType::Integer if is_short() => return format!("{term:?}"),
+        TermType::Integer => "an integer of more than 64 bits",
+        TermType::Binary => "a binary",
+        TermType::List => "a list",
+        TermType::Map => "a map",
+        TermType::Tuple => "a tuple",
+        TermType::Fun => "a function",
+        TermType::Pid | TermType::Port | TermType::Ref | TermType::Unknown => "a term of another type",
+    };
+    name.to_owned()
 }
 
 fn float(term: Term) -> Option<f64> {

@@ -43,6 +43,21 @@ impl Kind {
 }
 
 /// An error: its kind, a sentence that names the fault and its remedy, and its position.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+///
+/// let age = Attribute { name: "age".into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
+/// let mut index = Index::new(Schema::new(vec![age])?);
+/// let error = index.insert(&Insertion { id: 1, text: b"age = 3 or height = 4", constants: vec![] }).unwrap_err();
+/// assert_eq!(error.kind, Kind::UnknownAttribute);
+/// assert_eq!(error.attribute.as_deref(), Some("height"));
+/// assert_eq!(error.column, Some(12));
+/// assert!(error.to_string().starts_with("unknown_attribute at column 12: "));
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The kind, by which a caller handles it.
@@ -68,6 +83,14 @@ impl Error {
     }
 
     /// Returns the error with the column of the character at byte `offset` of `text`.
+    ///
+    /// ```
+    /// use be_tree_index::error::{Error, Kind};
+    ///
+    /// // The first letter takes two bytes.
+    /// let error = Error::new(Kind::Syntax, "write `=`").at("é == 3".as_bytes(), 3);
+    /// assert_eq!(error.column, Some(3));
+    /// ```
     pub fn at(mut self, text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         // Every byte that is not a UTF-8 continuation byte starts a character.

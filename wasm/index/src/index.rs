@@ -9,6 +9,7 @@ use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
 use crate::compile::{booleans, Expression, Literal};
+use crate::cost;
 use crate::error::{Error, Kind};
 use crate::handles::{NodeId, Slot};
 use crate::language;
@@ -69,6 +70,29 @@ pub struct Info {
 ///
 /// Only [`Index::insert`], [`Index::insert_all`] and [`Index::delete`] change it. Each of them succeeds or changes nothing.
 /// A [`crate::search::Search`] reads it.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::index::{Index, Insertion};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// let insertion = |id, text| Insertion { id, text, constants: vec![] };
+/// index.insert(&insertion(7, b"age > 30"))?;
+/// assert_eq!(index.insert(&insertion(7, b"age > 40")).unwrap_err().kind, Kind::DuplicateId);
+///
+/// // All or none: the second text ends too early.
+/// let texts: [(u64, &[u8]); 2] = [(8, b"city = 'Rome'"), (9, b"age >")];
+/// let (position, error) = index.insert_all(texts.map(|(id, text)| Ok(insertion(id, text)))).unwrap_err();
+/// assert_eq!((position, error.kind, index.len()), (1, Kind::Syntax, 1));
+///
+/// index.delete(7)?;
+/// assert_eq!(index.delete(7).unwrap_err().kind, Kind::NotFound);
+/// assert!(index.is_empty());
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     catalog: Catalog,
@@ -123,7 +147,7 @@ impl Index {
 
     /// Returns whether every expression that some event makes true is dense.
     pub(crate) fn is_dense(&self) -> bool {
-        self.tree.entries() == 0 && self.tree.likely().is_empty() && self.tree.unindexed().is_empty()
+        self.tree.entries() == 0 && self.tree.scanned().is_empty() && self.tree.unindexed().is_empty()
     }
 
     pub(crate) fn reasons(&self) -> Option<&Reasons> {
@@ -132,6 +156,28 @@ impl Index {
 
     /// Keeps the data that [`crate::search::Search::open_reasons`] needs: at most 8 bytes for each predicate of a text.
     /// Later insertions keep it too.
+    ///
+    /// ```
+    /// use be_tree_index::event::Format;
+    /// use be_tree_index::index::{Index, Insertion};
+    /// use be_tree_index::search::Search;
+    /// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+    /// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    /// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+    ///
+    /// let mut index = Index::new(schema);
+    /// index.insert(&Insertion { id: 1, text: b"age > 30 and city = 'Rome'", constants: vec![] })?;
+    /// index.keep_reasons()?;
+    /// let mut search = Search::default();
+    /// search.reserve_for_reasons(&index)?;
+    /// let event = br#"{"age": 40, "city": "Oslo"}"#;
+    /// search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>)?;
+    /// let found = search.run(&index);
+    /// assert!(found.ids().is_empty());
+    /// // The id that does not match, and then a count for each reason. The reason is the second attribute, `city`.
+    /// assert_eq!(found.reasons()[..3], [1, 0, 1]);
+    /// # Ok::<(), be_tree_index::error::Error>(())
+    /// ```
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn keep_reasons(&mut self) -> Result<(), Error> {
@@ -164,15 +210,10 @@ impl Index {
             strings: self.strings.len(),
             nodes: self.tree.nodes(),
             entries: self.tree.entries(),
-            unindexed: self.tree.unindexed().len() + self.tree.likely().len() + self.dense.len(),
+            unindexed: self.tree.unindexed().len() + self.tree.scanned().len() + self.dense.len(),
             depth: self.tree.depth(),
             code_bytes: self.code_bytes,
         }
-    }
-
-    /// Updates the statistics with the share of recent events that define each attribute.
-    pub(crate) fn learn(&mut self, shares: impl Iterator<Item = f32>) {
-        self.catalog.statistics.learn(shares);
     }
 
     /// Inserts one subscription.
@@ -233,7 +274,7 @@ impl Index {
     fn extent_with(&self, id: u64, predicates: usize) -> Extent {
         let extent = self.extent();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next() as usize + 1),
+            slots: extent.slots.max(self.subscriptions.next().index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             greatest: extent
@@ -384,9 +425,9 @@ impl Index {
                     subscriptions.get_mut(catalog.slot(moved)).set_placement(Placement::Unindexed(position));
                 }
             }
-            Placement::Likely(position) => {
-                if let Some(moved) = tree.remove_likely(position) {
-                    subscriptions.get_mut(moved).set_placement(Placement::Likely(position));
+            Placement::Scanned(position) => {
+                if let Some(moved) = tree.remove_scanned(position) {
+                    subscriptions.get_mut(moved).set_placement(Placement::Scanned(position));
                 }
             }
             Placement::Dense(position) => {
@@ -405,7 +446,7 @@ impl Index {
     pub fn validate(&self) -> Result<(), String> {
         let mut references = vec![0; self.catalog.predicates.capacity()];
         for (_, subscription) in self.subscriptions.iter() {
-            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate as usize] += 1);
+            program::shared(self.catalog.code(subscription)).for_each(|predicate| references[predicate.index()] += 1);
         }
         self.catalog.predicates.validate(&references)?;
         self.strings.validate()?;
@@ -498,7 +539,7 @@ impl Index {
             Normalised::Constant(value) => {
                 let slot = self.hold(id, |slot, catalog| program::constant(slot, value, expression, catalog.shared()));
                 if value {
-                    self.hang_unindexed(slot);
+                    self.insert_unindexed(slot);
                 }
                 Ok((slot, Vec::new()))
             }
@@ -533,7 +574,7 @@ impl Index {
         let tests = order(&analysis.normal, |index, literal| {
             let predicate = &expression.predicates[literal.predicate as usize];
             let probability = self.probability(index, literal, &analysis, &expected);
-            Estimate { probability, cost: cost(&predicate.test) }
+            Estimate { probability, cost: cost_of(&predicate.test) }
         });
         let slot = self.hold(id, |slot, catalog| program::assemble(slot, &tests, expression, catalog.shared()));
         match (access, plan) {
@@ -543,18 +584,18 @@ impl Index {
                 return Ok((slot, long));
             }
             (Access::Filter(filter), _) => {
-                self.subscriptions.get_mut(slot).set_placement(self.tree.insert_likely(slot, filter));
+                self.subscriptions.get_mut(slot).set_placement(self.tree.insert_scanned(slot, filter));
             }
             _ if booleans::is_boolean(self.catalog.code(self.subscriptions.get(slot))) => {
-                self.hang_dense(slot, &analysis, &expression.predicates);
+                self.insert_dense(slot, &analysis, &expression.predicates);
             }
-            _ => self.hang_unindexed(slot),
+            _ => self.insert_unindexed(slot),
         }
         Ok((slot, Vec::new()))
     }
 
     /// Inserts a dense expression. Its program runs if its windows leave it open, and in batches of events.
-    fn hang_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
+    fn insert_dense(&mut self, slot: Slot, analysis: &Analysis, predicates: &[Predicate<StringId>]) {
         let chance = |index, literal| self.probability(index, literal, analysis, &[]);
         let windows = self.dense.windows(&analysis.normal, predicates, chance);
         let subscription = self.subscriptions.get_mut(slot);
@@ -572,7 +613,7 @@ impl Index {
         })
     }
 
-    fn hang_unindexed(&mut self, slot: Slot) {
+    fn insert_unindexed(&mut self, slot: Slot) {
         let subscription = self.subscriptions.get_mut(slot);
         subscription.set_placement(self.tree.insert_unindexed(subscription.program));
     }
@@ -618,10 +659,10 @@ impl Index {
         expected: &[Option<NodeIndex>],
     ) -> f32 {
         match analysis.access_predicate(index) {
-            _ if expected.contains(&Some(index)) => 0.99,
+            _ if expected.contains(&Some(index)) => cost::ACCESS_PROBABILITY,
             Some(_) => analysis.share(index),
-            None if literal.negated => 0.7,
-            None => 0.5,
+            None if literal.negated => cost::NEGATED_PROBABILITY,
+            None => cost::UNKNOWN_PROBABILITY,
         }
     }
 }
@@ -640,13 +681,15 @@ fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
 }
 
 /// Returns the cost of a test. A comparison costs 1.
-fn cost(test: &predicate::Test<StringId>) -> f32 {
+fn cost_of(test: &predicate::Test<StringId>) -> f32 {
     use predicate::Test;
     match test {
-        Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => 1.0,
-        Test::Null | Test::NotNull | Test::Empty => 1.0,
-        Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => 3.0,
-        Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => 4.0,
-        Test::Contains(_) | Test::GeoWithinRadius { .. } => 10.0,
+        Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => {
+            cost::COMPARISON
+        }
+        Test::Null | Test::NotNull | Test::Empty => cost::COMPARISON,
+        Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => cost::LIST_TEST,
+        Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => cost::AFFIX_TEST,
+        Test::Contains(_) | Test::GeoWithinRadius { .. } => cost::SUBSTRING_TEST,
     }
 }

@@ -1,10 +1,30 @@
 //! Finds, among very many boolean expressions, those that an event makes true.
 //!
+//! ```
+//! use be_tree_index::event::Format;
+//! use be_tree_index::index::{Index, Insertion};
+//! use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+//! use be_tree_index::search::Search;
+//!
+//! let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: Bounds::Unbounded };
+//! let city = Attribute { name: "city".into(), ty: Type::String, optional: true, bounds: Bounds::Unbounded };
+//! let mut index = Index::new(Schema::new(vec![age, city])?);
+//! index.insert(&Insertion { id: 1, text: b"age >= 21 and city in ('Rome', 'Oslo')", constants: vec![] })?;
+//! index.insert(&Insertion { id: 2, text: b"age < 21 or city is null", constants: vec![] })?;
+//!
+//! let mut search = Search::default();
+//! search.reserve(&index)?;
+//! search.open(&index, Format::Json, br#"{"age": 30, "city": "Rome"}"#, None::<std::iter::Empty<u64>>)?;
+//! assert_eq!(search.run(&index).ids(), [1]);
+//! # Ok::<(), be_tree_index::error::Error>(())
+//! ```
+//!
 //! Each folder uses those above it in this list, and none below (`tests/layers.rs`):
 //!
 //! | folder | holds |
 //! | --- | --- |
 //! | [`error`] | errors and their kinds |
+//! | `cost` | the weights of the cost model |
 //! | [`support`] | tables, vectors, hashes, and the accounting of memory |
 //! | `handles` | the numbers by which the parts refer to one another |
 //! | [`term`] | Erlang's external term format |
@@ -26,6 +46,7 @@
 mod boolean;
 mod catalog;
 mod compile;
+mod cost;
 pub mod diagnostics;
 pub mod error;
 mod eval;
@@ -44,3 +65,10 @@ pub mod search;
 pub mod support;
 pub mod term;
 mod tree;
+
+// The unit tests use the oracle and the generators of the integration tests, which name this crate as others do.
+#[cfg(test)]
+extern crate self as be_tree_index;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod oracle;

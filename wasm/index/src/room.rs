@@ -36,6 +36,25 @@ impl Extent {
 }
 
 /// The searches of an index. They always have room for it.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::Search;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// let mut search = Search::default();
+/// search.reserve(&index)?;
+/// let insertion = Insertion { id: 1, text: b"age > 30", constants: vec![] };
+/// index.insert_all_for(&mut search, [Ok(insertion)]).map_err(|(_, error)| error)?;
+/// // The insertion has made room, so the search needs no further memory.
+/// search.open(&index, Format::Json, br#"{"age": 40}"#, None::<std::iter::Empty<u64>>)?;
+/// assert_eq!(search.run(&index).ids(), [1]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 pub trait Searches {
     /// Makes room for an index of this extent.
     ///

@@ -105,7 +105,7 @@ impl Fixture {
         let mut answers = Vec::new();
         while !self.batch.is_done() {
             self.batch.next_part();
-            let mut part = self.batch.run(&self.index, &mut self.search, &message)?;
+            let mut part = self.batch.run(&self.index, &mut self.search, &message, || ())?;
             assert!(part.len() < 2 * 16_384 + self.index.len());
             while let Some((&length, rest)) = part.split_first() {
                 let (words, rest) = rest.split_at(length as usize);
@@ -248,7 +248,7 @@ fn an_event_that_is_cut_short_is_refused() {
     let message = [&1_u32.to_le_bytes()[..], &100_u32.to_le_bytes(), b"{}"].concat();
     for bytes in 0..message.len() {
         fixture.batch.open(Request { events: 1, bytes, only: None, form: Form::Ids });
-        let answer = fixture.batch.run(&fixture.index, &mut fixture.search, &message);
+        let answer = fixture.batch.run(&fixture.index, &mut fixture.search, &message, || ());
         assert_eq!(answer.unwrap_err().1.kind, Kind::OutOfBounds);
     }
 }

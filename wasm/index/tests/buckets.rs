@@ -134,3 +134,41 @@ fn nothing_hangs_on_a_side_of_a_cut_where_no_event_meets_what_waits() {
     index.validate().unwrap();
     assert_eq!(index.info().nodes, 1);
 }
+
+/// `f = 1.5` leads to an interval with a margin, in which it is false. Here a bucket is no wider than that.
+#[test]
+fn a_bucket_within_the_margin_of_a_float_proves_nothing() {
+    let (below, above) = (1.5 - 2.0 * f64::EPSILON, 1.5 + 2.0 * f64::EPSILON);
+    let texts = [
+        format!("f > 0.5 and f < {below:?}"),
+        format!("f < 2.5 and f > {above:?}"),
+        "f > 1.0 and f = 1.5".into(),
+        "f = 1.5 and f > 1.0".into(),
+    ];
+    let attribute = Attribute {
+        name: "f".into(),
+        ty: Type::Float,
+        optional: false,
+        bounds: Bounds::Float { min: 0.0, max: 1000.0 },
+    };
+    let mut index = Index::new(Schema::new(vec![attribute]).unwrap());
+    for id in 0..400 {
+        index.insert(&Insertion { id, text: texts[id as usize % 4].as_bytes(), constants: vec![] }).unwrap();
+    }
+    index.validate().unwrap();
+    assert!(index.info().depth > 0);
+    let mut search = Search::default();
+    search.reserve(&index).unwrap();
+    for ulps in -4_i64..=4 {
+        let f = f64::from_bits((1.5_f64.to_bits() as i64 + ulps) as u64);
+        search
+            .open(&index, Format::Json, format!(r#"{{"f": {f:?}}}"#).as_bytes(), None::<std::iter::Empty<u64>>)
+            .unwrap();
+        let is_true = |id: &u64| match id % 4 {
+            0 => f < below,
+            1 => f > above,
+            _ => (f - 1.5).abs() < f64::EPSILON,
+        };
+        assert_eq!(search.run(&index).ids(), (0..400).filter(is_true).collect::<Vec<u64>>(), "{f:?}");
+    }
+}

@@ -1,13 +1,19 @@
-//! Explanations of large expressions and events: as long as is allowed, whole terms, and quickly made.
+//! Explanations of large expressions and events: as long as is allowed, whole terms, quickly made, and refused at the end of
+//! memory.
+
+#[path = "support/limited.rs"]
+mod limited;
 
 use be_tree_index::diagnostics::explain::explain;
+use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::term::Reader;
+use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 
-/// The explanation of `text` for `event`.
-fn explanation(text: &str, event: &str) -> Vec<u8> {
+/// An index with `text` as its only expression.
+fn index(text: &str) -> Index {
     let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
     let attributes = vec![
         attribute("a", Type::Integer),
@@ -17,6 +23,12 @@ fn explanation(text: &str, event: &str) -> Vec<u8> {
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
     index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
+    index
+}
+
+/// The explanation of `text` for `event`.
+fn explanation(text: &str, event: &str) -> Vec<u8> {
+    let index = index(text);
     let mut out = Vec::new();
     explain(&index, Format::Json, event.as_bytes(), 1, &mut out).unwrap();
     let mut reader = Reader::new(&out).unwrap();
@@ -75,4 +87,57 @@ fn a_list_is_in_the_order_of_the_event() {
     let expected: Vec<u8> =
         strings.iter().flat_map(|string| [&[109, 0, 0, 0, string.len() as u8], string.as_bytes()].concat()).collect();
     assert!(term.windows(expected.len()).any(|window| window == expected));
+}
+
+/// Takes the memory that the heap has without more pages, except for some that the message of an error needs.
+fn fill() -> Vec<Vec<u8>> {
+    let rest: Vec<u8> = limited(FREELY, FREELY, || Vec::with_capacity(1 << 12));
+    let mut filler = Vec::new();
+    for size in [1 << 20, 1 << 16, 1 << 12, 1 << 8] {
+        let block = || {
+            let mut block = Vec::new();
+            limited(taken(), FREELY, || block.try_reserve_exact(size)).is_ok().then_some(block)
+        };
+        filler.extend(std::iter::from_fn(block));
+    }
+    limited(FREELY, FREELY, || drop(rest));
+    filler
+}
+
+#[test]
+fn at_every_limit_of_memory_an_explanation_is_whole_or_refused() {
+    let _alone = alone();
+    let join =
+        |count: usize, by: &str, each: &dyn Fn(usize) -> String| (0..count).map(each).collect::<Vec<_>>().join(by);
+    let texts = [
+        format!("{}b", "not ".repeat(5_000)),
+        join(3_000, " or ", &|i| format!("a = {i}")),
+        (0..3_000).fold("b".to_owned(), |text, i| format!("a = {i} and ({text}")) + &")".repeat(3_000),
+        join(40, " and ", &|i| format!("s not in ({})", join(400, ", ", &|j| format!("'it\\'s {i} of {j}'")))),
+        format!("contains(s, '{}') or t one of ('{}')", "\\'".repeat(90_000), "é".repeat(90_000)),
+    ];
+    let event = format!(r#"{{"a": 1, "b": true, "s": "{}", "t": [{}"z"]}}"#, "x".repeat(4_000), r#""y","#.repeat(500));
+    for text in texts {
+        begin_anew();
+        let index = limited(FREELY, FREELY, || index(&text));
+        let held = taken();
+        let filler = fill();
+        let explain_within = |limit: usize| {
+            limited(limit, FREELY, || {
+                let mut out = Vec::new();
+                explain(&index, Format::Json, event.as_bytes(), 1, &mut out).map(|()| out)
+            })
+        };
+        let mut refusals = 0;
+        let explained = loop {
+            match explain_within(held + refusals * PAGE) {
+                Ok(explained) => break explained,
+                Err(error) => assert_eq!(error.kind, Kind::OutOfMemory, "{}", error.message),
+            }
+            refusals += 1;
+        };
+        assert!(refusals > 0);
+        assert_eq!(explained.as_slice(), explain_within(FREELY).unwrap().as_slice());
+        limited(FREELY, FREELY, || drop((explained, index, filler)));
+    }
 }

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "error",
+    "cost",
     "support",
     "handles",
     "term",

@@ -54,7 +54,7 @@ fn expected(
         }
         let number = match naive::reason(postfix, event) {
             Some(predicate) if matches!(predicate.test, Test::GeoWithinRadius { .. }) => schema.len(),
-            Some(predicate) => predicate.attribute as usize,
+            Some(predicate) => predicate.attribute.index(),
             None => schema.len() + 1,
         };
         groups[number].push(id);

@@ -216,7 +216,7 @@ fn searches_succeed_or_are_refused_and_change_nothing() {
             search.reserve(index)?;
             batch.reserve(index)?;
             batch.open(Request { events: 3, bytes: message.len(), only: None, form: Form::Ids });
-            let part = batch.run(index, &mut search, &message).map_err(|(_, error)| error)?;
+            let part = batch.run(index, &mut search, &message, || ()).map_err(|(_, error)| error)?;
             assert_eq!(part, answer.repeat(3));
             Ok(())
         });

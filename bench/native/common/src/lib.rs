@@ -1,11 +1,11 @@
-//! What the measuring programs share.
+//! The shared parts of the measuring programs.
 //!
 //! `PROGRAM FOLDER --seconds N --build-seconds N [--guest FILE --slice FUEL] ENGINE:FORMAT...`
 //!
-//! The folder is as [`workload::Workload::read`] says. Each engine prints one line of `key=value` fields, parted by
-//! tabs ([`measure::Summary`]). All engines must find the same ids for an event. What they found goes to
-//! `FOLDER/results`, one line an event; what the file holds from another program is compared as well, where that is
-//! asked for. A program ends with status 1 and a message where anything differs or cannot be read.
+//! [`workload::Workload::read`] describes the folder. Each engine prints one line of `key=value` fields, separated by tabs
+//! ([`measure::Summary`]). All engines must find the same ids for an event. The program of the index writes its results to
+//! `FOLDER/results`, one line an event, and the program of the peers compares with that file. A program ends with status 1 and
+//! a message if results differ or a file cannot be read.
 
 pub mod measure;
 pub mod tree;
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 use measure::{Contestant, Engine, Results};
 use workload::{Events, Workload};
 
-/// What a program is asked for.
+/// The arguments of a program.
 pub struct Arguments {
-    /// Where the workload is.
+    /// The folder of the workload.
     pub folder: String,
-    /// How long each engine is measured, and checked.
+    /// The time for which each engine is measured, and as much for its check.
     pub budget: Duration,
-    /// How long an engine may take to be built.
+    /// The most time that an engine may take to be built.
     pub build_limit: Duration,
     /// The sandboxed module.
     pub guest: String,
@@ -34,11 +34,11 @@ pub struct Arguments {
     pub engines: Vec<String>,
 }
 
-/// Why an engine is not there.
+/// The reason why an engine is missing.
 pub enum Unavailable {
-    /// It is not for this workload: its language lacks something, or it takes too long to build.
+    /// The engine cannot run this workload: its language lacks something, or it takes too long to build.
     Skipped(String),
-    /// It should have worked.
+    /// The engine failed.
     Failed(String),
 }
 
@@ -48,7 +48,7 @@ impl From<String> for Unavailable {
     }
 }
 
-/// An engine, and how long it took to build.
+/// An engine, and the time that it took to build.
 pub type Built<'a> = Result<(Box<dyn Engine + 'a>, Duration), Unavailable>;
 
 /// Builds the engines of a program by their names.
@@ -56,14 +56,14 @@ pub trait Builder<'a> {
     fn build(&mut self, engine: &str, events: &'a Events) -> Built<'a>;
 }
 
-/// An engine that `build` builds, timed.
+/// Returns the engine that `build` builds, and the time that it took.
 pub fn timed<'a, E: Engine + 'a>(build: impl FnOnce() -> Result<E, Unavailable>) -> Built<'a> {
     let started = Instant::now();
     let engine = build()?;
     Ok((Box::new(engine), started.elapsed()))
 }
 
-/// Runs a program that has found its arguments and its workload.
+/// Builds, checks and measures the engines of a program.
 pub fn run<'a>(
     arguments: &Arguments,
     workload: &'a Workload,
@@ -87,7 +87,7 @@ pub fn run<'a>(
     Ok(results)
 }
 
-/// The whole of a program: its arguments, then `body`, then its status.
+/// Runs a program: reads its arguments, calls `body`, and returns its status.
 pub fn main(body: impl FnOnce(Arguments) -> Result<(), String>) -> ExitCode {
     match arguments().and_then(body) {
         Ok(()) => ExitCode::SUCCESS,
@@ -126,5 +126,5 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text} is no number"))
+    text.parse().map_err(|_| format!("{text} is not a number"))
 }

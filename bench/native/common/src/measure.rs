@@ -1,30 +1,30 @@
-//! Runs engines side by side: first for their answers, then for their times.
+//! Runs engines side by side: first to compare their results, then to measure their times.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// In how many turns each engine runs: what the machine does at the same time then falls on all of them alike.
+/// The number of turns of each engine. Other work on the machine then affects all engines alike.
 const ROUNDS: u32 = 8;
 
-/// Something that finds the ids of the expressions that an event makes true.
+/// An engine finds the ids of the expressions that an event makes true.
 pub trait Engine {
-    /// How many events it takes at once.
+    /// Returns the number of events of one search.
     fn width(&self) -> usize {
         1
     }
-    /// Brings the events from number `first` on into the shape that `search` needs.
+    /// Decodes the events from number `first` on for `search`.
     fn decode(&mut self, first: usize);
-    /// Searches for what was decoded.
+    /// Searches for the decoded events.
     fn search(&mut self);
-    /// What the last search found for the `nth` of its events, in any order.
+    /// Returns the ids that the last search found for its `nth` event, in any order.
     fn ids(&mut self, nth: usize) -> Vec<u64>;
-    /// The fuel of the last search, if that is metered.
+    /// Returns the fuel of the last search, if it is metered.
     fn fuel(&mut self) -> Option<u64> {
         None
     }
 }
 
-/// What is found for an event: how many ids, and their sum.
+/// The result for an event: the number of ids, and their sum.
 #[derive(Clone, Copy, PartialEq)]
 struct Found {
     count: u64,
@@ -38,16 +38,16 @@ impl Found {
     }
 }
 
-/// What was found for each event, and by which engine first.
+/// The result for each event, and the engine that found it first.
 pub struct Results(Vec<Option<(Found, String)>>);
 
 impl Results {
-    /// Of so many events, nothing.
+    /// Returns no results for `events` events.
     pub fn unknown(events: usize) -> Results {
         Results(vec![None; events])
     }
 
-    /// What another program wrote to `folder/results`.
+    /// Reads the results that another program wrote to `folder/results`.
     pub fn read(folder: &str, events: usize) -> Result<Results, String> {
         let path = format!("{folder}/results");
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -77,7 +77,7 @@ impl Results {
         self.0[events].iter().flatten().map(|(found, _)| found.count).sum()
     }
 
-    /// Writes the count and the sum of each event as a line of `folder/results`, as far as they are known.
+    /// Writes the count and the sum of each event as a line of `folder/results`, up to the first unknown one.
     pub fn write(&self, folder: &str) -> Result<(), String> {
         let known = self.0.iter().map_while(Option::as_ref);
         let lines: String = known.map(|(found, _)| format!("{} {}\n", found.count, found.sum)).collect();
@@ -86,12 +86,12 @@ impl Results {
     }
 }
 
-/// An engine, and what was measured of it.
+/// An engine and its measurements.
 pub struct Contestant<'a> {
     name: String,
     engine: Box<dyn Engine + 'a>,
     build: Duration,
-    /// Which event comes next, and how many there are for it: whole widths only.
+    /// The next event, and the number of checked events: whole widths only.
     event: usize,
     verified: usize,
     fuel: Option<f64>,
@@ -115,8 +115,8 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Compares what is found for one event, and then for as many as `budget` allows: the first may take long, where an
-    /// engine still prepares itself. Also warms up.
+    /// Compares the results for one event, and then for as many as `budget` allows: an engine may still prepare itself in the
+    /// first search. Also warms the caches.
     pub fn verify(&mut self, results: &mut Results, budget: Duration) -> Result<(), String> {
         let mut warm: Option<Instant> = None;
         let width = self.engine.width();
@@ -141,7 +141,7 @@ impl<'a> Contestant<'a> {
         Ok(())
     }
 
-    /// Times searches for `budget`, at least one; of the events that were verified, each in its turn.
+    /// Times searches for `budget`, at least one. The checked events take turns.
     fn turn(&mut self, budget: Duration) {
         let width = self.engine.width();
         let started = Instant::now();
@@ -175,7 +175,7 @@ pub fn race(contestants: &mut [Contestant], budget: Duration) {
     }
 }
 
-/// A line of `key=value` fields: times in nanoseconds an event, the build in microseconds, fuel an event.
+/// A line of `key=value` fields, with times in nanoseconds an event, the build in microseconds, and fuel an event.
 pub struct Summary<'a> {
     contestant: &'a Contestant<'a>,
     matches: u64,

@@ -1,4 +1,4 @@
-//! An expression as a plain boxed tree: what a program would write that has no index.
+//! An expression as a plain boxed tree, as a program without an index would have it.
 
 use be_tree_index::model::predicate::{Predicate, Step};
 

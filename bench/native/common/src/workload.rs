@@ -6,7 +6,7 @@ use be_tree_index::event::Format;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
-/// The events of one format, each as the index takes it.
+/// The events in one format, each encoded as the index takes it.
 pub struct Events {
     pub format: Format,
     pub code: i32,
@@ -14,7 +14,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Writes the events of `range` as a batch has them: each behind its format and its length.
+    /// Writes the events of `range` in the form of a batch: each after its format and its length.
     pub fn write_frames(&self, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
         out.clear();
         for event in &self.bytes[range] {
@@ -28,14 +28,14 @@ impl Events {
 pub struct Workload {
     pub attributes: Vec<Attribute>,
     pub schema: Schema,
-    /// The texts of the expressions; their ids count from 1.
+    /// The texts of the expressions. Their ids count from 1.
     pub expressions: Vec<String>,
     events: HashMap<String, Events>,
 }
 
 impl Workload {
-    /// Reads `domains` and `expressions`, in be-tree's lines, and the events: `events.term`, `events.json` and
-    /// `events.record`, as far as they are there, each event with its length in 4 little-endian bytes before it.
+    /// Reads `domains` and `expressions`, in be-tree's lines, and those of `events.term`, `events.json` and `events.record` that
+    /// exist. Each event follows its length in 4 little-endian bytes.
     pub fn read(folder: &str) -> Result<Workload, String> {
         let attributes = read_text(folder, "domains")?.lines().map(attribute).collect::<Result<Vec<_>, _>>()?;
         let schema = Schema::new(attributes.clone()).map_err(|error| error.message)?;
@@ -53,22 +53,22 @@ impl Workload {
         Ok(Workload { attributes, schema, expressions, events })
     }
 
-    /// The events in the format called `name`.
+    /// Returns the events in the format `name`.
     pub fn events_in(&self, name: &str) -> Result<&Events, String> {
         self.events.get(name).ok_or_else(|| format!("there are no events in the format {name}"))
     }
 
-    /// How many events there are, the same in every format.
+    /// Returns the number of events, which is the same in every format.
     pub fn events(&self) -> usize {
         self.events.values().map(|events| events.bytes.len()).max().unwrap_or(0)
     }
 
-    /// The length of the longest event in any format.
+    /// Returns the length of the longest event in any format.
     pub fn longest_event(&self) -> usize {
         self.events.values().flat_map(|events| &events.bytes).map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Each expression with its id, read.
+    /// Returns each expression with its id, in postfix order.
     pub fn parsed(&self) -> impl Iterator<Item = Result<(u64, Postfix), String>> + '_ {
         (1..).zip(&self.expressions).map(|(id, text)| {
             let postfix = be_tree_index::language::read(text.as_bytes(), &self.schema, &[]);
@@ -82,9 +82,9 @@ fn read_text(folder: &str, name: &str) -> Result<String, String> {
     std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
 }
 
-/// `name|type|optional`, then `|min|max` or `|count`.
+/// Reads `name|type|optional`, then `|min|max` or `|count`.
 fn attribute(line: &str) -> Result<Attribute, String> {
-    parse_attribute(line).ok_or_else(|| format!("this is no declaration: {line}"))
+    parse_attribute(line).ok_or_else(|| format!("this is not a declaration: {line}"))
 }
 
 fn parse_attribute(line: &str) -> Option<Attribute> {

@@ -1,5 +1,5 @@
-//! The bit-sliced scan: every expression is evaluated for 64 events at once, one bit of a word each. For booleans that
-//! every event defines.
+//! A bit-sliced scan: it evaluates each expression for 64 events at once, one bit of a word for each event. It takes only
+//! booleans that every event defines.
 
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::model::predicate::{Step, Test};
@@ -25,7 +25,7 @@ pub struct Bits<'a> {
     strings: Interner,
     programs: Vec<Vec<Operation>>,
     event: Event,
-    /// For each attribute its value in each of the events.
+    /// For each attribute, its values in the events.
     columns: Vec<u64>,
     stack: Vec<u64>,
     found: [Vec<u64>; WIDTH],
@@ -51,7 +51,7 @@ fn operation<S>(step: Step<S>) -> Result<Operation, Unavailable> {
         Step::Not => Ok(Operation::Not),
         Step::And => Ok(Operation::And),
         Step::Or => Ok(Operation::Or),
-        _ => Err(Unavailable::Skipped("there are other tests than booleans".into())),
+        _ => Err(Unavailable::Skipped("it has tests of other types than booleans".into())),
     }
 }
 
@@ -94,7 +94,7 @@ fn run(program: &[Operation], columns: &[u64], stack: &mut Vec<u64>) -> u64 {
         match operation {
             Operation::Push(attribute) => {
                 stack.push(top);
-                top = columns[*attribute as usize];
+                top = columns[attribute.index()];
             }
             Operation::Not => top = !top,
             Operation::And => top &= stack.pop().unwrap_or(0),

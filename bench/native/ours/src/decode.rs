@@ -1,4 +1,4 @@
-//! What it takes to read events, alone.
+//! Decodes events and nothing else.
 
 use be_tree_index::event::{decode, Event};
 
@@ -8,7 +8,7 @@ use be_tree_bench_common::Unavailable;
 
 use crate::index::{Native, WIDTH};
 
-/// Decodes many events in a row: one takes too little to be timed by itself.
+/// Decodes many events in a row, because one takes too little time to be measured.
 pub struct Decode<'a> {
     native: Native<'a>,
     event: Event,
@@ -38,7 +38,7 @@ impl Engine for Decode<'_> {
         }
     }
 
-    /// What the index finds: that is not timed.
+    /// Returns the ids that the index finds. This is not timed.
     fn ids(&mut self, nth: usize) -> Vec<u64> {
         self.native.decode(self.first + nth);
         self.native.search();

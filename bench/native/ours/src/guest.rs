@@ -15,20 +15,20 @@ use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::Built;
 
-/// Subscriptions are inserted so many at a time.
+/// The number of subscriptions of one insertion.
 const CHUNK: usize = 1_000;
-/// More than any call burns. The highest values are taken to be a sign by which fuel counts down.
+/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
 const PLENTY: u64 = u64::MAX / 2;
 
-/// The module, and the one index that was built with it: every sandbox begins with a copy of that one's memory. Guests
-/// that differ in their slices alone share one: on which pages a copy lies makes more of a difference.
+/// The module, and the one index that was built with it. Every sandbox begins with a copy of its memory. Guests that differ
+/// only in their slices share a sandbox, because the pages of a copy make more of a difference.
 pub struct Guests {
     wasm: Vec<u8>,
     built: Option<Image>,
     on_fibers: Option<Rc<RefCell<Sandbox>>>,
 }
 
-/// The memory of a built guest, and how long the building took.
+/// The memory of a built guest, and the time of building it.
 struct Image {
     memory: Vec<u8>,
     inbox: usize,
@@ -41,17 +41,17 @@ impl Guests {
         Guests { wasm, built: None, on_fibers: None }
     }
 
-    /// A guest that meters its fuel and is called as a plain function.
+    /// Returns a guest that meters its fuel and is called as a plain function.
     pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, true, Mode::Plain)
     }
 
-    /// A guest that does not meter its fuel.
+    /// Returns a guest that does not meter its fuel.
     pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, false, Mode::Plain)
     }
 
-    /// A guest on a fiber of its own, which is left after each `slice` of fuel, if there is one.
+    /// Returns a guest on a fiber of its own, which yields after each `slice` of fuel, if there is one.
     pub fn on_a_fiber<'a>(&mut self, workload: &Workload, events: &'a Events, slice: Option<u64>) -> Built<'a> {
         self.guest(workload, events, true, Mode::Fiber(slice))
     }
@@ -80,7 +80,7 @@ fn runtime(fuel: bool) -> wasmtime::Result<Runtime> {
     Runtime::new(&config)
 }
 
-/// Builds the index of the workload in a guest, and answers what its memory then is.
+/// Builds the index of the workload in a guest, and returns its memory.
 fn build(wasm: &[u8], workload: &Workload) -> wasmtime::Result<Image> {
     let runtime = runtime(true)?;
     let module = Module::new(&runtime, wasm)?;
@@ -231,7 +231,7 @@ impl Sandbox {
         }
     }
 
-    fn answer(&self) -> &[u8] {
+    fn result(&self) -> &[u8] {
         let data = self.memory.data(&self.store);
         let word = |at: usize| u32::from_le_bytes(*data[at..].first_chunk().expect("the outbox is within the memory"));
         let (address, length) = (word(self.outbox) as usize, word(self.outbox + 4) as usize);
@@ -258,10 +258,10 @@ impl Engine for Guest<'_> {
         assert_eq!(status.expect("a search does not trap"), 0, "the events of a workload are right");
     }
 
-    /// Behind the two counts that an answer begins with.
+    /// The ids follow the two counts of the result.
     fn ids(&mut self, _nth: usize) -> Vec<u64> {
         let sandbox = self.sandbox.borrow();
-        let words = sandbox.answer().chunks_exact(8).skip(2);
+        let words = sandbox.result().chunks_exact(8).skip(2);
         words.map(|word| u64::from_le_bytes(word.try_into().expect("a chunk of 8 bytes"))).collect()
     }
 

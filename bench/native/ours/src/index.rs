@@ -1,4 +1,4 @@
-//! The index, natively.
+//! The index, compiled natively.
 
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{Batch, Form, Request, Search};
@@ -54,16 +54,16 @@ impl Engine for Native<'_> {
     }
 }
 
-/// How many events a batch has.
+/// The number of events of a batch.
 pub const WIDTH: usize = 128;
 
-/// The same in batches.
+/// The index, searched in batches.
 pub struct Many<'a> {
     native: Native<'a>,
     batch: Batch,
     form: Form,
     message: Vec<u8>,
-    answer: Vec<u64>,
+    result: Vec<u64>,
 }
 
 impl<'a> Many<'a> {
@@ -71,7 +71,7 @@ impl<'a> Many<'a> {
         let native = Native::new(workload, events)?;
         let mut batch = Batch::default();
         batch.reserve(&native.index).map_err(|error| error.message)?;
-        Ok(Many { native, batch, form, message: Vec::new(), answer: Vec::new() })
+        Ok(Many { native, batch, form, message: Vec::new(), result: Vec::new() })
     }
 }
 
@@ -85,24 +85,24 @@ impl Engine for Many<'_> {
     }
 
     fn search(&mut self) {
-        let Many { native, batch, form, message, answer } = self;
+        let Many { native, batch, form, message, result } = self;
         batch.open(Request { events: WIDTH as u32, bytes: message.len(), only: None, form: *form });
-        answer.clear();
+        result.clear();
         while !batch.is_done() {
             batch.next_part();
-            let part = batch.run(&native.index, &mut native.search, message);
-            answer.extend_from_slice(part.expect("the events of a workload are right"));
+            let part = batch.run(&native.index, &mut native.search, message, || ());
+            result.extend_from_slice(part.expect("the events of a workload are right"));
         }
     }
 
     fn ids(&mut self, nth: usize) -> Vec<u64> {
-        nth_ids(&self.answer, nth, self.form)
+        nth_ids(&self.result, nth, self.form)
     }
 }
 
-/// The ids that an answer to many events has for the `nth`.
-pub fn nth_ids(answer: &[u64], nth: usize, form: Form) -> Vec<u64> {
-    let mut rest = answer;
+/// Returns the ids for the `nth` event in the result of a batch.
+pub fn nth_ids(result: &[u64], nth: usize, form: Form) -> Vec<u64> {
+    let mut rest = result;
     for _ in 0..nth {
         rest = &rest[1 + rest[0] as usize..];
     }

@@ -1,5 +1,5 @@
-//! The naive scan: every expression is evaluated, one after the other, as a boxed tree with short circuits. Strings are
-//! compared as numbers and lists are sorted, as anybody would have it who writes such a loop with some care.
+//! The plain loop: it evaluates one expression after the other, as a boxed tree with short circuits. Strings are compared as
+//! numbers and lists are sorted, as in a loop that is written with some care.
 
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::model::predicate::{Constants, Predicate, Step, Test, Text};
@@ -56,13 +56,13 @@ impl Engine for Scan<'_> {
 fn intern(step: Step<Text>, strings: &mut Interner) -> Result<Step<StringId>, String> {
     match &step {
         Step::Predicate(Predicate { test, .. }) if !is_known(test) => {
-            Err(format!("no workload has {test:?}, so the scan does not either"))
+            Err(format!("the plain loop has no test {test:?}, because no workload has it"))
         }
         _ => Ok(step.map(|text| strings.retain(&text))),
     }
 }
 
-/// Whether [`passes`] can tell.
+/// Returns whether [`passes`] evaluates the test.
 fn is_known(test: &Test<Text>) -> bool {
     use Test::*;
     matches!(test, True | Null | NotNull | Empty | Integer(..) | Float(..) | OneOf(_) | NoneOf(_) | AllOf(_))
@@ -80,7 +80,7 @@ fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
 }
 
 fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
-    match (&predicate.test, event.values[predicate.attribute as usize]) {
+    match (&predicate.test, event.values[predicate.attribute.index()]) {
         (Test::Null, value) => value == Value::Undefined,
         (_, Value::Undefined) => false,
         (Test::NotNull, _) => true,

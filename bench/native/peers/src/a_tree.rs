@@ -1,8 +1,8 @@
 //! The crate a-tree, an A-Tree (SIGMOD 2021).
 //!
-//! Its language is nearly ours, but where an attribute is undefined, `not` leaves unknown what ours makes true. So
-//! negation is pushed down to the tests, and a negated test of an optional attribute also asks whether it is undefined:
-//! by `is null`, or for lists, which have no such test, by a boolean attribute beside the list.
+//! Its language is nearly ours. But the `not` of a test of an undefined attribute is unknown there, and true in ours. So
+//! negations are pushed down to the tests, and a negated test of an optional attribute is joined by `or` to a test whether the
+//! attribute is undefined: `is null`, or for lists, which have no such test, a boolean attribute beside the list.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use be_tree_bench_common::tree::Tree;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::Unavailable;
 
-/// Floats go in as integers with so many decimals.
+/// The decimals of floats, which a-tree takes as integers.
 const DECIMALS: u32 = 9;
 
 pub struct Peer<'a> {
@@ -167,11 +167,11 @@ fn write_test(
         (_, true) if attribute.optional => write!(out, "(not ({text}) or {absent})"),
         (_, true) => write!(out, "(not ({text}))"),
     };
-    written.expect("a string takes all that is written to it");
+    written.expect("writing to a string does not fail");
     Ok(())
 }
 
-/// Its own `all of` asks whether the event's list has no others than the constants; ours whether it has all of them.
+/// Writes our `all of`, which is true if the list has all constants. That of a-tree is true if the list has no others.
 fn all_of(predicate: &Predicate<Text>, constants: &Constants<Text>, workload: &Workload) -> String {
     let singles: Vec<Constants<Text>> = match constants {
         Constants::Integers(integers) => {

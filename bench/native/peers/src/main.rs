@@ -1,4 +1,4 @@
-//! Measures the crates that do what the index does, and compares what they find with what the index found.
+//! Measures other crates for the same task, and compares their results with those of the index.
 
 mod a_tree;
 mod quamina;

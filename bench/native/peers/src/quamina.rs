@@ -1,10 +1,10 @@
 //! The crate quamina: patterns over JSON events, each a conjunction with one set of values a field.
 //!
-//! A list that must have several values at once has no pattern. Such a list is given as an object with a member that is
-//! true for each element, which quamina matches as so many fields.
+//! quamina has no pattern for a list that must have several values at once. Such a list becomes an object with a member of the
+//! value true for each element, and quamina matches each member as a field.
 //!
-//! It looks at fields in the order of their names. So that the most telling one comes first, names begin with a number:
-//! how many attributes are asked for more different values.
+//! quamina tests fields in the order of their names. So names begin with a number, the number of attributes that are compared
+//! with more distinct values. The most selective attribute then comes first.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};
@@ -20,7 +20,7 @@ use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::Unavailable;
 
-/// Its own limit of 10 MB a field is for patterns from strangers.
+/// The most bytes of a field. quamina's default of 10 MB is for patterns from strangers.
 const ARENA_BYTES: usize = 1 << 30;
 
 pub struct Peer {
@@ -42,7 +42,7 @@ impl Peer {
         let builder = QuaminaBuilder::new().with_arena_byte_budget(ARENA_BYTES);
         let mut patterns = builder.build().map_err(|error| Unavailable::Failed(error.to_string()))?;
         for (id, fields) in conjunctions {
-            let fields = fields.iter().map(|(attribute, values)| (&names[*attribute as usize], values));
+            let fields = fields.iter().map(|(attribute, values)| (&names[attribute.index()], values));
             let pattern = object(fields);
             let added = patterns.add_pattern(id, &pattern);
             added.map_err(|error| Unavailable::Failed(format!("{pattern}: {error}")))?;
@@ -57,7 +57,7 @@ impl Peer {
 }
 
 impl Engine for Peer {
-    /// It reads events itself.
+    /// quamina reads events itself.
     fn decode(&mut self, first: usize) {
         self.event = first;
     }
@@ -72,7 +72,7 @@ impl Engine for Peer {
     }
 }
 
-/// An attribute, and the values that are asked for, in the language of patterns.
+/// An attribute, and the values that its predicate accepts, in the language of patterns.
 type Field = (AttributeId, String);
 
 fn conjunction(postfix: &Postfix) -> Result<Vec<Field>, Unavailable> {
@@ -99,11 +99,11 @@ fn values(predicate: &Predicate<Text>) -> Result<String, Unavailable> {
     })
 }
 
-/// What each attribute is called, in quotes.
+/// Returns the name of each attribute in patterns, in quotes.
 fn names(workload: &Workload, conjunctions: &[(u64, Vec<Field>)]) -> Vec<String> {
     let mut distinct = vec![HashSet::new(); workload.attributes.len()];
     for (attribute, values) in conjunctions.iter().flat_map(|(_, fields)| fields) {
-        distinct[*attribute as usize].insert(values.as_str());
+        distinct[attribute.index()].insert(values.as_str());
     }
     let rank = |values: &HashSet<&str>| distinct.iter().filter(|others| others.len() > values.len()).count();
     let names = workload.attributes.iter().zip(&distinct);
@@ -128,9 +128,7 @@ fn string(bytes: &[u8]) -> String {
     for character in String::from_utf8_lossy(bytes).chars() {
         match character {
             '"' | '\\' => out.extend(['\\', character]),
-            '\0'..='\x1f' => {
-                write!(out, "\\u{:04x}", character as u32).expect("a string takes all that is written to it")
-            }
+            '\0'..='\x1f' => write!(out, "\\u{:04x}", character as u32).expect("writing to a string does not fail"),
             other => out.push(other),
         }
     }
@@ -138,7 +136,7 @@ fn string(bytes: &[u8]) -> String {
     out
 }
 
-/// An event of the workload as the patterns ask for it.
+/// Returns an event of the workload in the form that the patterns expect.
 fn event(bytes: &[u8], events: &Events, workload: &Workload, names: &[String]) -> String {
     let mut event = Event::default();
     let strings = Interner::default();

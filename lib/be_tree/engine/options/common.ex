@@ -9,9 +9,17 @@ defmodule BeTree.Engine.Options.Common do
   @spec take([atom]) :: BeTree.Engine.Options.definitions()
   def take(names), do: for(name <- names, do: {name, definition(name)})
 
+  @doc "Returns the definition of the option `:timeout` of calls that wait for their turn, and then run to their end."
+  @spec wait() :: BeTree.Engine.Options.definitions()
+  def wait, do: timeout("milliseconds that the call may wait for the tree or a replica, or `:infinity`")
+
   @doc "Returns the definition of the option `:timeout` with this text."
   @spec timeout(String.t()) :: BeTree.Engine.Options.definitions()
   def timeout(doc), do: [timeout: Keyword.put(definition(:timeout), :doc, doc)]
+
+  defp definition(:constants) do
+    [type: :any, default: [], doc: "the constants of the expression, such as `[flight_id: 10]`"]
+  end
 
   defp definition(:memory) do
     [
@@ -83,10 +91,10 @@ defmodule BeTree.Engine.Options.Common do
   defp definition(:slice) do
     [
       type: :budget,
-      default: Fuel.default_slice(),
-      default_doc: "300,000",
+      default: :default,
+      default_doc: "300,000, or 5,000,000 on wasmex",
       doc:
-        "the fuel of a slice. The default takes 15 to 60 microseconds. With `:infinity` the call never yields: a long one " <>
+        "the fuel of a slice. 300,000 take 15 to 60 microseconds. With `:infinity` the call never yields: a long one " <>
           "then holds its scheduler up"
     ]
   end

@@ -5,8 +5,9 @@ defmodule BeTree.Engine.Subscription.Batch do
   # is consumed lazily.
 
   alias BeTree.Error
-  alias BeTree.Engine.{Answer, Check, Subscription}
+  alias BeTree.Engine.{Check, Reply, Subscription}
 
+  @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input, :sizes]
   defstruct @enforce_keys
 
@@ -60,7 +61,7 @@ defmodule BeTree.Engine.Subscription.Batch do
   end
 
   def blame(%Error{position: position}, %__MODULE__{count: count}) do
-    Answer.bad("that subscription #{position} of #{count} is wrong")
+    Reply.bad("an error of subscription #{position}, and there are #{count}")
   end
 
   defp fetch(%__MODULE__{count: count, input: input, sizes: sizes}, position) do

@@ -60,7 +60,7 @@ defmodule BeTree.Runtime.Wasmex.Carried do
 
   defp sections(<<id, rest::binary>>) do
     {size, rest} = unsigned(rest)
-    <<section::binary-size(size), rest::binary>> = rest
+    {section, rest} = :erlang.split_binary(rest, size)
     Map.put(sections(rest), id, section)
   end
 
@@ -80,7 +80,7 @@ defmodule BeTree.Runtime.Wasmex.Carried do
 
   defp export(bytes) do
     {length, rest} = unsigned(bytes)
-    <<name::binary-size(length), kind, rest::binary>> = rest
+    {name, <<kind, rest::binary>>} = :erlang.split_binary(rest, length)
     {index, rest} = unsigned(rest)
     {{name, kind, index}, rest}
   end

@@ -12,6 +12,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   # A group is a reference. Nothing here keeps a machine alive or uses one.
 
   use GenServer
+  use BeTree.Engine.CrashReport
 
   alias BeTree.Engine.Stray
 
@@ -59,9 +60,9 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     send(__MODULE__, {:wait, {self(), reference}, group, count, limit})
 
     receive do
-      {^reference, answer} ->
+      {^reference, reply} ->
         Process.demonitor(reference, [:flush])
-        answer
+        reply
 
       {:DOWN, ^reference, :process, _pid, _reason} ->
         enter(group, count, timeout, limit)

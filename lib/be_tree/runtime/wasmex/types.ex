@@ -74,8 +74,7 @@ defmodule BeTree.Runtime.Wasmex.Types do
   defp number(_type, _other), do: :error
 
   defp signed(integer, bits) when integer >= -(1 <<< (bits - 1)) and integer < 1 <<< bits do
-    <<signed::signed-size(bits)>> = <<integer::size(bits)>>
-    {:ok, signed}
+    {:ok, if(integer < 1 <<< (bits - 1), do: integer, else: integer - (1 <<< bits))}
   end
 
   defp signed(_integer, _bits), do: :error

@@ -1,41 +1,26 @@
 defmodule Mix.Tasks.BeTree.ErlBenchTest do
-  use ExUnit.Case
-
-  @moduletag :tmp_dir
-
-  setup do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
-  end
-
-  defp bench(arguments), do: Mix.Task.rerun("be_tree.erl_bench", arguments)
-  defp refusal(arguments), do: Exception.message(assert_raise(Mix.Error, fn -> bench(arguments) end))
-
-  # What is said since the last time.
-  defp said do
-    receive do
-      {:mix_shell, :info, [text]} -> [text | said()]
-    after
-      0 -> []
-    end
-  end
+  use BeTree.Test.TaskCase, task: "be_tree.erl_bench"
 
   defp small(folder, events), do: ["--dir", folder, "--expressions", "20", "--events", "#{events}"]
 
   test "generates, measures and prints the tables", %{tmp_dir: folder} do
-    bench(["generate" | small(folder, 2_000)])
-    assert Enum.map(said(), &(&1 |> String.split(":") |> hd())) == ["64 parameters", "96 parameters", "128 parameters"]
+    run(["generate" | small(folder, 2_000)])
 
-    bench(["measure" | small(folder, 2_000)])
-    assert ["64 parameters: 20 expressions, built in " <> _, std, _all, next, _event, "96 " <> _ | _] = said()
+    assert Enum.map(all_said(), &(&1 |> String.split(":") |> hd())) == [
+             "64 parameters",
+             "96 parameters",
+             "128 parameters"
+           ]
+
+    run(["measure" | small(folder, 2_000)])
+    assert ["64 parameters: 20 expressions, built in " <> _, std, _all, next, _event, "96 " <> _ | _] = all_said()
     assert std =~ ~r"^  betree_search/2: 2,000 events, [\d.]+ us each, in #{folder}/stats_P_64_std.txt$"
     assert next =~ "search_next/1 until the last candidate: 2,000 events"
     stats = for parameters <- [64, 96, 128], do: Path.join(folder, "stats_P_#{parameters}_std.txt")
     for path <- stats, {:ok, terms} = :file.consult(path), do: assert([_, _] = terms[:nano_diffs])
 
-    bench(["compare_stats", "--dir", folder])
-    assert [tables] = said()
+    run(["compare_stats", "--dir", folder])
+    assert [tables] = all_said()
     assert [ratios, times] = Regex.split(~r/(?<==\+\n)(?=\+=)/, tables)
 
     for table <- [ratios, times],
@@ -44,39 +29,39 @@ defmodule Mix.Tasks.BeTree.ErlBenchTest do
     assert length(Regex.scan(~r/median: -?\d+% +\|/, ratios)) == 9
     assert length(Regex.scan(~r/ [\d.]+ us +\|/, times)) == 12
 
-    bench(["compare_stats", hd(stats), hd(stats)])
-    assert [" range: (0%, 0%)\nmedian: 0%\n  99th: 0%\nbetter: 0%\n  event: " <> _] = said()
+    run(["compare_stats", hd(stats), hd(stats)])
+    assert [" range: (0%, 0%)\nmedian: 0%\n  99th: 0%\nbetter: 0%\n  event: " <> _] = all_said()
   end
 
   test "one way writes its statistics and, if wanted, its ids", %{tmp_dir: folder} do
     one = ["--parameters", "96" | small(folder, 1_000)]
-    bench(["generate" | one])
-    for way <- ["std", "iterated_all"], do: bench([way, "--output" | one])
-    for way <- ["iterated_next", "with_event"], do: bench([way | one])
+    run(["generate" | one])
+    for way <- ["std", "iterated_all"], do: run([way, "--output" | one])
+    for way <- ["iterated_next", "with_event"], do: run([way | one])
 
     assert folder |> File.ls!() |> Enum.sort() ==
              ["P_96_Ev_1_000.txt", "P_96_Ex_20.txt", "output_P_96_all.txt", "output_P_96_std.txt"] ++
                for(way <- ~w(all event next std), do: "stats_P_96_#{way}.txt")
 
     outputs = for way <- ["std", "all"], do: Path.join(folder, "output_P_96_#{way}.txt")
-    said()
-    bench(["diff" | outputs])
-    assert said() == ["1,000 events, no differences"]
-    bench(["check" | one])
-    assert ["96 parameters: " <> _, "1,000 events, no differences"] = said()
+    all_said()
+    run(["diff" | outputs])
+    assert all_said() == ["1,000 events, no differences"]
+    run(["check" | one])
+    assert ["96 parameters: " <> _, "1,000 events, no differences"] = all_said()
 
     [_first | rest] = outputs |> hd() |> File.read!() |> String.split("\n")
     outputs |> hd() |> File.write!(Enum.join(["[21]." | rest], "\n"))
     assert refusal(["diff" | outputs]) == "1,000 events, 1 differences"
-    assert [text] = said()
+    assert [text] = all_said()
     assert text =~ ~r"^event 1: .*only the first has \[21\], only the second \[\d+"
   end
 
   test "fewer events than a sum has are evaluated, but not compared", %{tmp_dir: folder} do
     one = ["--parameters", "64" | small(folder, 10)]
-    bench(["generate" | one])
-    bench(["measure" | one])
-    assert List.last(said()) =~ "10 events, fewer than a sum has"
+    run(["generate" | one])
+    run(["measure" | one])
+    assert List.last(all_said()) =~ "10 events, fewer than a sum has"
     assert refusal(["compare_stats", "--dir", folder]) =~ "stats_P_64_std.txt: has no sums"
   end
 

@@ -1,21 +1,10 @@
 defmodule Mix.Tasks.BeTree.GenTest do
-  use ExUnit.Case
-
-  @moduletag :tmp_dir
-
-  setup do
-    shell = Mix.shell()
-    Mix.shell(Mix.Shell.Process)
-    on_exit(fn -> Mix.shell(shell) end)
-  end
-
-  defp generate(arguments), do: Mix.Task.rerun("be_tree.gen", arguments)
-  defp refusal(arguments), do: Exception.message(assert_raise(Mix.Error, fn -> generate(arguments) end))
+  use BeTree.Test.TaskCase, task: "be_tree.gen"
 
   test "writes W1 as Erlang terms, and says how to go on", %{tmp_dir: folder} do
-    generate(["W1", "--out", folder, "--expressions", "3", "--events", "2", "--attributes", "64", "--seed", "7"])
+    run(["W1", "--out", folder, "--expressions", "3", "--events", "2", "--attributes", "64", "--seed", "7"])
 
-    assert_received {:mix_shell, :info, [text]}
+    text = said()
     assert text =~ ~r/^3 expressions and 2 events in \d+ ms/
     assert text =~ "mix be_tree.match --expressions #{folder}/expressions.txt --events #{folder}/events.txt"
 
@@ -27,7 +16,7 @@ defmodule Mix.Tasks.BeTree.GenTest do
 
   test "writes W3 as be-tree's lines, the same for the same seed", %{tmp_dir: folder} do
     [first, second] = for name <- ["first", "second"], do: Path.join(folder, name)
-    for out <- [first, second], do: generate(["W3", "--out", out, "--expressions", "30", "--events", "5"])
+    for out <- [first, second], do: run(["W3", "--out", out, "--expressions", "30", "--events", "5"])
 
     assert Enum.sort(File.ls!(first)) == ["betree_constants", "betree_defs", "betree_events", "betree_exprs"]
     for name <- File.ls!(first), do: assert(File.read!(Path.join(first, name)) == File.read!(Path.join(second, name)))
@@ -44,7 +33,7 @@ defmodule Mix.Tasks.BeTree.GenTest do
           {["W4", "--near-miss"], 6},
           {["W5", "--dimensions", "7", "--skew", "0.0", "--equality", "1.0", "--matching", "0.5"], 7}
         ] do
-      generate(options ++ ["--out", folder, "--expressions", "3", "--events", "2"])
+      run(options ++ ["--out", folder, "--expressions", "3", "--events", "2"])
       lines = for name <- ["betree_defs", "betree_exprs", "betree_events"], do: File.read!(Path.join(folder, name))
       assert for(text <- lines, do: length(String.split(text, "\n", trim: true))) == [domains, 3, 2]
     end

@@ -60,22 +60,22 @@ impl Ids {
     }
 
     pub fn set(&mut self, slot: Slot, id: u64) {
-        self.rows[slot as usize / ROW].set(slot as usize % ROW, id);
+        self.rows[slot.index() / ROW].set(slot.index() % ROW, id);
     }
 
     pub fn get(&self, slot: Slot) -> u64 {
-        self.row(slot).id(slot as usize % ROW)
+        self.row(slot).id(slot.index() % ROW)
     }
 
     /// Returns the row that contains `slot`.
     fn row(&self, slot: Slot) -> &Row {
-        &self.rows[slot as usize / ROW]
+        &self.rows[slot.index() / ROW]
     }
 
     /// Returns the rows from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
     #[inline(always)]
     pub fn rows(&self, first: Slot) -> &[Row] {
-        self.rows.from(first as usize / ROW)
+        self.rows.from(first.index() / ROW)
     }
 
     /// Returns the bytes that setting `more` ids may allocate. Each id may be the first of its row that is not consecutive.
@@ -105,14 +105,14 @@ mod tests {
         }
         for i in (0..5000).step_by(70) {
             let id = if i % 140 == 0 { expected[i] } else { scattered(i as u64) };
-            ids.set(i as Slot, id);
+            ids.set(Slot::from_index(i), id);
             expected[i] = id;
         }
         assert_eq!(ids.len(), expected.len());
-        assert!((0..).zip(&expected).all(|(slot, &id)| ids.get(slot) == id));
+        assert!((0..).map(Slot::from_index).zip(&expected).all(|(slot, &id)| ids.get(slot) == id));
         assert!(ids.rows.iter().any(|row| matches!(row, Row::From(_))));
         for first in (0..5000).step_by(1024) {
-            let told = ids.rows(first as Slot).iter().flat_map(|row| (0..ROW).map(|place| row.id(place)));
+            let told = ids.rows(Slot::from_index(first)).iter().flat_map(|row| (0..ROW).map(|place| row.id(place)));
             let most = (expected.len() - first).min(1024);
             assert!(told.take(most).eq(expected[first..][..most].iter().copied()));
         }

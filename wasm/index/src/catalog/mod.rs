@@ -73,7 +73,7 @@ impl Catalog {
 
     /// Returns the slot of the subscription that owns `program`.
     pub fn slot(&self, program: ProgramId) -> Slot {
-        self.programs.code(program).first()
+        self.programs.code(program).slot()
     }
 }
 

@@ -1,28 +1,18 @@
 //! Statistics of attributes: the number of their values, from which the selectivity of a predicate follows.
 
+#[cfg(test)]
+mod tests;
+
+use crate::cost;
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::number::{greater, lesser};
 
-/// If this share of expressions asks for an optional attribute, half of the events are assumed to define it. Counts of
-/// events replace this assumption.
-const ASKED: f32 = 0.2;
-/// The weight of the assumption that [`ASKED`] makes, in expressions, so that the first expressions do not decide alone.
-const UNSEEN: f32 = 20.0;
-/// The least share that is ever estimated.
-const SELDOM: f32 = 0.002;
-/// The assumed number of values of an attribute if neither schema nor expressions give one.
-const UNKNOWN_VALUES: f32 = 100.0;
-/// The assumed number of elements of a list in an event.
-const LIST_ELEMENTS: f32 = 4.0;
-
 /// The statistics of one attribute.
 #[derive(Clone, Copy, Debug)]
 struct AttributeStatistics {
-    /// The share of events that define it.
+    /// The assumed share of events that define it.
     defined: f32,
-    /// Whether `defined` was learned from events.
-    learned: bool,
     /// The number of expressions that ask for it.
     asked: u32,
     /// The number of the last of these expressions.
@@ -59,19 +49,19 @@ impl Statistics {
 
     /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
     pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
-        let saved = attributes.map(|attribute| (attribute, self.attributes[attribute as usize]));
+        let saved = attributes.map(|attribute| (attribute, self.attributes[attribute.index()]));
         Saved { attributes: saved.collect(), expressions: self.expressions }
     }
 
     /// Restores the statistics of a copy.
     pub fn restore(&mut self, saved: Saved) {
-        saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute as usize] = known);
+        saved.attributes.into_iter().for_each(|(attribute, known)| self.attributes[attribute.index()] = known);
         self.expressions = saved.expressions;
     }
 
     /// Updates the range of an attribute with an interval of an expression.
     pub fn observe(&mut self, attribute: AttributeId, low: i64, high: i64) {
-        let statistics = &mut self.attributes[attribute as usize];
+        let statistics = &mut self.attributes[attribute.index()];
         if statistics.declared {
             return;
         }
@@ -87,58 +77,54 @@ impl Statistics {
     pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {
-            let statistics = &mut self.attributes[attribute as usize];
+            let statistics = &mut self.attributes[attribute.index()];
             if statistics.asked_last == self.expressions {
                 continue;
             }
             statistics.asked_last = self.expressions;
             statistics.asked += 1;
-            if statistics.optional && !statistics.learned {
-                let asked = (statistics.asked as f32 + ASKED * UNSEEN) / (self.expressions as f32 + UNSEEN);
+            if statistics.optional {
+                let asked = (statistics.asked as f32 + cost::HALF_DEFINED_DEMAND * cost::PRIOR_EXPRESSIONS)
+                    / (self.expressions as f32 + cost::PRIOR_EXPRESSIONS);
                 statistics.defined = defined_where(asked);
             }
         }
     }
 
-    /// Updates the share of events that define each attribute. The recent share weighs as much as all earlier knowledge.
-    pub fn learn(&mut self, shares: impl Iterator<Item = f32>) {
-        for (attribute, share) in self.attributes.iter_mut().zip(shares).filter(|(attribute, _)| attribute.optional) {
-            attribute.defined = greater((attribute.defined + share) / 2.0, SELDOM);
-            attribute.learned = true;
-        }
-    }
-
-    /// Returns the share of events that define `attribute`.
+    /// Returns the assumed share of events that define `attribute`.
     pub fn defined(&self, attribute: AttributeId) -> f32 {
-        self.attributes[attribute as usize].defined
+        self.attributes[attribute.index()].defined
     }
 
     /// Returns the share of events in which `attribute` has one of `count` values.
     pub fn points(&self, attribute: AttributeId, count: usize) -> f32 {
-        let statistics = self.attributes[attribute as usize];
-        let values = greater(statistics.values.unwrap_or(UNKNOWN_VALUES), 1.0);
+        let statistics = self.attributes[attribute.index()];
+        let values = greater(statistics.values.unwrap_or(cost::UNKNOWN_CARDINALITY), 1.0);
         lesser(count as f32 * statistics.elements / values, 1.0) * statistics.defined
     }
 
     /// Returns the share of events in which the key of `attribute` is from `low` to `high`.
     pub fn interval(&self, attribute: AttributeId, low: i64, high: i64) -> f32 {
-        let statistics = self.attributes[attribute as usize];
+        let statistics = self.attributes[attribute.index()];
         let share = match statistics.range {
             Some((least, greatest)) if greatest > least => {
-                let inside = high.min(greatest) as f64 - low.max(least) as f64;
-                // Different keys may be the same float, so even a range of two keys may have width 0.
-                (greater(inside, 0.0) / greater(greatest as f64 - least as f64, 1.0)) as f32
+                (keys(low.max(least), high.min(greatest)) / keys(least, greatest)) as f32
             }
-            _ => 0.5,
+            _ => cost::UNKNOWN_RANGE_SELECTIVITY,
         };
         // Bounded, because a few constants do not justify certainty.
-        share.clamp(0.001, 1.0) * statistics.defined
+        share.clamp(cost::MIN_RANGE_SELECTIVITY, 1.0) * statistics.defined
     }
+}
+
+/// Returns the number of keys from `low` to `high`, both included.
+fn keys(low: i64, high: i64) -> f64 {
+    greater(high as f64 - low as f64 + 1.0, 0.0)
 }
 
 /// Returns the assumed share of events that define an attribute, from the share of expressions that ask for it.
 fn defined_where(asked: f32) -> f32 {
-    asked / (asked + ASKED)
+    asked / (asked + cost::HALF_DEFINED_DEMAND)
 }
 
 fn initial(attribute: &Attribute) -> AttributeStatistics {
@@ -151,11 +137,10 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
     };
     let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
     AttributeStatistics {
-        defined: if attribute.optional { defined_where(ASKED) } else { 1.0 },
-        learned: false,
+        defined: if attribute.optional { defined_where(cost::HALF_DEFINED_DEMAND) } else { 1.0 },
         asked: 0,
         asked_last: 0,
-        elements: if is_list { LIST_ELEMENTS } else { 1.0 },
+        elements: if is_list { cost::LIST_LENGTH } else { 1.0 },
         values,
         range,
         declared: range.is_some(),

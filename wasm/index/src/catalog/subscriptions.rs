@@ -16,7 +16,7 @@ pub(crate) enum Placement {
     /// At this position of the list of expressions that every search evaluates.
     Unindexed(u32),
     /// At this position of the list of expressions whose filter every search tests. The filter decides most events.
-    Likely(u32),
+    Scanned(u32),
     /// At this position of the dense expressions, which every search evaluates.
     Dense(DensePosition),
     /// In leaf lists.
@@ -40,14 +40,11 @@ pub(crate) struct Length {
 }
 
 /// A [`Placement`] in 4 bytes: 1 and 2 for placements without a position, and from 3 on the positions of the three lists in
-/// turn. 0 marks a free slot, whose `program` is then the next free slot.
+/// turn. 0 marks a free slot (see [`Subscription::free`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PackedPlacement(u32);
 
 const FREE: PackedPlacement = PackedPlacement(0);
-
-/// The end of the list of free slots.
-const NO_SLOT: Slot = Slot::MAX;
 
 impl Length {
     /// Returns the length of a program whose first `code` words are operations. Appends `code` to a program that is too
@@ -91,8 +88,8 @@ impl Subscription {
             2 => Placement::Indexed,
             packed => match (packed % 3, packed / 3 - 1) {
                 (0, position) => Placement::Unindexed(position),
-                (1, position) => Placement::Dense(position),
-                (_, position) => Placement::Likely(position),
+                (1, position) => Placement::Dense(DensePosition::from_word(position)),
+                (_, position) => Placement::Scanned(position),
             },
         }
     }
@@ -101,9 +98,18 @@ impl Subscription {
         self.placement = PackedPlacement::of(placement);
     }
 
-    /// Returns the content of a free slot that `next` follows in the list of free slots.
+    /// Returns the content of a free slot, which has the next free slot or [`Slot::NONE`] in place of a program.
     fn free(next: Slot) -> Self {
-        Subscription { program: next, length: Length { words: 0, code: 0 }, placement: FREE }
+        Subscription {
+            program: ProgramId::from_word(next.word()),
+            length: Length { words: 0, code: 0 },
+            placement: FREE,
+        }
+    }
+
+    /// Returns the slot that follows this free one in the list of free slots.
+    fn next_free(&self) -> Slot {
+        Slot::from_word(self.program.word())
     }
 
     fn is_held(&self) -> bool {
@@ -118,8 +124,8 @@ impl PackedPlacement {
             Placement::Nowhere => 1,
             Placement::Indexed => 2,
             Placement::Unindexed(position) => 3 + 3 * position,
-            Placement::Dense(position) => 4 + 3 * position,
-            Placement::Likely(position) => 5 + 3 * position,
+            Placement::Dense(position) => 4 + 3 * position.word(),
+            Placement::Scanned(position) => 5 + 3 * position,
         };
         PackedPlacement(packed)
     }
@@ -131,7 +137,7 @@ pub(crate) struct Subscriptions {
     slots: Chunks<Subscription>,
     /// The ids of all slots, free slots included.
     ids: Ids,
-    /// The slot that was freed last. Each free slot names the next one, so freeing a slot takes no memory.
+    /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
     by_id: HashTable<Slot>,
     /// Whether ids ascend with slots. Matches found in the order of slots then need no sorting.
@@ -143,7 +149,7 @@ impl Default for Subscriptions {
         Subscriptions {
             slots: Chunks::default(),
             ids: Ids::default(),
-            free: NO_SLOT,
+            free: Slot::NONE,
             by_id: HashTable::new(),
             ascending: true,
         }
@@ -166,7 +172,7 @@ impl Subscriptions {
 
     /// Returns an upper bound of all ids, if ids ascend with slots.
     pub fn greatest(&self) -> Option<u64> {
-        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(last as Slot));
+        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(Slot::from_index(last)));
         self.ascending.then_some(greatest)
     }
 
@@ -191,19 +197,19 @@ impl Subscriptions {
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {
-        let subscription = &self.slots[slot as usize];
+        let subscription = &self.slots[slot.index()];
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         subscription
     }
 
     /// Returns the placement of the subscription at `slot`, or `None` for a free slot.
     pub fn placement(&self, slot: Slot) -> Option<Placement> {
-        let subscription = &self.slots[slot as usize];
+        let subscription = &self.slots[slot.index()];
         subscription.is_held().then(|| subscription.placement())
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> &mut Subscription {
-        let subscription = &mut self.slots[slot as usize];
+        let subscription = &mut self.slots[slot.index()];
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         subscription
     }
@@ -211,30 +217,32 @@ impl Subscriptions {
     /// Returns the slot that the next subscription will have.
     pub fn next(&self) -> Slot {
         match self.free {
-            NO_SLOT => self.slots.len() as Slot,
+            Slot::NONE => Slot::from_index(self.slots.len()),
             slot => slot,
         }
     }
 
     /// Returns whether ids still ascend with slots if the next subscription has this id.
     pub fn stays_ascending(&self, id: u64) -> bool {
-        let slot = self.next();
-        let follows = slot == 0 || self.ids.get(slot - 1) < id;
-        let precedes = slot as usize + 1 >= self.ids.len() || id < self.ids.get(slot + 1);
+        let id_at = |position: usize| self.ids.get(Slot::from_index(position));
+        let position = self.next().index();
+        let follows = position == 0 || id_at(position - 1) < id;
+        let precedes = position + 1 >= self.ids.len() || id < id_at(position + 1);
         self.ascending && follows && precedes
     }
 
     /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
+        debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next();
         self.ascending = self.stays_ascending(id);
-        if self.free == NO_SLOT {
-            self.slots.push(Subscription::free(NO_SLOT));
+        if self.free == Slot::NONE {
+            self.slots.push(Subscription::free(Slot::NONE));
             self.ids.push(id);
         } else {
-            self.free = self.slots[slot as usize].program;
+            self.free = self.slots[slot.index()].next_free();
         }
-        self.slots[slot as usize] = subscribe(slot);
+        self.slots[slot.index()] = subscribe(slot);
         self.ids.set(slot, id);
         let Subscriptions { by_id, ids, .. } = self;
         by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
@@ -244,7 +252,7 @@ impl Subscriptions {
     /// Removes the subscription at `slot`. Allocates nothing.
     pub fn remove(&mut self, slot: Slot) -> Subscription {
         let free = Subscription::free(self.free);
-        let subscription = std::mem::replace(&mut self.slots[slot as usize], free);
+        let subscription = std::mem::replace(&mut self.slots[slot.index()], free);
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         self.free = slot;
         if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
@@ -258,7 +266,11 @@ impl Subscriptions {
 
     /// Returns every subscription with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
-        self.slots.iter().enumerate().filter(|(_, held)| held.is_held()).map(|(slot, held)| (slot as Slot, held))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, held)| held.is_held())
+            .map(|(slot, held)| (Slot::from_index(slot), held))
     }
 
     /// Returns the bytes by which inserting `more` subscriptions may grow the tables.
@@ -275,9 +287,13 @@ mod tests {
     fn placements_and_lengths_are_read_back() {
         assert_eq!(size_of::<Subscription>(), 12);
         let mut words: Vec<u32> = (0..9).collect();
-        let mut subscription = Subscription::new(0, Length::noted(&mut words, 4));
+        let mut subscription = Subscription::new(ProgramId::default(), Length::noted(&mut words, 4));
         for placement in [0, 1, 77, u32::MAX / 4].into_iter().flat_map(|position| {
-            [Placement::Unindexed(position), Placement::Dense(position), Placement::Likely(position)]
+            [
+                Placement::Unindexed(position),
+                Placement::Dense(DensePosition::from_word(position)),
+                Placement::Scanned(position),
+            ]
         }) {
             subscription.set_placement(placement);
             assert_eq!(subscription.placement(), placement);

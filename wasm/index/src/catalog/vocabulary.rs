@@ -43,6 +43,7 @@ impl Known {
 }
 
 fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
+    debug_assert!(counts.contains_key(&constant), "a constant was counted");
     if let Entry::Occupied(mut entry) = counts.entry(constant) {
         *entry.get_mut() -= 1;
         if *entry.get() == 0 {
@@ -86,15 +87,15 @@ impl Vocabulary {
     }
 
     fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
-        let known = &mut self.attributes[attribute as usize];
+        let known = &mut self.attributes[attribute.index()];
         let id = match constant {
             Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
             Constant::String(id) => id,
         };
-        while self.firsts.len() <= id.0 as usize {
+        while self.firsts.len() <= id.index() {
             self.firsts.push(First::default());
         }
-        let first = &mut self.firsts[id.0 as usize];
+        let first = &mut self.firsts[id.index()];
         if first.count == 0 && !known.shared.contains_key(&id) {
             *first = First { attribute, count: 1 };
             known.own += 1;
@@ -106,18 +107,31 @@ impl Vocabulary {
     }
 
     fn release_constant(&mut self, attribute: AttributeId, constant: Constant) {
-        let known = &mut self.attributes[attribute as usize];
+        let known = &mut self.attributes[attribute.index()];
         let id = match constant {
             Constant::Integer(integer) => return release(&mut known.integers, integer),
             Constant::String(id) => id,
         };
-        let first = &mut self.firsts[id.0 as usize];
-        if first.count == 0 || first.attribute != attribute {
+        let is_first = |first: &First| first.count > 0 && first.attribute == attribute;
+        if !self.firsts.get(id.index()).is_some_and(is_first) {
             return release(&mut known.shared, id);
         }
+        let first = &mut self.firsts[id.index()];
         first.count -= 1;
         if first.count == 0 {
             known.own -= 1;
+            self.free_the_end();
+        }
+    }
+
+    /// Frees the elements behind the last string that a bounded attribute contains.
+    fn free_the_end(&mut self) {
+        let mut len = self.firsts.len();
+        while len > 0 && self.firsts[len - 1].count == 0 {
+            len -= 1;
+        }
+        if len < self.firsts.len() {
+            self.firsts.shorten(len);
         }
     }
 
@@ -141,7 +155,7 @@ impl Vocabulary {
         let Some(limit) = limit(attribute, schema) else {
             return Ok(());
         };
-        let known = &self.attributes[attribute as usize];
+        let known = &self.attributes[attribute.index()];
         if known.len() <= limit as usize {
             return Ok(());
         }
@@ -190,7 +204,8 @@ mod tests {
             let mut vocabulary = Vocabulary::new(&schema);
             let mut plain: BTreeMap<(AttributeId, u32), u32> = BTreeMap::new();
             for (is_retained, attribute, string) in changes {
-                let predicate = Predicate { attribute, test: Test::StringEqual(StringId(string)) };
+                let attribute = AttributeId::from_word(attribute);
+                let predicate = Predicate { attribute, test: Test::StringEqual(StringId::from_word(string)) };
                 let count = plain.entry((attribute, string)).or_default();
                 if is_retained {
                     *count += 1;
@@ -200,9 +215,9 @@ mod tests {
                     vocabulary.release(&predicate, &schema);
                 }
                 plain.retain(|_, count| *count > 0);
-                for attribute in 0..3 {
+                for attribute in schema.ids() {
                     let expected = plain.keys().filter(|(of, _)| *of == attribute).count();
-                    prop_assert_eq!(vocabulary.attributes[attribute as usize].len(), expected);
+                    prop_assert_eq!(vocabulary.attributes[attribute.index()].len(), expected);
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! other program.
 
 use crate::compile::order::{Target, Test};
-use crate::compile::program::{code, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, START};
+use crate::compile::program::{self, code, ATTRIBUTE, CODE, DIGESTS, JUMP_SHIFT, ON, START};
 use crate::compile::words::Words;
 use crate::event::digest::{self, ValueDigest};
 use crate::model::predicate::{self, Predicate};
@@ -39,6 +39,18 @@ pub(crate) struct Boolean {
     pub target: usize,
 }
 
+/// Returns the literal of a test of `attribute` that jumps on the value `on`.
+#[inline(always)]
+pub(crate) fn literal(attribute: AttributeId, on: bool) -> usize {
+    2 * attribute.index() + usize::from(on)
+}
+
+/// Returns the attribute of a literal.
+#[inline(always)]
+pub(crate) fn attribute(literal: usize) -> AttributeId {
+    AttributeId::from_index(literal / 2)
+}
+
 /// The words of a boolean program's tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tests<'a> {
@@ -49,13 +61,13 @@ pub(crate) enum Tests<'a> {
 /// Appends the packed form of `tests`, whose expression has these `predicates`. Returns false if they do not fit.
 pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &mut Vec<u32>) -> bool {
     let fits = |predicate: &Predicate<StringId>| {
-        predicate.test == predicate::Test::True && (predicate.attribute as usize) < PACKED_LITERALS / 2
+        predicate.test == predicate::Test::True && literal(predicate.attribute, true) < PACKED_LITERALS
     };
     if tests.len() > PACKED_TESTS || tests.len() != predicates.len() || !predicates.iter().all(fits) {
         return false;
     }
     let pack = |test: &Test| {
-        let literal = 2 * predicates[test.literal.predicate as usize].attribute + u32::from(test.jumps_on());
+        let literal = literal(predicates[test.literal.predicate as usize].attribute, test.jumps_on()) as u32;
         let target = match test.target {
             Target::Test(next) => FIRST as u32 + next,
             Target::Done(true) => ACCEPT as u32,
@@ -87,7 +99,7 @@ pub(crate) fn tests(code: &[u32]) -> Tests<'_> {
 /// Returns the attribute of each test of a packed program, or `None` for another program.
 pub(crate) fn attributes(code: &[u32]) -> Option<impl Iterator<Item = AttributeId> + '_> {
     let (head, words) = code[START as usize..].split_first()?;
-    let attribute = |test: usize| (packed(words[test / 2])[test % 2].literal / 2) as AttributeId;
+    let attribute = |test: usize| attribute(packed(words[test / 2])[test % 2].literal);
     is_packed(*head).then(|| (0..(head >> JUMP_SHIFT) as usize).map(attribute))
 }
 
@@ -105,13 +117,12 @@ pub(crate) fn packed(word: u32) -> [Boolean; 2] {
 /// Returns the test of an operation at position `at`.
 #[inline(always)]
 pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
-    let attribute = (word >> ATTRIBUTE_SHIFT & ATTRIBUTE) as usize;
     let jump = (word >> JUMP_SHIFT) as usize;
     // A jump to an end is no distance: its place is relative to [`FIRST`]. Bit operations avoid a branch that the processor
     // would mispredict.
     let is_end = jump >> 15;
     let target = ((at & is_end.wrapping_sub(1)) + jump + (FIRST & is_end.wrapping_neg())) % PLACES;
-    [Boolean { literal: 2 * attribute + usize::from(word & ON != 0), target }]
+    [Boolean { literal: literal(program::named(word), word & ON != 0), target }]
 }
 
 /// Runs the packed tests whose head is the word at `head`. Returns the value, and the number of tests that ran.
@@ -123,7 +134,7 @@ pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGEST
     while (FIRST..end).contains(&at) {
         let test = at - FIRST;
         let Boolean { literal, target } = packed(words.word(head + 1 + test / 2))[test % 2];
-        let is_true = digests[digest::place(literal as AttributeId / 2)].value() == 1;
+        let is_true = digests[digest::place(attribute(literal))].value() == 1;
         at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
         taken += 1;
     }
@@ -133,6 +144,7 @@ pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGEST
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handles::Slot;
     use crate::index::{Index, Insertion};
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
@@ -142,7 +154,7 @@ mod tests {
             |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
         let mut index = Index::new(Schema::new((0..booleans).map(attribute).collect()).unwrap());
         index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
-        let code = index.catalog().code(index.subscriptions().get(0));
+        let code = index.catalog().code(index.subscriptions().get(Slot::default()));
         match tests(code) {
             Tests::Packed(_) => "packed",
             Tests::Operations(_) if is_boolean(code) => "boolean",

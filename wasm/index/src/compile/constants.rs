@@ -5,6 +5,7 @@
 
 use crate::compile::words::{Words, AHEAD};
 use crate::event::key::Scale;
+use crate::model::strings::StringId;
 use crate::support::simd::{Fastest, Vector};
 
 /// Marks the head of a list with two constants in a word.
@@ -22,6 +23,18 @@ pub(crate) struct List<W> {
     start: usize,
     len: usize,
     is_narrow: bool,
+}
+
+/// Returns the constant that stands for a string in a program.
+#[inline(always)]
+pub(crate) fn of_string(id: StringId) -> i32 {
+    id.word() as i32
+}
+
+/// Returns the string for which a constant stands.
+#[inline(always)]
+pub(crate) fn to_string(constant: i32) -> StringId {
+    StringId::from_word(constant as u32)
 }
 
 /// Appends `constants`, which are sorted. Returns false if they do not fit a program.

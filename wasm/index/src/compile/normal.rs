@@ -4,6 +4,9 @@
 //! predicate. De Morgan's rules still hold, because every predicate has one of two values. The normal form depends only on
 //! the steps, so it can be made again later.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use crate::compile::{Literal, Step};
 
 /// The position of a node in its [`Normal`].

@@ -1,8 +1,11 @@
-//! The order of evaluation: an expression as a list of tests, each of which continues with the next one or jumps ahead.
+//! The order of evaluation makes an expression a list of tests. A test continues with the next one, or jumps ahead.
 //!
 //! Every test belongs to one literal. If the literal's value decides an enclosing node, the test jumps over the tests that
 //! no longer matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), which minimizes
 //! the expected cost.
+
+#[cfg(test)]
+mod tests;
 
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::compile::Literal;
@@ -158,6 +161,11 @@ fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
             start = after;
         }
     }
+    let leads_ahead = |(position, test): (usize, &Test)| match test.target {
+        Target::Test(target) => (position + 1..tests.len()).contains(&(target as usize)),
+        Target::Done(_) => true,
+    };
+    debug_assert!(tests.iter().enumerate().all(leads_ahead), "a jump leads to a later test");
     tests
 }
 

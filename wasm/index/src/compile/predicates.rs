@@ -17,11 +17,9 @@ enum Entry {
         predicate: Predicate<StringId>,
         references: u32,
     },
-    /// A free number, with the next free number or [`NONE_FREE`].
+    /// A free number, with the next free number or [`PredicateId::NONE`].
     Free(PredicateId),
 }
-
-const NONE_FREE: PredicateId = PredicateId::MAX;
 
 /// A table of predicates with the number of references to each. The expressions hold the strings that predicates refer to.
 #[derive(Clone, Debug)]
@@ -34,7 +32,7 @@ pub(crate) struct Predicates {
 
 impl Default for Predicates {
     fn default() -> Self {
-        Predicates { entries: Chunks::default(), free: NONE_FREE, by_value: HashTable::new() }
+        Predicates { entries: Chunks::default(), free: PredicateId::NONE, by_value: HashTable::new() }
     }
 }
 
@@ -55,7 +53,7 @@ impl Predicates {
 
     /// Returns the predicate `id`, which must be in use.
     pub fn get(&self, id: PredicateId) -> &Predicate<StringId> {
-        match &self.entries[id as usize] {
+        match &self.entries[id.index()] {
             Entry::Held { predicate, .. } => predicate,
             Entry::Free(_) => unreachable!("predicate {id} is held"),
         }
@@ -65,31 +63,31 @@ impl Predicates {
     pub fn retain(&mut self, predicate: &Predicate<StringId>) -> PredicateId {
         let hash = hash_of(predicate);
         let Predicates { entries, by_value, free } = self;
-        if let Some(&id) = by_value.find(hash, |&id| is(&entries[id as usize], predicate)) {
-            if let Entry::Held { references, .. } = &mut entries[id as usize] {
+        if let Some(&id) = by_value.find(hash, |&id| is(&entries[id.index()], predicate)) {
+            if let Entry::Held { references, .. } = &mut entries[id.index()] {
                 *references += 1;
             }
             return id;
         }
         let entry = Entry::Held { predicate: predicate.clone(), references: 1 };
-        let id = match entries.get(*free as usize) {
+        let id = match entries.get(free.index()) {
             Some(&Entry::Free(next)) => {
                 let id = std::mem::replace(free, next);
-                entries[id as usize] = entry;
+                entries[id.index()] = entry;
                 id
             }
             _ => {
                 entries.push(entry);
-                entries.len() as PredicateId - 1
+                PredicateId::from_index(entries.len() - 1)
             }
         };
-        by_value.insert_unique(hash, id, |&id| entries[id as usize].predicate().map_or(0, hash_of));
+        by_value.insert_unique(hash, id, |&id| entries[id.index()].predicate().map_or(0, hash_of));
         id
     }
 
     /// Counts one reference to `id` less, and removes the predicate with its last reference.
     pub fn release(&mut self, id: PredicateId) {
-        let entry = &mut self.entries[id as usize];
+        let entry = &mut self.entries[id.index()];
         let Entry::Held { predicate, references } = entry else { unreachable!("predicate {id} is held") };
         *references -= 1;
         if *references > 0 {
@@ -114,10 +112,10 @@ impl Predicates {
     pub fn validate(&self, expected: &[u32]) -> Result<(), String> {
         let mut free = 0;
         let mut next = self.free;
-        while let Some(&Entry::Free(behind)) = self.entries.get(next as usize) {
+        while let Some(&Entry::Free(behind)) = self.entries.get(next.index()) {
             (free, next) = (free + 1, behind);
         }
-        if next != NONE_FREE || self.by_value.len() + free != self.entries.len() {
+        if next != PredicateId::NONE || self.by_value.len() + free != self.entries.len() {
             let (hashed, all) = (self.by_value.len(), self.entries.len());
             return Err(format!("predicates: {hashed} of {all} hashed, {free} free up to {next}"));
         }
@@ -127,8 +125,8 @@ impl Predicates {
                 return Err(format!("predicate {id}: {counted} references counted, {expected} expected"));
             }
             if let Some(predicate) = entry.predicate() {
-                let found = self.by_value.find(hash_of(predicate), |&held| is(&self.entries[held as usize], predicate));
-                if found != Some(&(id as PredicateId)) {
+                let found = self.by_value.find(hash_of(predicate), |&held| is(&self.entries[held.index()], predicate));
+                if found != Some(&PredicateId::from_index(id)) {
                     return Err(format!("predicate {id} is not found by its value"));
                 }
             }

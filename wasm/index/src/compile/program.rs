@@ -21,7 +21,7 @@ use crate::compile::predicates::Predicates;
 use crate::compile::words::Words;
 use crate::compile::{booleans, steps, Expression, PredicateIndex, Step};
 use crate::event::digest;
-use crate::event::key::Scale;
+use crate::event::key::{self, Scale};
 use crate::handles::{PredicateId, Slot};
 use crate::model::predicate::{self, Constants, Float, Predicate, Relation};
 use crate::model::schema::{AttributeId, Schema, Type};
@@ -29,9 +29,12 @@ use crate::model::strings::StringId;
 
 pub(crate) const CODE: u32 = (1 << 5) - 1;
 pub(crate) const ON: u32 = 1 << 5;
-pub(crate) const ATTRIBUTE_SHIFT: u32 = 6;
+const ATTRIBUTE_SHIFT: u32 = 6;
 pub(crate) const ATTRIBUTE: u32 = (1 << 10) - 1;
 pub(crate) const JUMP_SHIFT: u32 = 16;
+
+/// The last attribute that an operation can name.
+const LAST: AttributeId = AttributeId::from_word(ATTRIBUTE);
 
 /// Jumps to the end: the expression is true, or false.
 pub(crate) const ACCEPT: u32 = 0xffff;
@@ -40,7 +43,7 @@ pub(crate) const REJECT: u32 = 0xfffe;
 const SHORT: usize = 0xfff0;
 /// The number of words after each test of a longer program.
 const LONG: usize = 2;
-/// The greatest length of a list in a program of which all constants are required. A run looks each of them up.
+/// The most constants of an `all of` list that stand in a program. A run looks each of them up.
 const ALL: usize = 8;
 
 /// The codes of operations.
@@ -129,7 +132,11 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     }
     for (test, &position) in tests.iter().zip(&positions) {
         program.words[position] |= match test.target {
-            Target::Test(next) => (positions[next as usize] - position) as u32,
+            Target::Test(next) => {
+                let ahead = (positions[next as usize] - position) as u32;
+                debug_assert!(0 < ahead && ahead < REJECT, "a short jump leads ahead");
+                ahead
+            }
             Target::Done(true) => ACCEPT,
             Target::Done(false) => REJECT,
         } << JUMP_SHIFT;
@@ -144,6 +151,7 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     let short = &program.words;
     let mut words = short[..START as usize].to_vec();
     for (i, test) in tests.iter().enumerate() {
+        debug_assert!(!matches!(test.target, Target::Test(next) if next as usize <= i), "a jump leads ahead");
         let operation = &short[positions[i]..positions[i + 1]];
         words.push(operation[0] ^ ON | ((operation.len() + LONG) as u32) << JUMP_SHIFT);
         words.extend(&operation[1..]);
@@ -180,7 +188,7 @@ impl<'a> Assembler<'a> {
     fn new(slot: Slot, expression: &'a Expression, catalog: Shared<'a>) -> Self {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
-        words.push(slot);
+        words.push(slot.word());
         Assembler { words, expression, catalog, places, operations: 0 }
     }
 
@@ -206,10 +214,10 @@ impl<'a> Assembler<'a> {
         let start = self.words.len();
         self.words.push(0);
         self.words[start] = match operands(predicate, self.catalog.schema, &mut self.words) {
-            Some(code) => code | predicate.attribute << ATTRIBUTE_SHIFT,
+            Some(code) => code | naming(predicate.attribute),
             None => {
                 self.words.truncate(start + 1);
-                self.words.push(self.catalog.predicates.retain(predicate));
+                self.words.push(self.catalog.predicates.retain(predicate).word());
                 code::SHARED
             }
         };
@@ -264,7 +272,7 @@ enum Questions<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Returns the expression of a program with these words, of which the first `code` are operations.
+    /// Returns the expression of a program with these words. The first `code` words are operations.
     pub fn new(words: &'a [u32], code: usize) -> Self {
         let (code, steps) = words.split_at(code);
         let asked = match booleans::attributes(code) {
@@ -316,7 +324,15 @@ pub(crate) fn steps(words: &[u32], code: usize) -> usize {
 
 /// Returns the predicates of a program's `code` that are in the table.
 pub(crate) fn shared(code: &[u32]) -> impl Iterator<Item = PredicateId> + '_ {
-    operations(code).filter(|(_, operation)| operation[0] & CODE == code::SHARED).map(|(_, operation)| operation[1])
+    operations(code)
+        .filter(|(_, operation)| operation[0] & CODE == code::SHARED)
+        .map(|(_, operation)| shared_as(operation[1]))
+}
+
+/// Returns the predicate that the operand of [`code::SHARED`] names.
+#[inline(always)]
+pub(crate) fn shared_as(operand: u32) -> PredicateId {
+    PredicateId::from_word(operand)
 }
 
 /// Returns the position of the operation of each predicate of a program's `code`.
@@ -330,24 +346,24 @@ pub(crate) fn asked<'a>(
     predicates: &'a Predicates,
 ) -> (AttributeId, Option<&'a predicate::Test<StringId>>) {
     if words[0] & CODE == code::SHARED {
-        let Predicate { attribute, test } = predicates.get(words[1]);
+        let Predicate { attribute, test } = predicates.get(shared_as(words[1]));
         return (*attribute, Some(test));
     }
-    (words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE, None)
+    (named(words[0]), None)
 }
 
 /// Returns the predicate of the operation at the start of `words`.
 fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predicate<StringId> {
     use predicate::Test;
     if words[0] & CODE == code::SHARED {
-        return predicates.get(words[1]).clone();
+        return predicates.get(shared_as(words[1])).clone();
     }
-    let attribute = words[0] >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let attribute = named(words[0]);
     let ty = schema.attribute(attribute).ty;
     let constants = || {
         let list = List::at(words, 1);
         match ty {
-            Type::String | Type::StringList => Constants::Strings(list.iter().map(|id| StringId(id as u32)).collect()),
+            Type::String | Type::StringList => Constants::Strings(list.iter().map(constants::to_string).collect()),
             _ => Constants::Integers(list.iter().map(i64::from).collect()),
         }
     };
@@ -362,8 +378,8 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
             Test::Float(RELATIONS[(relation - code::FLOAT) as usize], Float::new(float(words, 1)))
         }
         relation => match (ty, RELATIONS[(relation - code::SCALAR) as usize]) {
-            (Type::String, Relation::Equal) => Test::StringEqual(StringId(words[1])),
-            (Type::String, _) => Test::StringNotEqual(StringId(words[1])),
+            (Type::String, Relation::Equal) => Test::StringEqual(constants::to_string(words[1] as i32)),
+            (Type::String, _) => Test::StringNotEqual(constants::to_string(words[1] as i32)),
             (_, relation) => Test::Integer(relation, i64::from(words[1] as i32)),
         },
     };
@@ -373,7 +389,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
 /// Appends the constants of `predicate` and returns its code, or `None` if the predicate belongs in the table.
 fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
-    if predicate.attribute > ATTRIBUTE {
+    if predicate.attribute > LAST {
         return None;
     }
     let ty = schema.attribute(predicate.attribute).ty;
@@ -381,8 +397,8 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
         Test::True => code::TRUE,
         Test::Null => code::NULL,
         Test::NotNull => code::NOT_NULL,
-        Test::StringEqual(id) => scalar(Relation::Equal, id.0.into(), words)?,
-        Test::StringNotEqual(id) => scalar(Relation::NotEqual, id.0.into(), words)?,
+        Test::StringEqual(id) => scalar(Relation::Equal, key::of_string(*id), words)?,
+        Test::StringNotEqual(id) => scalar(Relation::NotEqual, key::of_string(*id), words)?,
         Test::Integer(relation, constant) => scalar(*relation, *constant, words)?,
         Test::Float(relation, constant) => {
             let bits = constant.get().to_bits();
@@ -414,7 +430,7 @@ pub(crate) fn number(relation: Relation) -> u32 {
 fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
     let fits = match constants {
         Constants::Integers(integers) => constants::push(integers.iter().copied(), words),
-        Constants::Strings(ids) => constants::push(ids.iter().map(|id| i64::from(id.0)), words),
+        Constants::Strings(ids) => constants::push(ids.iter().map(|id| key::of_string(*id)), words),
     };
     fits.then_some(match ty {
         Type::IntegerList => code::ONE_OF_INTEGERS,
@@ -424,7 +440,18 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
 }
 
 /// The number of digests that operations may read. The first one belongs to no attribute.
-pub(crate) const DIGESTS: usize = digest::place(ATTRIBUTE) + 1;
+pub(crate) const DIGESTS: usize = digest::place(LAST) + 1;
+
+/// Returns the part of an operation's word that names `attribute`, which is at most [`LAST`].
+fn naming(attribute: AttributeId) -> u32 {
+    attribute.word() << ATTRIBUTE_SHIFT
+}
+
+/// Returns the attribute that an operation's word names.
+#[inline(always)]
+pub(crate) fn named(word: u32) -> AttributeId {
+    AttributeId::from_word(word >> ATTRIBUTE_SHIFT & ATTRIBUTE)
+}
 
 /// Returns the number of words of the operation at the start of `words`.
 pub(crate) fn taken(words: &[u32]) -> u32 {

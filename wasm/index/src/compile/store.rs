@@ -2,12 +2,9 @@
 //! has an allocation of its own.
 
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
-use crate::handles::ProgramId;
+use crate::handles::{Home, ProgramId, Slot};
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
-
-/// Marks a program with an allocation of its own. The bit is free: chunks of 4 GiB in all need fewer numbers.
-const ALONE: ProgramId = 1 << 31;
 
 /// The greatest number of words of a program in a chunk. A step of a search may run a part of a larger program, but runs all
 /// of any other.
@@ -15,14 +12,6 @@ const LARGEST: usize = 2048;
 
 /// The number of chunks that are tested together for room.
 const CHUNKS_AT_ONCE: usize = 64;
-
-/// Returns the chunk of a program and the position of its first word.
-pub(crate) fn place(id: ProgramId) -> (u32, u32) {
-    match id & ALONE {
-        0 => (id >> 16, id & 0xffff),
-        _ => (id, 0),
-    }
-}
 
 /// A store of programs. Freed places are holes, which merge with adjacent holes. A program goes to the first chunk that has
 /// room for it. So the last chunks become empty and are freed.
@@ -78,13 +67,13 @@ pub(crate) enum Code<'a> {
 }
 
 impl Code<'_> {
-    /// Returns its first word.
+    /// Returns the slot of its subscription, which is its first word.
     #[inline(always)]
-    pub fn first(self) -> u32 {
-        match self {
+    pub fn slot(self) -> Slot {
+        Slot::from_word(match self {
             Code::InChunk(chunk, start) => chunk.word(start),
             Code::Alone(words) => words.word(0),
-        }
+        })
     }
 }
 
@@ -97,20 +86,12 @@ impl Programs {
         }
     }
 
-    /// Returns the words of a chunk.
-    pub fn chunk(&self, number: u32) -> &[u32] {
-        match number & ALONE {
-            0 => &self.chunks[number as usize][..],
-            _ => &self.alone[(number & !ALONE) as usize],
-        }
-    }
-
     /// Returns the program at `id` in the form that a run reads.
     #[inline(always)]
     pub fn code(&self, id: ProgramId) -> Code<'_> {
-        match id & ALONE {
-            0 => Code::InChunk(&self.chunks[(id >> 16) as usize], (id & 0xffff) as usize),
-            _ => Code::Alone(&self.alone[(id & !ALONE) as usize]),
+        match id.home() {
+            Home::InChunk { chunk, start } => Code::InChunk(&self.chunks[chunk], start),
+            Home::Alone(number) => Code::Alone(&self.alone[number]),
         }
     }
 
@@ -132,19 +113,22 @@ impl Programs {
         let chunk = self.chunk_with_room(len).unwrap_or_else(|| self.add_chunk());
         let start = self.take_place(chunk, len);
         self.chunks[chunk][start..][..len].copy_from_slice(program);
-        (chunk as u32) << 16 | start as u32
+        ProgramId::in_chunk(chunk, start)
     }
 
     /// Frees the program of `len` words at `id`. Allocates nothing.
     pub fn remove(&mut self, id: ProgramId, len: usize) {
-        if len > LARGEST {
-            self.alone[(id & !ALONE) as usize] = Vec::new();
-            let kept = self.alone.iter().rposition(|program| !program.is_empty()).map_or(0, |last| last + 1);
-            self.alone.truncate(kept);
-            return;
-        }
-        let (chunk, start) = place(id);
-        self.give_place(chunk as usize, start as usize, len);
+        let (chunk, start) = match id.home() {
+            Home::InChunk { chunk, start } => (chunk, start),
+            Home::Alone(number) => {
+                debug_assert_eq!(self.alone[number].len(), len, "a program has its own length");
+                self.alone[number] = Vec::new();
+                let kept = self.alone.iter().rposition(|program| !program.is_empty()).map_or(0, |last| last + 1);
+                self.alone.truncate(kept);
+                return;
+            }
+        };
+        self.give_place(chunk, start, len);
         let kept = self.largest.iter().rposition(|&largest| usize::from(largest) < PLACES).map_or(0, |last| last + 1);
         self.chunks.truncate(kept);
         self.largest.truncate(kept);
@@ -230,6 +214,8 @@ impl Programs {
         chunk[start..][..len].fill(0);
         let before = holes(chunk, self.first[number]).take_while(|(at, _)| *at < start).last();
         let next = before.map_or(usize::from(self.first[number]), |(_, hole)| hole.next);
+        debug_assert!(start + len <= next, "a program ends before the next hole");
+        debug_assert!(before.is_none_or(|(at, hole)| at + hole.len <= start), "a program is in no hole");
         let mut hole = Hole { len, next };
         // At the end of the chunk this position would be [`NO_HOLE`], where no hole can start.
         if next == start + len && next != NO_HOLE {
@@ -261,7 +247,7 @@ impl Programs {
             self.alone.len() - 1
         });
         self.alone[free] = program.to_vec();
-        free as u32 | ALONE
+        ProgramId::alone(free)
     }
 }
 
@@ -327,8 +313,11 @@ mod tests {
     fn validate(programs: &Programs, held: &[(ProgramId, Vec<u32>)]) {
         for (number, chunk) in programs.chunks.iter().enumerate() {
             let mut is_free = vec![true; PLACES];
-            for (id, program) in held.iter().filter(|(id, _)| place(*id).0 as usize == number) {
-                is_free[place(*id).1 as usize..][..program.len()].fill(false);
+            for (id, program) in held {
+                match id.home() {
+                    Home::InChunk { chunk, start } if chunk == number => is_free[start..][..program.len()].fill(false),
+                    _ => {}
+                }
             }
             let mut end = None;
             let mut free = 0;

@@ -8,14 +8,26 @@ use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
 use crate::model::schema::{AttributeId, Type};
-use crate::model::strings::StringId;
 use crate::tree::level::Level;
-use crate::tree::{Branch, ROOT};
+use crate::tree::Branch;
 
 /// The number of ids that a leaf list shows. For more it shows their count.
 const SHOWN: usize = 12;
 
 /// Writes the picture of `index`.
+///
+/// ```
+/// use be_tree_index::diagnostics::draw::draw;
+/// use be_tree_index::index::Index;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut picture = Vec::new();
+/// draw(&Index::new(schema), &mut picture);
+/// assert!(picture.starts_with(b"digraph betree {"));
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 pub fn draw(index: &Index, out: &mut Vec<u8>) {
     let mut picture = Picture { index, text: String::from("digraph betree {\n  node [fontname=\"monospace\"];\n") };
     picture.tree();
@@ -32,7 +44,7 @@ impl Picture<'_> {
     fn tree(&mut self) {
         let tree = self.index.tree();
         let dense = |placement: Placement| {
-            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Likely(_))
+            matches!(placement, Placement::Dense(_) | Placement::Unindexed(_) | Placement::Scanned(_))
         };
         let subscriptions = self.index.subscriptions();
         let every =
@@ -41,7 +53,7 @@ impl Picture<'_> {
         if !every.is_empty() {
             self.line(format_args!("every [shape=box, label=\"every event\\n{}\"]", Ids(every)));
         }
-        let mut nodes = vec![ROOT];
+        let mut nodes = vec![NodeId::ROOT];
         while let Some(id) = nodes.pop() {
             let node = tree.node(id);
             let entries = node.entries().iter().filter(|entry| !entry.is_joined());
@@ -85,7 +97,7 @@ impl Picture<'_> {
             Type::Boolean => (key == 1).to_string(),
             Type::Float => key::to_float(key).to_string(),
             Type::String | Type::StringList => {
-                String::from_utf8_lossy(self.index.strings().get(StringId(key as u32))).into_owned()
+                String::from_utf8_lossy(self.index.strings().get(key::to_string(key))).into_owned()
             }
             _ => key.to_string(),
         }

@@ -6,8 +6,10 @@ use crate::eval::predicate;
 use crate::event::{decode, Event, Format, Span, Value};
 use crate::index::Index;
 use crate::language::predicate_text;
-use crate::model::predicate::Predicate;
+use crate::model::predicate::{Predicate, Test};
 use crate::model::strings::StringId;
+use crate::support::hash::out_of_memory;
+use crate::support::headroom;
 use crate::term::Writer;
 
 /// The most nodes of an explanation, and the most bytes before its last node. Other nodes are left out.
@@ -23,20 +25,94 @@ const DETAIL: usize = 4096;
 /// Every predicate is evaluated, also those that decide nothing. Takes time linear in the expression and the event. The term
 /// has about a mebibyte at most, and names the parts that it leaves out.
 ///
+/// ```
+/// use be_tree_index::diagnostics::explain::explain;
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::term::Reader;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// index.insert(&Insertion { id: 1, text: b"age > 30 and city = 'Rome'", constants: vec![] })?;
+/// let mut term = Vec::new();
+/// explain(&index, Format::Json, br#"{"age": 20, "city": "Rome"}"#, 1, &mut term)?;
+/// let mut reader = Reader::new(&term)?;
+/// assert_eq!(reader.tuple()?, 4);
+/// assert_eq!(reader.atom()?.as_ref(), b"false");
+/// assert_eq!(reader.atom()?.as_ref(), b"and");
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
+///
 /// # Errors
 ///
-/// [`Kind::NotFound`], and the errors of decoding the event.
+/// [`Kind::NotFound`], [`Kind::OutOfMemory`], and the errors of decoding the event. In the sandbox the end of memory may trap
+/// instead.
 pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut Vec<u8>) -> Result<(), Error> {
     let Some(slot) = index.subscriptions().find(id) else {
         return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
     };
     let mut event = Event::default();
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
-    let expression = index.catalog().expression(index.subscriptions().get(slot));
-    let parts = evaluated_parts(&expression, &event);
+    let subscription = index.subscriptions().get(slot);
+    ensure(index.catalog().analysis_bytes(subscription))?;
+    let expression = index.catalog().expression(subscription);
+    let parts = evaluated_parts(&expression, &event)?;
+    make_room(&expression, index, out)?;
     Explainer { expression: &expression, parts: &parts, index, event: &event, nodes: NODES }
-        .write(&mut Writer::new(out));
-    Ok(())
+        .write(&mut Writer::new(out))
+}
+
+/// Checks that one block of `bytes` bytes is available for requests that cannot return an error.
+///
+/// The sandbox goes without this check: an explanation frees nothing there, so the block would come on top of the requests.
+/// There a refused request traps, and the host reports the end of memory.
+fn ensure(bytes: usize) -> Result<(), Error> {
+    if cfg!(target_arch = "wasm32") {
+        return Ok(());
+    }
+    headroom::ensure(bytes)
+}
+
+/// Makes room in `out` for the explanation, and checks that there is memory for writing it.
+fn make_room(expression: &Expression, index: &Index, out: &mut Vec<u8>) -> Result<(), Error> {
+    if cfg!(target_arch = "wasm32") {
+        return Ok(());
+    }
+    let steps = expression.steps.len();
+    let details = expression.predicates.iter().map(|predicate| {
+        let name = index.schema().attribute(predicate.attribute).name.len();
+        (name, text_bytes(predicate, index))
+    });
+    let (mut longest, mut written) = (0, steps * NODE);
+    for (name, text) in details {
+        longest = longest.max(text);
+        written += name + text.min(2 * DETAIL) + VALUE;
+    }
+    let last_node = NODE + VALUE + 2 * DETAIL + longest;
+    let most = written.min(BYTES + (NODES + steps.min(NODES)) * NODE + last_node);
+    out.try_reserve(most).map_err(out_of_memory)?;
+    // A predicate's text, which doubles as it grows, with its strings in order; and the operands of a chain.
+    ensure(8 * longest + 2 * VALUE + steps * CHILD)
+}
+
+/// The most bytes of a node without its detail, and of a value that is written.
+const NODE: usize = 64;
+const VALUE: usize = 4 * DETAIL;
+/// The bytes for each operand of a chain in two tables that double as they grow.
+const CHILD: usize = 4 * size_of::<[usize; 2]>();
+
+/// Returns at least the bytes of a predicate's text, and of a table of its strings.
+fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
+    let name = index.schema().attribute(predicate.attribute).name.len();
+    let part = match &predicate.test {
+        Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => part.len(),
+        _ => 0,
+    };
+    let mut bytes = 256 + name + 2 * part + predicate.test.constants() * (24 + size_of::<&[u8]>());
+    predicate.test.each_string(|id| bytes += 2 * index.strings().get(*id).len());
+    bytes
 }
 
 /// A part of an expression: the step at the same position with its operands, which directly precede it.
@@ -48,8 +124,9 @@ struct Part {
 }
 
 /// Returns the parts of an expression, operands before their operator. The last one is the whole.
-fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::with_capacity(expression.steps.len());
+fn evaluated_parts(expression: &Expression, event: &Event) -> Result<Vec<Part>, Error> {
+    let mut parts: Vec<Part> = Vec::new();
+    parts.try_reserve_exact(expression.steps.len()).map_err(out_of_memory)?;
     for (place, &step) in expression.steps.iter().enumerate() {
         let operands = operands(place, step, &parts);
         let steps = 1 + operands.iter().flatten().map(|&operand| parts[operand].steps).sum::<usize>();
@@ -63,7 +140,7 @@ fn evaluated_parts(expression: &Expression, event: &Event) -> Vec<Part> {
         };
         parts.push(Part { value, steps });
     }
-    parts
+    Ok(parts)
 }
 
 /// Returns the positions of the operands of the `step` at `place`, from left to right.
@@ -96,8 +173,11 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    fn write(mut self, writer: &mut Writer) {
-        let mut tasks = vec![Task::Part(self.parts.len() - 1)];
+    fn write(mut self, writer: &mut Writer) -> Result<(), Error> {
+        let mut tasks = Vec::new();
+        // Each written node leaves at most itself, the end of its children and an omission.
+        tasks.try_reserve_exact(3 * (self.parts.len().min(NODES) + 1)).map_err(out_of_memory)?;
+        tasks.push(Task::Part(self.parts.len() - 1));
         while let Some(task) = tasks.pop() {
             match task {
                 Task::Part(place) if writer.written() > BYTES => write_omitted(self.parts[place].value, 1, writer),
@@ -106,6 +186,7 @@ impl Explainer<'_> {
                 Task::EndOfChildren => writer.end_list(),
             }
         }
+        Ok(())
     }
 
     fn write_part(&mut self, place: usize, tasks: &mut Vec<Task>, writer: &mut Writer) {
@@ -176,7 +257,7 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
     writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
-    write_value(event.values[predicate.attribute as usize], event, writer);
+    write_value(event.values[predicate.attribute.index()], event, writer);
 }
 
 /// Returns the text, cut if it is long.

@@ -73,7 +73,7 @@ impl Memo {
     /// is left to the next step, because a single evaluation may take time in proportion to the event's size.
     #[inline]
     pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> Option<bool> {
-        let value = &mut self.values[id as usize];
+        let value = &mut self.values[id.index()];
         if *value >> 1 != self.event {
             if self.left == 0 {
                 self.is_exhausted = true;

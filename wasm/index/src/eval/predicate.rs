@@ -16,7 +16,7 @@ const A_WORD: usize = 8;
 /// Returns the approximate cost of evaluating `predicate`, in words of a program. It is 0 for few constants and a small
 /// value.
 pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
-    let words = match (&predicate.test, event.values[predicate.attribute as usize]) {
+    let words = match (&predicate.test, event.values[predicate.attribute.index()]) {
         (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
         // A binary search in the longer list finds each element of the shorter.
@@ -31,7 +31,7 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
 
 /// Returns whether `predicate` is true. With an undefined attribute it is false, except for `is null`.
 pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
-    let value = event.values[predicate.attribute as usize];
+    let value = event.values[predicate.attribute.index()];
     match (&predicate.test, value) {
         (Test::Null, value) => value == Value::Undefined,
         (_, Value::Undefined) => false,
@@ -49,7 +49,7 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
         (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(lat)) => {
-            match event.values[*longitude_attribute as usize] {
+            match event.values[longitude_attribute.index()] {
                 Value::Float(lon) => haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get(),
                 _ => false,
             }
@@ -125,7 +125,7 @@ fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {
 
 /// Returns whether `micros` is at most `seconds` before now, or `None` if now is undefined.
 fn is_recent(now: AttributeId, seconds: i64, micros: i64, event: &Event) -> Option<bool> {
-    let Value::Integer(now) = event.values[now as usize] else {
+    let Value::Integer(now) = event.values[now.index()] else {
         return None;
     };
     let horizon = (i128::from(now) - i128::from(seconds)) * 1_000_000;
@@ -148,7 +148,7 @@ fn within_frequency_cap(test: &Test<StringId>, value: Value, event: &Event) -> b
         return false;
     };
     // Without the present time the test is undefined, even if no cap would need it.
-    if event.values[*now as usize] == Value::Undefined {
+    if event.values[now.index()] == Value::Undefined {
         return false;
     }
     let first = span

@@ -5,16 +5,13 @@ use std::ops::ControlFlow;
 use crate::catalog::Catalog;
 use crate::compile::booleans;
 use crate::compile::constants::{self, List};
-use crate::compile::program::{
-    self, code, float, number, ACCEPT, ATTRIBUTE, ATTRIBUTE_SHIFT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START,
-};
+use crate::compile::program::{self, code, float, number, ACCEPT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START};
 use crate::compile::store::Code;
 use crate::compile::words::{Chunk, Words};
 use crate::eval::memo::Memo;
 use crate::event::digest::{self, ValueDigest};
 use crate::event::{has_string, Event, Value, FEW};
 use crate::model::predicate::Relation;
-use crate::model::strings::StringId;
 
 /// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
 /// for less, equal, greater and undefined. A lookup replaces a branch, which would often be mispredicted.
@@ -114,10 +111,12 @@ fn take(
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),
         code::GO => return ControlFlow::Continue(start + words.word(at + 1) as usize),
-        code::SHARED => match memo.holds(&asked.catalog.predicates, words.word(at + 1), asked.event) {
-            Some(holds) => (holds, at + 2),
-            None => return ControlFlow::Break((false, start + EXHAUSTED)),
-        },
+        code::SHARED => {
+            match memo.holds(&asked.catalog.predicates, program::shared_as(words.word(at + 1)), asked.event) {
+                Some(holds) => (holds, at + 2),
+                None => return ControlFlow::Break((false, start + EXHAUSTED)),
+            }
+        }
         code::PACKED => {
             let (holds, tests) = booleans::run(words, at, asked.digests);
             return ControlFlow::Break((holds, at + tests));
@@ -129,7 +128,10 @@ fn take(
     }
     match word >> JUMP_SHIFT {
         end if end >= REJECT => ControlFlow::Break((end == ACCEPT, at)),
-        ahead => ControlFlow::Continue(at + ahead as usize),
+        ahead => {
+            debug_assert!(ahead > 0, "a jump leads ahead");
+            ControlFlow::Continue(at + ahead as usize)
+        }
     }
 }
 
@@ -176,7 +178,7 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
 fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
     let Asked { event, digests, catalog } = asked;
     let (word, operand) = (words.word(at), words.word(at + 1));
-    let attribute = word >> ATTRIBUTE_SHIFT & ATTRIBUTE;
+    let attribute = program::named(word);
     let digest = digests[digest::place(attribute)];
     match word & CODE {
         scalar if scalar >= code::SCALAR => (holds(scalar, ordering(digest, operand as i32)), at + 2),
@@ -184,9 +186,9 @@ fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, u
         membership if membership >= code::IN => {
             (is_in(membership, digest, List::at(words, at + 1)), at + 1 + constants::words(operand))
         }
-        code::SHARED => (memo.holds(&catalog.predicates, operand, event).unwrap_or(false), at + 2),
+        code::SHARED => (memo.holds(&catalog.predicates, program::shared_as(operand), event).unwrap_or(false), at + 2),
         comparison => {
-            let holds = compare(comparison, event.values[attribute as usize], words, at + 1, event);
+            let holds = compare(comparison, event.values[attribute.index()], words, at + 1, event);
             (holds, at + 1 + program::constants(comparison, operand))
         }
     }
@@ -235,9 +237,9 @@ fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<
     let Value::Strings(span) = value else { return None };
     let texts = span.of(&event.strings);
     Some(if texts.len() <= list.len().max(FEW) {
-        texts.iter().any(|text| list.contains(text.id.0 as i32))
+        texts.iter().any(|text| list.contains(constants::of_string(text.id)))
     } else {
-        list.iter().any(|constant| has_string(texts, StringId(constant as u32)))
+        list.iter().any(|constant| has_string(texts, constants::to_string(constant)))
     })
 }
 
@@ -252,5 +254,5 @@ fn has_all_integers(value: Value, list: List<impl Words>, event: &Event) -> bool
 fn has_all_strings(value: Value, list: List<impl Words>, event: &Event) -> bool {
     let Value::Strings(span) = value else { return false };
     let texts = span.of(&event.strings);
-    list.iter().all(|constant| has_string(texts, StringId(constant as u32)))
+    list.iter().all(|constant| has_string(texts, constants::to_string(constant)))
 }

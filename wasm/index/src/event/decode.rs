@@ -61,6 +61,19 @@ impl Format {
 ///
 /// Takes time and memory linear in the input, for any nesting, and time linear in the schema.
 ///
+/// ```
+/// use be_tree_index::event::{decode, Event, Format, Value};
+/// use be_tree_index::model::strings::Interner;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut event = Event::default();
+/// decode(Format::Json, br#"{"age": 30, "other": [1]}"#, &schema, &Interner::default(), &mut event)?;
+/// assert_eq!(event.values, [Value::Integer(30), Value::Undefined]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// `syntax` if the bytes are not of the format, `type` if a value does not fit its attribute, `out_of_bounds` for numbers
@@ -99,7 +112,7 @@ pub fn decode(
 }
 
 fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
-    match schema.required().iter().find(|&&id| event.values[id as usize] == Value::Undefined) {
+    match schema.required().iter().find(|&&id| event.values[id.index()] == Value::Undefined) {
         None => Ok(()),
         Some(&id) => {
             let name = &schema.attribute(id).name;
@@ -131,13 +144,14 @@ impl Filler<'_, Reader<'_>> {
             let message = format!("the event has {given} values for {expected} attributes; give one for each");
             return Err(Error::new(Kind::Type, message).into());
         }
-        let mut id = 0;
+        let mut position = 0;
         while self.source.next(&mut values)? {
+            let id = AttributeId::from_index(position);
             match self.bit(id) {
                 Some(boolean) => self.set(id, Value::Boolean(boolean)),
                 None => self.attribute(id)?,
             }
-            id += 1;
+            position += 1;
         }
         Ok(self.source.finish()?)
     }
@@ -158,21 +172,21 @@ impl Filler<'_, Records<'_>> {
     fn records(&mut self) -> Read<()> {
         let records = self.source.list()?;
         let mut records = self.expect(records, Records::EVENT)?;
-        let mut id = 0;
+        let mut position = 0;
         while self.source.next(&mut records)? {
             let mut values = self.tuple("a record, a tuple with its name in front")?;
             self.field(&mut values)?;
             self.source.skip()?;
             while self.source.next(&mut values.elements)? {
-                if id as usize == self.schema.len() {
+                if position == self.schema.len() {
                     if self.source.undefined()? {
                         continue;
                     }
-                    let message = format!("the event has more values than there are attributes, which are {id}");
+                    let message = format!("the event has more values than there are attributes, which are {position}");
                     return Err(Error::new(Kind::Type, message).into());
                 }
-                self.attribute(id)?;
-                id += 1;
+                self.attribute(AttributeId::from_index(position))?;
+                position += 1;
             }
         }
         self.source.finish()
@@ -187,7 +201,7 @@ impl<S: Source> Filler<'_, S> {
         let schema = self.schema;
         while let Some(known) = self.source.name(&mut names, |name| schema.find_hashed(name.hash, name.bytes))? {
             match known {
-                Some(id) if S::LAST_COUNTS || self.event.values[id as usize] == Value::Undefined => {
+                Some(id) if S::LAST_COUNTS || self.event.values[id.index()] == Value::Undefined => {
                     self.attribute(id)?
                 }
                 _ => self.source.skip()?,
@@ -259,7 +273,7 @@ impl<S: Source> Filler<'_, S> {
 
     #[inline]
     fn set(&mut self, id: AttributeId, value: Value) {
-        self.event.values[id as usize] = value;
+        self.event.values[id.index()] = value;
     }
 
     /// Reads a string, and returns it with its hash. Its id is looked up later if look-ups are queued.

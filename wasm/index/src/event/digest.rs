@@ -72,7 +72,15 @@ pub(crate) const UNDEFINED: i32 = i32::MIN;
 
 /// Returns the place of an attribute's digest. The first place belongs to no attribute.
 pub(crate) const fn place(attribute: AttributeId) -> usize {
-    attribute as usize + 1
+    attribute.index() + 1
+}
+
+/// The place of the first attribute's digest.
+pub(crate) const FIRST: usize = place(AttributeId::from_index(0));
+
+/// Returns the attribute of the digest at a place, if it belongs to one.
+pub(crate) fn attribute(place: usize) -> Option<AttributeId> {
+    place.checked_sub(1).map(AttributeId::from_index)
 }
 
 /// Returns the bits of a value, one in each half of a mask. They come from the upper bits of a multiplicative hash, because
@@ -86,11 +94,11 @@ pub(crate) fn bits(key: i64) -> u64 {
 pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) {
     digests[0] = ValueDigest::new(0, 0);
     let values = event.values.iter().zip(schema.attributes());
-    for (digest, (&value, attribute)) in digests[place(0)..].iter_mut().zip(values) {
+    for (digest, (&value, attribute)) in digests[FIRST..].iter_mut().zip(values) {
         *digest = match value {
             Value::Undefined => ValueDigest::new(0, UNDEFINED),
             Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
-            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| i64::from(text.id.0))),
+            Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| key::of_string(text.id))),
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
             Value::Caps(_) => list(std::iter::empty()),
             scalar => match key::of_value(scalar) {

@@ -2,6 +2,7 @@
 
 use crate::event::Value;
 use crate::model::schema::Type;
+use crate::model::strings::StringId;
 
 /// Returns an integer that has the order of floats.
 pub(crate) fn of_float(value: f64) -> i64 {
@@ -15,13 +16,23 @@ pub(crate) fn to_float(key: i64) -> f64 {
     f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
 }
 
+/// Returns the key of a string.
+pub(crate) fn of_string(id: StringId) -> i64 {
+    i64::from(id.word())
+}
+
+/// Returns the string with this key.
+pub(crate) fn to_string(key: i64) -> StringId {
+    StringId::from_word(key as u32)
+}
+
 /// Returns the key of a scalar value. Lists and undefined values have none.
 pub(crate) fn of_value(value: Value) -> Option<i64> {
     match value {
         Value::Boolean(value) => Some(i64::from(value)),
         Value::Integer(value) => Some(value),
         Value::Float(value) => Some(of_float(value)),
-        Value::String(text) => Some(i64::from(text.id.0)),
+        Value::String(text) => Some(of_string(text.id)),
         _ => None,
     }
 }

@@ -213,7 +213,7 @@ impl Event {
         for sought in &self.sought {
             let text = match sought.place {
                 Place::Element(place) => &mut self.strings[place as usize],
-                Place::Value(attribute) => match &mut self.values[attribute as usize] {
+                Place::Value(attribute) => match &mut self.values[attribute.index()] {
                     Value::String(text) => text,
                     // A later value of the same name is undefined.
                     _ => continue,

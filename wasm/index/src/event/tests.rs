@@ -71,7 +71,7 @@ fn list(elements: &[Vec<u8>]) -> Vec<u8> {
 /// Returns the value of the attribute `name` in `event` as text.
 fn shown(event: &Event, name: &str) -> String {
     let text = |text: &Text| String::from_utf8_lossy(event.text(*text)).into_owned();
-    match event.values[schema().find(name.as_bytes()).unwrap() as usize] {
+    match event.values[(schema().find(name.as_bytes()).unwrap()).index()] {
         Value::Undefined => "undefined".into(),
         Value::Boolean(boolean) => format!("{boolean}"),
         Value::Integer(integer) => format!("{integer}"),
@@ -205,7 +205,7 @@ fn strings_get_their_ids_however_many_are_known_and_given() {
             r#"{{"string": "string 3", "string_list": {list}, "string": "string 5", "frequency_caps": [[{key}, 1, null]]}}"#
         );
         let event = decoded_with(Format::Json, json.as_bytes(), &schema(), &strings).unwrap();
-        let Value::String(string) = event.values[schema().find(b"string").unwrap() as usize] else { panic!() };
+        let Value::String(string) = event.values[(schema().find(b"string").unwrap()).index()] else { panic!() };
         let texts = event.strings.iter().copied().chain([string, event.caps[0].namespace]).collect::<Vec<_>>();
         assert_eq!(texts.len(), 305);
         for text in &texts {
@@ -442,7 +442,7 @@ fn records_of_erlang_give_every_value_as_what_it_is() {
     let records = |records: &[Vec<u8>]| [&[131], &list(records)[..]].concat();
     let record = |values: &[Vec<u8>]| tuple(&[&[atom("event")], values].concat());
     let schema = schema();
-    let position = |name: &str| schema.find(name.as_bytes()).unwrap() as usize;
+    let position = |name: &str| (schema.find(name.as_bytes()).unwrap()).index();
     let event = |values: &[Vec<u8>]| decoded(Format::Records, &records(&[record(values)]), &schema);
     let with = |name: &str, value: Vec<u8>| {
         let mut values = vec![atom("undefined"); schema.len()];

@@ -53,6 +53,19 @@ use crate::support::hash::out_of_memory;
 /// The result is canonical: `3 < i` is read as `i > 3` and `3 in l` as `l one of (3)`, and the constants of a list are
 /// sorted without duplicates. Takes time and memory linear in the text, besides the sorting.
 ///
+/// ```
+/// use be_tree_index::language::{expression_text, read};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let steps = read(b"(3 < age) && not (city in ('b', 'a', 'b'))", &schema, &[])?;
+/// let text = expression_text(&steps, &schema, |bytes| bytes);
+/// assert_eq!(text, "age > 3 and not city in ('a', 'b')");
+/// assert_eq!(read(b"age > 3 and", &schema, &[]).unwrap_err().column, Some(12));
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// All errors except `OutOfMemory` have the column.

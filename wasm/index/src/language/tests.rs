@@ -1,6 +1,6 @@
 use crate::language::*;
 use crate::model::predicate::{CapType, Constants, Entity, Float, Predicate, Relation, Step, Test, Text};
-use crate::model::schema::{Attribute, Bounds, Type};
+use crate::model::schema::{Attribute, AttributeId, Bounds, Type};
 
 const CONSTANTS: [(&[u8], i64); 2] = [(b"flight_id", 10), (b"campaign_group_id", 40)];
 
@@ -35,7 +35,7 @@ fn schema_of(attributes: &[(&str, Type, Bounds)]) -> Schema {
     Schema::new(declared.collect()).unwrap()
 }
 
-fn id(name: &str) -> u32 {
+fn id(name: &str) -> AttributeId {
     schema().find(name.as_bytes()).unwrap()
 }
 

@@ -35,6 +35,13 @@ impl Relation {
     }
 
     /// Returns the same for floats, which are equal within [`f64::EPSILON`].
+    ///
+    /// ```
+    /// use be_tree_index::model::predicate::Relation;
+    ///
+    /// assert!(!Relation::Equal.holds(0.1 + 0.2, 0.3));
+    /// assert!(Relation::Equal.holds_of_floats(0.1 + 0.2, 0.3));
+    /// ```
     pub fn holds_of_floats(self, value: f64, constant: f64) -> bool {
         match self {
             Relation::Equal => (value - constant).abs() < f64::EPSILON,
@@ -126,6 +133,14 @@ impl Entity {
 
 impl CapType {
     /// Returns the type with this name, such as `flight` or `flight:ip`.
+    ///
+    /// ```
+    /// use be_tree_index::model::predicate::{CapType, Entity};
+    ///
+    /// let cap = CapType::parse(b"flight:ip").unwrap();
+    /// assert_eq!((cap.entity, cap.by_ip), (Entity::Flight, true));
+    /// assert_eq!(cap.name(), "flight:ip");
+    /// ```
     pub fn parse(name: &[u8]) -> Option<CapType> {
         let (entity, by_ip) = match name.strip_suffix(b":ip") {
             Some(entity) => (entity, true),
@@ -315,7 +330,8 @@ impl<S> Constants<S> {
 }
 
 impl<S> Test<S> {
-    /// Returns an upper bound of the number of its constants.
+    /// Returns an upper bound of the number of its constants. Every 32 bytes of a part of a string count as one more, because
+    /// the bytes that a copy of the test requests are estimated from this number.
     pub(crate) fn constants(&self) -> usize {
         match self {
             Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
@@ -323,6 +339,7 @@ impl<S> Test<S> {
                 Constants::Strings(strings) => strings.len(),
             },
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
+            Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => 1 + part.len() / 32,
             _ => 1,
         }
     }

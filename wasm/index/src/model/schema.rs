@@ -1,12 +1,15 @@
 //! The attributes that events have and expressions read.
 
 use crate::error::{Error, Kind};
+use crate::handles::handle;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
-/// The position of an attribute in its [`Schema`].
-pub type AttributeId = u32;
+handle! {
+    /// The position of an attribute in its [`Schema`].
+    pub struct AttributeId
+}
 
 /// The type of an attribute's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +91,24 @@ pub struct Attribute {
 }
 
 /// The attributes of an index, in the order in which they were declared.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+///
+/// let years = Bounds::Integer { min: 0, max: 150 };
+/// let age = Attribute { name: "age".into(), ty: Type::Integer, optional: false, bounds: years };
+/// let city = Attribute { name: "city".into(), ty: Type::String, optional: true, bounds: Bounds::Unbounded };
+/// let schema = Schema::new(vec![age.clone(), city])?;
+/// let id = schema.find(b"city").unwrap();
+/// assert_eq!(schema.attribute(id).ty, Type::String);
+/// assert_eq!(schema.required().len(), 1);
+///
+/// let error = Schema::new(vec![age.clone(), age]).unwrap_err();
+/// assert_eq!(error.kind, Kind::Type);
+/// assert_eq!(error.message, "attribute `age` is declared twice; keep one declaration");
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     attributes: Vec<Attribute>,
@@ -108,10 +129,10 @@ impl Schema {
                 let message = format!("attribute `{}` is declared twice; keep one declaration", attribute.name);
                 return Err(Error::new(Kind::Type, message).about(&attribute.name));
             }
-            by_name.insert(hash, id as AttributeId);
+            by_name.insert(hash, AttributeId::from_index(id).word());
         }
-        let ids = 0..attributes.len() as AttributeId;
-        let required = ids.filter(|&id| !attributes[id as usize].optional).collect();
+        let ids = (0..attributes.len()).map(AttributeId::from_index);
+        let required = ids.filter(|&id| !attributes[id.index()].optional).collect();
         let fingerprint = fingerprint(&attributes);
         let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
         let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
@@ -128,9 +149,14 @@ impl Schema {
         &self.attributes
     }
 
+    /// Returns the positions of all attributes, in order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = AttributeId> {
+        (0..self.len()).map(AttributeId::from_index)
+    }
+
     /// Returns the attribute `id` of this schema.
     pub fn attribute(&self, id: AttributeId) -> &Attribute {
-        &self.attributes[id as usize]
+        &self.attributes[id.index()]
     }
 
     /// Returns the attributes that every event must define, in order.
@@ -147,7 +173,8 @@ impl Schema {
     /// [`Schema::find`] for a name whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, name: &[u8]) -> Option<AttributeId> {
-        self.by_name.find(hash, |id| same(self.attributes[id as usize].name.as_bytes(), name))
+        let is_it = |id| same(self.attribute(AttributeId::from_word(id)).name.as_bytes(), name);
+        self.by_name.find(hash, is_it).map(AttributeId::from_word)
     }
 
     /// Returns whether any value is a string or contains strings.

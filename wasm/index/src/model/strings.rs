@@ -1,13 +1,16 @@
 //! The strings of expressions. Each is stored once, as long as an expression contains it.
 
+use crate::handles::handle;
 use crate::support::bytes::{same, Bytes};
 use crate::support::chunks::Chunks;
+use crate::support::free_numbers::FreeNumbers;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
-/// The number of a string that an [`Interner`] holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StringId(pub u32);
+handle! {
+    /// The number of a string that an [`Interner`] holds.
+    pub struct StringId
+}
 
 impl StringId {
     /// The id of strings that no expression contains. No interner returns it for a string.
@@ -17,37 +20,35 @@ impl StringId {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
-    /// The number of references, or, from [`FREE`] on, the next free number of a list.
     references: u32,
+    id: StringId,
 }
-
-/// Above all counts: an expression takes more than two bytes of memory.
-const FREE: u32 = 1 << 31;
-/// The end of the list of free numbers.
-const NONE_FREE: u32 = u32::MAX;
 
 /// The number of strings that usually fit the nearest cache: they take 50 KB.
 const NEAR: usize = 1024;
 
 /// A table of strings with the number of references to each. A string is removed with its last reference.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use be_tree_index::model::strings::Interner;
+///
+/// let mut strings = Interner::default();
+/// let id = strings.retain(b"Rome");
+/// assert_eq!(strings.retain(b"Rome"), id);
+/// strings.release(id);
+/// assert_eq!((strings.find(b"Rome"), strings.get(id)), (Some(id), &b"Rome"[..]));
+/// strings.release(id);
+/// assert_eq!((strings.find(b"Rome"), strings.is_empty()), (None, true));
+/// ```
+#[derive(Clone, Debug, Default)]
 pub struct Interner {
+    /// The entries, without gaps. A removal moves the last one.
     entries: Chunks<Entry>,
-    /// The first free number and [`FREE`], or [`NONE_FREE`]. Freeing a number takes no memory.
-    free: u32,
+    /// By number, the position of the entry. The last number is in use.
+    positions: Chunks<u32>,
+    free: FreeNumbers,
+    /// The positions of the entries, by the hash of their bytes.
     by_bytes: IdTable,
-}
-
-impl Default for Interner {
-    fn default() -> Self {
-        Interner { entries: Chunks::default(), free: NONE_FREE, by_bytes: IdTable::default() }
-    }
-}
-
-impl Entry {
-    fn is_held(&self) -> bool {
-        self.references < FREE
-    }
 }
 
 impl Interner {
@@ -60,8 +61,10 @@ impl Interner {
     /// [`Interner::find`] for bytes whose hash is known.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
-        let found = self.by_bytes.find(hash, |i| same(&self.entries[i as usize].bytes, bytes));
-        found.map(StringId)
+        self.by_bytes.find_map(hash, |position| {
+            let entry = &self.entries[position as usize];
+            same(&entry.bytes, bytes).then_some(entry.id)
+        })
     }
 
     /// Returns whether looking up a string is probably a cache miss.
@@ -72,18 +75,22 @@ impl Interner {
     /// Prefetches the entries of strings with these hashes. These reads do not depend on one another, so the processor makes
     /// many at a time.
     pub(crate) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
-        let numbers = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
-        std::hint::black_box(numbers.fold(0, |sum, i| sum ^ self.entries[i as usize].references));
+        let positions = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
+        std::hint::black_box(positions.fold(0, |sum, at| sum ^ self.entries[at as usize].references));
     }
 
     /// Returns the bytes of `id`, which must be in the table.
     pub fn get(&self, id: StringId) -> &[u8] {
-        &self.entries[id.0 as usize].bytes
+        &self.entries[self.position(id)].bytes
     }
 
-    /// Returns the greatest number so far plus one.
+    fn position(&self, id: StringId) -> usize {
+        self.positions[id.index()] as usize
+    }
+
+    /// Returns the greatest number in use plus one.
     pub(crate) fn capacity(&self) -> usize {
-        self.entries.len()
+        self.positions.len()
     }
 
     /// Returns the number of strings in the table.
@@ -109,37 +116,60 @@ impl Interner {
         if let Some(id) = self.find_hashed(hash, bytes) {
             return id;
         }
-        let entry = Entry { bytes: bytes.into(), references: 0 };
-        let index = match self.free {
-            NONE_FREE => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
+        let position = self.entries.len() as u32;
+        let number = match self.free.take_lowest() {
+            Some(number) => {
+                self.positions[number] = position;
+                number
             }
-            free => {
-                let index = free & !FREE;
-                self.free = self.entries[index as usize].references;
-                self.entries[index as usize] = entry;
-                index
+            None => {
+                self.positions.push(position);
+                self.free.extend_to(self.positions.len());
+                self.positions.len() - 1
             }
         };
-        self.by_bytes.insert(hash, index);
-        StringId(index)
+        let id = StringId::from_index(number);
+        self.entries.push(Entry { bytes: bytes.into(), references: 0, id });
+        self.by_bytes.insert(hash, position);
+        id
     }
 
     /// Counts one more reference to `id`.
     pub(crate) fn count(&mut self, id: StringId) {
-        self.entries[id.0 as usize].references += 1;
+        let position = self.position(id);
+        self.entries[position].references += 1;
     }
 
-    /// Counts one reference to `id` less, and removes the string with its last reference.
+    /// Counts one reference to `id` less, and removes the string with its last reference. Takes no memory.
     pub fn release(&mut self, id: StringId) {
-        let entry = &mut self.entries[id.0 as usize];
+        let position = self.position(id);
+        let entry = &mut self.entries[position];
         entry.references -= 1;
         if entry.references > 0 {
             return;
         }
-        self.by_bytes.remove(hash_bytes(&entry.bytes), id.0);
-        *entry = Entry { bytes: Bytes::default(), references: std::mem::replace(&mut self.free, id.0 | FREE) };
+        self.by_bytes.remove(hash_bytes(&entry.bytes), position as u32);
+        self.remove_entry(position);
+        self.free.insert(id.index());
+        match self.free.free_below(self.positions.len()) {
+            0 => {}
+            free => {
+                self.positions.shorten(self.positions.len() - free);
+                self.free.truncate(self.positions.len());
+            }
+        }
+    }
+
+    /// Removes the entry at `position`, and moves the last one there.
+    fn remove_entry(&mut self, position: usize) {
+        let last = self.entries.len() - 1;
+        let moved = std::mem::take(&mut self.entries[last]);
+        if position < last {
+            self.by_bytes.renumber(hash_bytes(&moved.bytes), last as u32, position as u32);
+            self.positions[moved.id.index()] = position as u32;
+            self.entries[position] = moved;
+        }
+        self.entries.shorten(last);
     }
 
     /// Frees all memory. No string may be in use.
@@ -149,24 +179,28 @@ impl Interner {
 
     /// Returns the bytes by which inserting `more` strings may grow the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
-        self.entries.growth(more) + self.by_bytes.growth(more)
+        let numbers = self.positions.growth(more) + self.free.growth(self.positions.len() + more);
+        self.entries.growth(more) + numbers + self.by_bytes.growth(more)
     }
 
-    /// Checks that the counts, the table and the free list agree.
+    /// Checks that the counts, the table and the free numbers agree.
     pub fn validate(&self) -> Result<(), String> {
-        let held = self.entries.iter().filter(|entry| entry.is_held()).count();
-        let (mut free, mut next) = (0, self.free);
-        while next != NONE_FREE && free <= self.entries.len() {
-            (free, next) = (free + 1, self.entries[(next & !FREE) as usize].references);
-        }
-        if held != self.by_bytes.len() || held + free != self.entries.len() {
-            let (hashed, all) = (self.by_bytes.len(), self.entries.len());
-            return Err(format!("interner: {held} held, {hashed} hashed, {free} free of {all}"));
-        }
-        for (i, entry) in self.entries.iter().enumerate() {
-            if entry.is_held() && self.find(&entry.bytes) != Some(StringId(i as u32)) {
-                return Err(format!("interner: string {i} is not found by its bytes"));
+        for (position, entry) in self.entries.iter().enumerate() {
+            let id = entry.id;
+            if entry.references == 0 || self.free.contains(id.index()) {
+                return Err(format!("interner: string {id} has {} references", entry.references));
             }
+            if self.positions.get(id.index()) != Some(&(position as u32)) {
+                return Err(format!("interner: string {id} is not at {position}"));
+            }
+            if self.find(&entry.bytes) != Some(id) {
+                return Err(format!("interner: string {id} is not found by its bytes"));
+            }
+        }
+        let (held, hashed, free, all) =
+            (self.entries.len(), self.by_bytes.len(), self.free.len(), self.positions.len());
+        if held != hashed || held + free != all || self.free.free_below(all) > 0 {
+            return Err(format!("interner: {held} held, {hashed} hashed, {free} free of {all}"));
         }
         Ok(())
     }
@@ -211,6 +245,8 @@ mod tests {
                 plain.retain(|_, ids| !ids.is_empty());
                 prop_assert_eq!(interner.find(&string), plain.get(&string).map(|ids| ids[0]));
                 prop_assert_eq!(interner.len(), plain.len());
+                let greatest = plain.values().map(|ids| ids[0].index() + 1).max().unwrap_or(0);
+                prop_assert_eq!(interner.capacity(), greatest);
                 prop_assert_eq!(interner.validate(), Ok(()));
             }
             for (string, ids) in &plain {

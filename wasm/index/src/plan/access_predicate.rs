@@ -36,7 +36,11 @@ impl FromIterator<i64> for Keys {
         let mut keys = keys.into_iter();
         match (keys.next(), keys.next()) {
             (Some(key), None) => Keys::One(key),
-            (first, second) => Keys::Many(first.into_iter().chain(second).chain(keys).collect()),
+            (first, second) => {
+                let keys: Box<[i64]> = first.into_iter().chain(second).chain(keys).collect();
+                debug_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "keys ascend");
+                Keys::Many(keys)
+            }
         }
     }
 }
@@ -153,14 +157,14 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         Test::True => ValueSet::Points(Keys::One(1)),
         Test::Integer(relation, constant) => integers(*relation, *constant),
         Test::Float(relation, constant) => floats(*relation, constant.get()),
-        Test::StringEqual(id) => ValueSet::Points(Keys::One(i64::from(id.0))),
+        Test::StringEqual(id) => ValueSet::Points(Keys::One(key::of_string(*id))),
         Test::OneOf(constants) => ValueSet::Points(keys(constants)),
         Test::AllOf(constants) => match keys(constants).first() {
             Some(&key) => ValueSet::Points(Keys::One(key)),
             None => ValueSet::Defined,
         },
         Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => ValueSet::Points(Keys::One(*id)),
-        Test::StringNotEqual(id) => ValueSet::Except(Keys::One(i64::from(id.0))),
+        Test::StringNotEqual(id) => ValueSet::Except(Keys::One(key::of_string(*id))),
         Test::NoneOf(constants) => ValueSet::Except(keys(constants)),
         Test::NotNull
         | Test::Empty
@@ -179,7 +183,7 @@ fn negative(test: &Test<StringId>) -> Option<ValueSet> {
         Test::True => Some(ValueSet::Points(Keys::One(0))),
         Test::Integer(relation, constant) => Some(integers(complement(*relation), *constant)),
         Test::Float(relation, constant) => Some(floats(complement(*relation), constant.get())),
-        Test::StringNotEqual(id) => Some(ValueSet::Points(Keys::One(i64::from(id.0)))),
+        Test::StringNotEqual(id) => Some(ValueSet::Points(Keys::One(key::of_string(*id)))),
         Test::NoneOf(constants) => Some(ValueSet::Points(keys(constants))),
         Test::StringEqual(_) | Test::OneOf(_) => exception(test),
         _ => None,
@@ -194,7 +198,7 @@ fn exception(test: &Test<StringId>) -> Option<ValueSet> {
         Test::Integer(relation, constant) => integers(complement(*relation), *constant),
         Test::Float(Relation::Equal | Relation::NotEqual, _) => return None,
         Test::Float(relation, constant) => floats(complement(*relation), constant.get()),
-        Test::StringEqual(id) => ValueSet::Except(Keys::One(i64::from(id.0))),
+        Test::StringEqual(id) => ValueSet::Except(Keys::One(key::of_string(*id))),
         Test::OneOf(constants) => ValueSet::Except(keys(constants)),
         _ => return None,
     })
@@ -264,6 +268,6 @@ fn floats(relation: Relation, constant: f64) -> ValueSet {
 fn keys(constants: &Constants<StringId>) -> Keys {
     match constants {
         Constants::Integers(integers) => integers.iter().copied().collect(),
-        Constants::Strings(ids) => ids.iter().map(|id| i64::from(id.0)).collect(),
+        Constants::Strings(ids) => ids.iter().map(|id| key::of_string(*id)).collect(),
     }
 }

@@ -1,10 +1,14 @@
 //! An analysis has the demands of an expression: its normal form with each literal's access predicate. It chooses the
 //! literals under which the expression is found.
 
+#[cfg(test)]
+mod tests;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
+use crate::cost;
 use crate::model::predicate::{Predicate, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::model::strings::StringId;
@@ -12,35 +16,17 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// The maximal number of literals considered in a context. It keeps conjunctions of thousands of literals cheap.
-const CONTEXT: usize = 64;
-
-/// The cost of evaluating an expression, in entries passed.
-const LOOK: f32 = 192.0;
-/// The cost of marking an expression that an entry proves.
-const MARK: f32 = 3.0;
-/// The cost from which an expression is unindexed: every event evaluates it. It is that of several evaluations, because most
-/// events define fewer attributes than the statistics assume.
-const WORTHWHILE: f32 = 2.0 * LOOK;
-/// The same limit for an expression over booleans alone, which windows mostly decide.
-const WORTHWHILE_BOOLEAN: f32 = 4.0;
-/// The cost of an entry that no event reaches, for its memory.
-const PLACE: f32 = 0.02;
-
 /// The size of a normal form whose literals an entry can note. Larger expressions are unindexed.
 const MAX_NODES: usize = filter::NOTES as usize;
 
-/// The maximal length of a conjunction that a path and filters may prove.
-const PROVEN: usize = 8;
-
-/// The part of an expression that path and filters do not yet prove.
+/// The residual predicate of an entry: the part of its expression that path and filters do not prove.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Missing<'a> {
+pub(crate) enum Residual<'a> {
     Nothing,
     /// The event must meet this access predicate. It is exact, and so is a filter of it.
     One(&'a AccessPredicate),
     /// The event must meet one alternative of an `Or`, of which this is the likely one.
-    Either(Likely),
+    Either(LikelyAlternative),
     More,
 }
 
@@ -58,7 +44,7 @@ pub(crate) enum Access {
 
 /// A negated literal that many events make true.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Likely {
+pub(crate) struct LikelyAlternative {
     /// A filter that every event passes. Events that may fail the literal run the program.
     pub filter: Filter,
     /// The expected share of events that need not run the program.
@@ -145,55 +131,58 @@ impl Analysis {
 
     /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
     pub fn most_demands(&self) -> usize {
-        self.normal.capacity().min(CONTEXT)
+        self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
     /// Returns the access predicates that an event must meet to make the expression true by the literal at `index`. Its own
     /// is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
-        self.normal.context(index).take(CONTEXT).filter_map(|index| Some((index, self.access_predicate(index)?)))
+        self.normal
+            .context(index)
+            .take(cost::MAX_CONTEXT)
+            .filter_map(|index| Some((index, self.access_predicate(index)?)))
     }
 
-    /// Returns the condition that is open, given `is_known`, for the literal at `index` to make the expression true.
-    pub fn missing(
+    /// Returns the residual predicate of an entry under the literal at `index`, if an event meets all that `is_known`.
+    pub fn residual(
         &self,
         index: NodeIndex,
         catalog: &Catalog,
         is_known: impl Fn(&AccessPredicate) -> bool,
-    ) -> Missing<'_> {
+    ) -> Residual<'_> {
         let access_predicate = |index: NodeIndex| self.access_predicates[index as usize].as_ref();
-        let is_missing = |index: &NodeIndex| !access_predicate(*index).is_some_and(&is_known);
-        let mut missing = Some(index).filter(is_missing);
+        let is_open = |index: &NodeIndex| !access_predicate(*index).is_some_and(&is_known);
+        let mut open = Some(index).filter(is_open);
         let mut below = index;
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
                 // A path and two filters do not prove a long conjunction, so it is not worth inspecting.
-                if self.normal.children(above).nth(PROVEN).is_some() {
-                    return Missing::More;
+                if self.normal.children(above).nth(cost::MAX_PROVEN_CONJUNCTION).is_some() {
+                    return Residual::More;
                 }
-                for child in self.normal.children(above).filter(|child| *child != below).filter(is_missing) {
-                    if missing.replace(child).is_some() {
-                        return Missing::More;
+                for child in self.normal.children(above).filter(|child| *child != below).filter(is_open) {
+                    if open.replace(child).is_some() {
+                        return Residual::More;
                     }
                 }
             }
             below = above;
         }
-        match missing {
-            None => Missing::Nothing,
+        match open {
+            None => Residual::Nothing,
             Some(index) if self.normal.node(index) == NormalNode::Or => {
-                self.likely(index, catalog).map_or(Missing::More, Missing::Either)
+                self.likely_alternative(index, catalog).map_or(Residual::More, Residual::Either)
             }
-            Some(index) => self.provable(index, &catalog.schema).map_or(Missing::More, Missing::One),
+            Some(index) => self.provable(index, &catalog.schema).map_or(Residual::More, Residual::One),
         }
     }
 
     /// Returns the negated alternative of the `Or` at `index` that most events make true.
-    fn likely(&self, index: NodeIndex, catalog: &Catalog) -> Option<Likely> {
+    fn likely_alternative(&self, index: NodeIndex, catalog: &Catalog) -> Option<LikelyAlternative> {
         let Catalog { schema, statistics, .. } = catalog;
         let likely = negated(&self.normal, index).filter_map(|literal| {
             let access_predicate = self.access_predicates[literal as usize].as_ref()?;
-            Some(Likely {
+            Some(LikelyAlternative {
                 filter: Filter::exception(access_predicate, schema)?,
                 share: filter::proven(access_predicate, statistics),
             })
@@ -205,10 +194,10 @@ impl Analysis {
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
-        let worthwhile = if is_boolean { WORTHWHILE_BOOLEAN } else { WORTHWHILE };
+        let worthwhile = if is_boolean { cost::MAX_INDEXED_BOOLEAN } else { cost::MAX_INDEXED };
         let costs = self.costs(catalog);
         let cost = costs[self.normal.root() as usize];
-        match self.likely_itself(catalog) {
+        match self.deciding_filter(catalog) {
             Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
             _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
             _ => Access::Nothing,
@@ -217,15 +206,15 @@ impl Analysis {
 
     /// Returns a filter that decides the whole expression for most events, with the cost of passing it for every event.
     /// Returns `None` if there is no such filter, or if it costs as much as evaluating the expression.
-    fn likely_itself(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
+    fn deciding_filter(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
         let root = self.normal.root();
         let (filter, share) = match self.normal.node(root) {
             NormalNode::Literal(_) => (Filter::proof(self.provable(root, &catalog.schema)?, &catalog.schema), 1.0),
-            NormalNode::Or => self.likely(root, catalog).map(|Likely { filter, share }| (filter, share))?,
+            NormalNode::Or => self.likely_alternative(root, catalog).map(|likely| (likely.filter, likely.share))?,
             NormalNode::And => return None,
         };
-        let cost = 1.0 + MARK + (1.0 - share) * LOOK;
-        (cost < LOOK).then_some((filter, cost))
+        let cost = 1.0 + cost::MATCH + (1.0 - share) * cost::EVALUATION;
+        (cost < cost::EVALUATION).then_some((filter, cost))
     }
 
     /// Returns the access predicate of the literal at `index` if it is exact and has an exact filter.
@@ -303,21 +292,21 @@ impl Analysis {
                 && (leads && access_predicate.is_met_where_it_leads()
                     || filters && Filter::is_exact_for(access_predicate, &catalog.schema))
         };
-        let (entries, passed) = match self.missing(index, catalog, is_known) {
-            Missing::Nothing => (1.0, MARK),
-            Missing::One(_) if filter::is_worth_joining(filtered) => (2.0, MARK),
-            Missing::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
-                (2.0, MARK + (1.0 - likely.share) * LOOK)
+        let (entries, passed) = match self.residual(index, catalog, is_known) {
+            Residual::Nothing => (1.0, cost::MATCH),
+            Residual::One(_) if filter::is_worth_joining(filtered) => (2.0, cost::MATCH),
+            Residual::Either(likely) if filter::is_worth_joining(filtered * likely.share) => {
+                (2.0, cost::MATCH + (1.0 - likely.share) * cost::EVALUATION)
             }
-            Missing::One(_) | Missing::Either(_) | Missing::More => (1.0, LOOK),
+            Residual::One(_) | Residual::Either(_) | Residual::More => (1.0, cost::EVALUATION),
         };
-        entries * leading.places() as f32 * PLACE + led * (entries + filtered * passed)
+        entries * leading.places() as f32 * cost::ENTRY_MEMORY + led * (entries + filtered * passed)
     }
 }
 
-/// Returns the negated literals among the first [`CONTEXT`] children of the node at `index`.
+/// Returns the negated literals among the first [`cost::MAX_CONTEXT`] children of the node at `index`.
 fn negated(normal: &Normal, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
-    let children = normal.children(index).take(CONTEXT);
+    let children = normal.children(index).take(cost::MAX_CONTEXT);
     children.filter(|child| normal.literal(*child).is_some_and(|literal| literal.negated))
 }
 
@@ -343,7 +332,10 @@ fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: 
             }
         }
         for &(_, index) in group {
-            access_predicates[index as usize] = Some(common.clone());
+            if let Some(access_predicate) = &mut access_predicates[index as usize] {
+                // Each stays as exact as it is: every event in the common interval is in the literal's own.
+                access_predicate.values = common.values.clone();
+            }
         }
     }
 }

@@ -15,6 +15,7 @@
 
 use crate::catalog::statistics::Statistics;
 use crate::catalog::Catalog;
+use crate::cost;
 use crate::event::digest::{self, Table, ValueDigest, UNDEFINED};
 use crate::event::key::Scale;
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
@@ -44,11 +45,10 @@ pub(crate) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
 /// The greatest position of a digest. Attributes beyond have no filters.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
-/// The share of events assumed to pass a demand that excludes nearly none.
-const PARTLY: f32 = 0.99;
-/// The share of proven events above which a filter may be joined. Below it a joined filter saves few evaluations, yet every
-/// event that reaches the entry would test both.
-const MANY: f32 = 0.125;
+/// Returns the position of an attribute's digest, which may be beyond [`PROBE`].
+fn probe(attribute: AttributeId) -> u32 {
+    digest::place(attribute) as u32
+}
 
 /// A demand on the digest of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Filter {
     /// Returns the filter of `access_predicate`.
     pub fn of(access_predicate: &AccessPredicate, schema: &Schema) -> Self {
         let ty = schema.attribute(access_predicate.attribute).ty;
-        let digest = access_predicate.attribute + 1;
+        let digest = probe(access_predicate.attribute);
         if digest > PROBE {
             return Filter::NONE;
         }
@@ -94,8 +94,8 @@ impl Filter {
         let filter = match &access_predicate.values {
             ValueSet::Except(keys) => match **keys {
                 [_] if are_probes(keys, ty) => Filter::of(access_predicate, schema),
-                [one, other] if are_probes(keys, ty) => neither(access_predicate.attribute + 1, [one, other]),
-                _ => mask(access_predicate.attribute + 1, keys).marked(EXCEPT),
+                [one, other] if are_probes(keys, ty) => neither(probe(access_predicate.attribute), [one, other]),
+                _ => mask(probe(access_predicate.attribute), keys).marked(EXCEPT),
             },
             ValueSet::Interval(..) if is_blurred(ty) => Filter::of(access_predicate, schema).marked(BLURRED),
             _ => Filter::of(access_predicate, schema),
@@ -112,7 +112,7 @@ impl Filter {
     /// decide that for every value, and for an undefined one.
     pub fn exception(access_predicate: &AccessPredicate, schema: &Schema) -> Option<Self> {
         let Attribute { ty, optional, .. } = *schema.attribute(access_predicate.attribute);
-        let digest = access_predicate.attribute + 1;
+        let digest = probe(access_predicate.attribute);
         if digest > PROBE || !access_predicate.is_exact || optional && !access_predicate.is_lax {
             return None;
         }
@@ -150,7 +150,7 @@ impl Filter {
         let ty = schema.attribute(access_predicate.attribute).ty;
         let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
         match &access_predicate.values {
-            _ if access_predicate.attribute >= PROBE => false,
+            _ if probe(access_predicate.attribute) > PROBE => false,
             ValueSet::Defined | ValueSet::Except(_) => true,
             _ if is_list(ty) => false,
             ValueSet::Points(keys) => is_one_probe(keys, ty),
@@ -188,7 +188,7 @@ impl Filter {
 
     /// Returns the attribute that an event must define to pass, if there is one.
     pub fn attribute(self) -> Option<AttributeId> {
-        (self.digest & PROBE).checked_sub(1).filter(|_| self.digest & LAX == 0)
+        digest::attribute((self.digest & PROBE) as usize).filter(|_| self.digest & LAX == 0)
     }
 
     /// Returns whether the filter is sufficient.
@@ -263,13 +263,13 @@ pub(crate) fn choose<'a>(
     for &demanded in demands.iter() {
         let access_predicate = demanded.access_predicate;
         // At least as many events pass a filter as meet its demand.
-        let fewest = lesser(PARTLY, demanded.share);
+        let fewest = lesser(cost::WEAK_SELECTIVITY, demanded.share);
         if fewest >= least {
             break;
         }
         let share = match (led(access_predicate), &access_predicate.values) {
             (Coverage::Wholly, _) => continue,
-            (Coverage::Partly, _) => PARTLY,
+            (Coverage::Partly, _) => cost::WEAK_SELECTIVITY,
             // Nearly every event passes, but this demand may be the only one left to prove.
             (Coverage::Nothing, ValueSet::Except(_)) => fewest,
             (Coverage::Nothing, _) => share(access_predicate, &catalog.schema, &catalog.statistics),
@@ -313,7 +313,7 @@ fn meeting(attribute: AttributeId, keys: &[i64], statistics: &Statistics) -> f32
 /// Returns whether a filter is worth a further entry. `proven` is the share of the arriving events for which it proves the
 /// expression.
 pub(crate) fn is_worth_joining(proven: f32) -> bool {
-    proven > MANY
+    proven > cost::MIN_JOINED
 }
 
 fn mask(digest: u32, keys: &[i64]) -> Filter {
@@ -404,8 +404,12 @@ mod tests {
     fn one_of_several_demands_is_passed_by_all_and_in_doubt_where_it_may_not_be_met() {
         let x = Attribute { name: "x".into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
         let schema = Schema::new(vec![x]).unwrap();
-        let access_predicate =
-            |values: &ValueSet| AccessPredicate { attribute: 0, values: values.clone(), is_exact: true, is_lax: true };
+        let access_predicate = |values: &ValueSet| AccessPredicate {
+            attribute: AttributeId::from_index(0),
+            values: values.clone(),
+            is_exact: true,
+            is_lax: true,
+        };
         // The number of 2,000 values that fail it. Some more share bits with a mask of three.
         for (values, unmet) in [
             (ValueSet::Except([7].into_iter().collect()), 1..=1),

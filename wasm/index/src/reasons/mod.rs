@@ -15,13 +15,12 @@ use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
 use crate::compile::normal::{normalise, NodeIndex, Normal, NormalNode, Normalised};
 use crate::compile::order::{Estimate, Order};
-use crate::compile::store::{self, Programs};
-use crate::compile::{program, Literal, PredicateIndex};
+use crate::compile::store::Programs;
+use crate::compile::{booleans, program, Literal, PredicateIndex};
 use crate::error::{Error, Kind};
 use crate::event::Value;
 use crate::handles::{ProgramId, Slot};
 use crate::model::predicate::{self, Predicate};
-use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
@@ -31,9 +30,6 @@ pub(crate) const RUNS: usize = 8;
 
 /// The number of tests that each program runs in turn. A test that decided is repeated.
 pub(crate) const TESTS: usize = 8;
-
-/// The number of slots in a word of a set.
-pub(crate) const BITS: u32 = 32;
 
 /// The bits of a literal in a word: an attribute, and the value on which the test jumps.
 const LITERAL_BITS: u32 = 12;
@@ -62,8 +58,8 @@ pub(crate) struct Place {
 impl Place {
     /// Returns the chunk of the program, and its position in the chunk.
     #[inline]
-    pub fn split(self) -> (u32, u32) {
-        store::place(self.program)
+    pub fn split(self) -> (ProgramId, u32) {
+        self.program.split()
     }
 }
 
@@ -93,16 +89,17 @@ pub(crate) mod reason {
 impl Reasons {
     /// Adds the expression of the `subscription` in `slot`.
     pub fn insert(&mut self, slot: Slot, subscription: &Subscription, catalog: &Catalog) {
-        let i = slot as usize;
+        let i = slot.index();
         let slots = self.places.len().max(i + 1);
         self.places.resize(slots, Place::default());
         self.lengths.resize(slots, 0);
-        self.held.resize(slots.div_ceil(BITS as usize), 0);
-        self.held[i / BITS as usize] |= 1 << (slot % BITS);
+        self.held.resize(slots.div_ceil(Slot::IN_WORD as usize), 0);
+        let (word, bit) = slot.in_set();
+        self.held[word as usize] |= 1 << bit;
         let expression = catalog.expression(subscription);
         if let Normalised::Tree(normal) = normalise(&expression.steps) {
             let tests = lay_out(&normal);
-            let (form, words) = match booleans(&tests, &expression.predicates) {
+            let (form, words) = match over_booleans(&tests, &expression.predicates) {
                 Some(words) => (Form::Booleans, words),
                 None => {
                     let positions: Vec<u32> = program::positions(catalog.code(subscription)).collect();
@@ -116,8 +113,9 @@ impl Reasons {
 
     /// Removes the expression of `slot`.
     pub fn remove(&mut self, slot: Slot) {
-        let i = slot as usize;
-        self.held[i / BITS as usize] &= !(1 << (slot % BITS));
+        let i = slot.index();
+        let (word, bit) = slot.in_set();
+        self.held[word as usize] &= !(1 << bit);
         let Place { form, program } = std::mem::take(&mut self.places[i]);
         if form != Form::None {
             self.programs.remove(program, self.lengths[i] as usize);
@@ -137,7 +135,7 @@ impl Reasons {
     /// Returns the place of the program of `slot`.
     #[inline]
     pub fn place(&self, slot: Slot) -> Place {
-        self.places[slot as usize]
+        self.places[slot.index()]
     }
 
     /// Returns the words from the program at `place` on. There must be a program.
@@ -147,8 +145,8 @@ impl Reasons {
     }
 
     /// Returns the words of a chunk of programs.
-    pub fn words(&self, chunk: u32) -> &[u32] {
-        self.programs.chunk(chunk)
+    pub fn words(&self, chunk: ProgramId) -> &[u32] {
+        self.programs.get(chunk)
     }
 
     /// Returns an upper bound of the bytes that adding an expression requests. Its text has `text` bytes, its program
@@ -171,8 +169,9 @@ impl Reasons {
     pub fn validate(&self, subscribed: impl Iterator<Item = Slot>) -> Result<(), String> {
         let mut expected = vec![0_u32; self.held.len()];
         for slot in subscribed {
-            match expected.get_mut((slot / BITS) as usize) {
-                Some(word) => *word |= 1 << (slot % BITS),
+            let (word, bit) = slot.in_set();
+            match expected.get_mut(word as usize) {
+                Some(word) => *word |= 1 << bit,
                 None => return Err(format!("slot {slot} has no reason")),
             }
         }
@@ -219,9 +218,9 @@ pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) 
     (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 
-/// Returns the attribute of a literal.
-pub(crate) fn attribute(literal: u32) -> AttributeId {
-    literal / 2
+/// Returns the reason that a test of a literal decides: the number of its attribute.
+pub(crate) fn reason_of(literal: u32) -> u32 {
+    booleans::attribute(literal as usize).word()
 }
 
 /// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
@@ -236,7 +235,7 @@ pub(crate) fn number(operation: &[u32], catalog: &Catalog, attributes: usize) ->
     let (attribute, shared) = program::asked(operation, &catalog.predicates);
     match shared {
         Some(predicate::Test::GeoWithinRadius { .. }) => attributes + reason::GEO,
-        _ => attribute as usize,
+        _ => attribute.index(),
     }
 }
 
@@ -256,12 +255,12 @@ impl Jump {
 }
 
 /// Returns the words of `tests`, or `None` if some are not of booleans or they are too many.
-fn booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
+fn over_booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<Vec<u32>> {
     let word = |test: &Jump| {
         let predicate = &predicates[test.predicate as usize];
-        let literal = 2 * predicate.attribute + u32::from(test.on);
-        let fits = predicate.test == predicate::Test::True && (literal as usize) < MAX_LITERALS;
-        fits.then_some(literal | ((test.distance as i32 - 1) << LITERAL_BITS) as u32)
+        let literal = booleans::literal(predicate.attribute, test.on);
+        let fits = predicate.test == predicate::Test::True && literal < MAX_LITERALS;
+        fits.then_some(literal as u32 | ((test.distance as i32 - 1) << LITERAL_BITS) as u32)
     };
     if tests.len() > MAX_TESTS {
         return None;

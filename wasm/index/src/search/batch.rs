@@ -1,7 +1,8 @@
 //! A batch searches for many events in one call. The results stand one behind the other.
 //!
-//! If there are many dense expressions, events go in groups of 256. The batch decodes a group once for its booleans,
-//! evaluates the dense expressions for all of its events at once (`sliced`), and each event's search takes over the results.
+//! Events go in groups of 256. If there are many dense expressions and many events, the batch decodes a group once for its
+//! booleans, evaluates the dense expressions for all of its events at once (`bit_sliced`), and each event's search takes over
+//! the results. Otherwise each event is searched alone. So a batch costs hardly more than as many searches, or less.
 //!
 //! The result is returned in parts, so that its memory does not grow with the number of events. A part ends with the event
 //! that fills it. Like a search, a batch can be interrupted anywhere and resumed: its own progress stands above that of the
@@ -12,6 +13,7 @@ use std::slice::Iter;
 
 use crate::boolean::bit_sliced::bits::EVENTS;
 use crate::boolean::bit_sliced::Sliced;
+use crate::cost;
 use crate::error::{Error, Kind};
 use crate::event::Format;
 use crate::handles::Slot;
@@ -26,18 +28,12 @@ const SPARE: usize = 16 * 1024;
 /// The number of words with which a part ends. The remaining room is for picking the ids of the next event.
 const PART: usize = SPARE - ROOM;
 
-/// The least number of events in a group, and of dense expressions, for bit-sliced evaluation.
-const FEWEST_EVENTS: u32 = 16;
-const FEWEST_EXPRESSIONS: usize = 64;
-/// The maximal number of other expressions for each dense one, because the rows have a place for each slot.
-const MOST_OTHERS: usize = 15;
-
 /// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
 
-/// Returns whether bit-sliced evaluation is worthwhile. A deletion never changes that to true.
+/// Returns whether bit-sliced evaluation may be worthwhile. A deletion never changes that to true.
 fn is_sliceable(dense: usize, slots: usize) -> bool {
-    dense >= FEWEST_EXPRESSIONS && dense >= slots / (MOST_OTHERS + 1)
+    dense >= cost::MIN_SLICED_EXPRESSIONS && dense >= slots / (cost::MAX_OTHERS_PER_SLICED + 1)
 }
 
 /// Returns the number of words that a result list needs.
@@ -52,11 +48,59 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 }
 
 /// A batch searches for many events with one [`Search`].
+///
+/// ```
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::{Batch, Form, Request, Search};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// index.insert(&Insertion { id: 1, text: b"age > 30", constants: vec![] })?;
+/// index.insert(&Insertion { id: 2, text: b"age < 60", constants: vec![] })?;
+/// let (mut search, mut batch) = (Search::default(), Batch::default());
+/// search.reserve(&index)?;
+/// batch.reserve(&index)?;
+///
+/// // Each event follows its format and its length.
+/// const JSON: u32 = 1;
+/// let mut message = Vec::new();
+/// let events: [&[u8]; 2] = [br#"{"age": 40}"#, br#"{"age": 20}"#];
+/// for event in events {
+///     message.extend(JSON.to_le_bytes());
+///     message.extend((event.len() as u32).to_le_bytes());
+///     message.extend(event);
+/// }
+/// batch.open(Request { events: 2, bytes: message.len(), only: None, form: Form::Ids });
+/// let mut results = Vec::new();
+/// while !batch.is_done() {
+///     batch.next_part();
+///     let part = batch.run(&index, &mut search, &message, || ()).map_err(|(_, error)| error)?;
+///     results.extend_from_slice(part);
+/// }
+/// // The number of ids of each event, and then its ids.
+/// assert_eq!(results, [2, 1, 2, 1, 2]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
+    /// The current group. The step that begins a group sets it, and sets it again if it is repeated.
+    group: Group,
     sliced: Sliced,
     checkpoint: Checkpoint<Progress>,
+}
+
+/// Up to 256 events that are searched one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Group {
+    /// The first event.
+    first: Cursor,
+    /// The number of events.
+    len: u32,
+    /// The dense expressions are evaluated for all events of the group at once.
+    is_sliced: bool,
 }
 
 /// The request of a batch.
@@ -87,11 +131,8 @@ struct Progress {
     phase: Phase,
     /// The current or the next event.
     next: Cursor,
-    /// The first event of the group; `len` is its number of events.
-    group: Cursor,
-    len: u32,
-    /// The dense expressions are evaluated for the whole group at once.
-    is_sliced: bool,
+    /// The event behind it, once its search has started.
+    behind: Cursor,
     /// The slot from which bit-sliced evaluation continues.
     slot: Slot,
     /// The number of words in the part so far.
@@ -100,7 +141,7 @@ struct Progress {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// A group begins.
+    /// A group begins. If it is not bit-sliced, its first search starts in the same step.
     Group,
     /// The booleans of a group are decoded.
     Columns,
@@ -140,68 +181,86 @@ impl Batch {
 
     /// Returns whether the last part was the final one.
     pub fn is_done(&self) -> bool {
-        self.checkpoint.load().phase == Phase::Done
+        self.checkpoint.current().phase == Phase::Done
     }
 
     /// Runs to the end of a part, from the present position, and returns the part. It has for each event the number of
-    /// words, then these words. The message holds the events and the ids.
+    /// words, then these words. The message holds the events and the ids. `committed` is called after each step.
     ///
     /// Errors: those of decoding an event, and an id that is too large for a bitmap.
-    pub fn run<'a>(&mut self, index: &Index, search: &'a mut Search, message: &[u8]) -> Result<&'a [u64], Refused> {
-        while !self.advance(index, search, message)? {}
-        Ok(self.part(search))
-    }
-
-    /// Runs one step of the batch. Returns whether a part is finished.
-    ///
-    /// Errors: those of [`Batch::run`].
-    pub fn advance(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<bool, Refused> {
-        let mut progress = self.checkpoint.load();
-        if !matches!(progress.phase, Phase::Full | Phase::Done) {
-            self.step(index, search, message, &mut progress).map_err(|error| (progress.next.event as usize, error))?;
+    pub fn run<'a>(
+        &mut self,
+        index: &Index,
+        search: &'a mut Search,
+        message: &[u8],
+        mut committed: impl FnMut(),
+    ) -> Result<&'a [u64], Refused> {
+        while !matches!(self.checkpoint.current().phase, Phase::Full | Phase::Done) {
+            if self.checkpoint.current().phase == Phase::Search {
+                let dense = self.dense(self.checkpoint.current());
+                // The search has a checkpoint of its own.
+                while !search.step_with(index, dense) {
+                    committed();
+                }
+            }
+            let progress = self.step(index, search, message)?;
             self.checkpoint.commit(progress);
+            committed();
         }
-        Ok(matches!(progress.phase, Phase::Full | Phase::Done))
+        Ok(self.part(search))
     }
 
     /// Returns the finished part of a batch that works with `search`.
     pub fn part<'a>(&self, search: &'a Search) -> &'a [u64] {
-        &search.ids[..self.checkpoint.load().words as usize]
+        &search.ids[..self.checkpoint.current().words as usize]
     }
 
-    fn step(
+    /// Runs one step. Returns the progress to commit. A search under way must have ended.
+    fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Progress, Refused> {
+        let mut progress = self.checkpoint.load();
+        match progress.phase {
+            Phase::Group => self.begin_group(index, search, message, &mut progress),
+            Phase::Columns => self.add_column(index, search, message, &mut progress),
+            Phase::Slice => self.slice(index, &mut progress),
+            Phase::Open => self.open_search(index, search, message, &mut progress),
+            Phase::Search => self.end_search(index, search, &mut progress),
+            Phase::Full | Phase::Done => Ok(()),
+        }
+        .map_err(|error| (progress.next.event as usize, error))?;
+        Ok(progress)
+    }
+
+    fn begin_group(
         &mut self,
         index: &Index,
         search: &mut Search,
         message: &[u8],
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        match progress.phase {
-            Phase::Group => self.group(index, progress),
-            Phase::Columns => self.add_column(index, search, message, progress)?,
-            Phase::Slice => self.slice(index, progress),
-            Phase::Open => self.open_search(index, search, message, progress)?,
-            Phase::Search => self.search(index, search, message, progress)?,
-            Phase::Full | Phase::Done => {}
+        let len = (self.request.events - progress.next.event).min(EVENTS as u32);
+        let is_sliced = len >= cost::MIN_SLICED_EVENTS && self.is_worth_slicing(index);
+        self.group = Group { first: progress.next, len, is_sliced };
+        if len == 0 {
+            progress.phase = Phase::Done;
+        } else if is_sliced {
+            self.sliced.begin(len as usize);
+            progress.slot = Slot::from_index(0);
+            progress.phase = Phase::Columns;
+        } else {
+            progress.phase = Phase::Open;
+            self.open_search(index, search, message, progress)?;
         }
         Ok(())
     }
 
-    fn group(&mut self, index: &Index, progress: &mut Progress) {
-        progress.group = progress.next;
-        progress.len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_dense =
-            self.request.only.is_none() && is_sliceable(index.dense().len(), index.subscriptions().capacity());
-        progress.is_sliced = is_dense && progress.len >= FEWEST_EVENTS;
-        progress.slot = 0;
-        progress.phase = if progress.len == 0 {
-            Phase::Done
-        } else if progress.is_sliced {
-            self.sliced.begin(progress.len as usize);
-            Phase::Columns
-        } else {
-            Phase::Open
-        };
+    /// Returns whether bit-sliced evaluation of many events costs less than their searches.
+    fn is_worth_slicing(&self, index: &Index) -> bool {
+        let Request { events, bytes, only, .. } = self.request;
+        let dense = index.dense().len();
+        let decoding = if index.is_dense() { 0 } else { bytes / events as usize * cost::DECODE_FUEL_PER_BYTE };
+        only.is_none()
+            && is_sliceable(dense, index.subscriptions().capacity())
+            && decoding <= dense * cost::SLICED_SAVING
     }
 
     fn add_column(
@@ -213,21 +272,22 @@ impl Batch {
     ) -> Result<(), Error> {
         let (format, event, next) = self.frame(message, progress.next)?;
         search.decode(index, format, event)?;
-        let number = progress.next.event - progress.group.event;
+        let number = progress.next.event - self.group.first.event;
         self.sliced.add(number as usize, &search.event.values);
         progress.next = next;
-        if number + 1 == progress.len {
-            progress.next = progress.group;
+        if number + 1 == self.group.len {
+            progress.next = self.group.first;
             progress.phase = Phase::Slice;
         }
         Ok(())
     }
 
-    fn slice(&mut self, index: &Index, progress: &mut Progress) {
+    fn slice(&mut self, index: &Index, progress: &mut Progress) -> Result<(), Error> {
         match self.sliced.step(progress.slot, index.subscriptions(), index.catalog()) {
             Some(slot) => progress.slot = slot,
             None => progress.phase = Phase::Open,
         }
+        Ok(())
     }
 
     fn open_search(
@@ -243,41 +303,45 @@ impl Batch {
         }
         let start = progress.words + 1;
         let form = self.request.form;
-        if progress.is_sliced && index.is_dense() {
+        let (format, event, behind) = self.frame(message, progress.next)?;
+        progress.behind = behind;
+        if self.group.is_sliced && index.is_dense() {
             search.begin_dense(start, form);
         } else {
-            let (format, event, _) = self.frame(message, progress.next)?;
             search.decode(index, format, event)?;
             let only = self.request.only.map(|bytes| packed(&message[self.request.bytes..][..bytes]));
             search.begin(index, only, start, form)?;
         }
         progress.phase = Phase::Search;
-        self.search(index, search, message, progress)
+        if search.step_with(index, self.dense(progress)) {
+            self.end_search(index, search, progress)?;
+        }
+        Ok(())
     }
 
-    fn search(
-        &mut self,
-        index: &Index,
-        search: &mut Search,
-        message: &[u8],
-        progress: &mut Progress,
-    ) -> Result<(), Error> {
-        let number = progress.next.event - progress.group.event;
-        let dense = match progress.is_sliced {
-            true => Dense::Sliced(&self.sliced, number as usize),
+    /// Returns the source of the dense matches of the current event.
+    fn dense(&self, progress: &Progress) -> Dense<'_> {
+        match self.group.is_sliced {
+            true => Dense::Sliced(&self.sliced, (progress.next.event - self.group.first.event) as usize),
             false => Dense::Open,
-        };
-        if !search.step_with(index, dense) {
-            return Ok(());
         }
-        let ended = search.checkpoint.load();
+    }
+
+    /// Takes over the result of the search, and moves on to the next event.
+    fn end_search(&mut self, index: &Index, search: &mut Search, progress: &mut Progress) -> Result<(), Error> {
         if let Some(error) = search.refusal(index) {
             return Err(error);
         }
-        search.ids[progress.words as usize] = u64::from(ended.ids);
-        progress.words += 1 + ended.ids;
-        (_, _, progress.next) = self.frame(message, progress.next)?;
-        progress.phase = if number + 1 == progress.len { Phase::Group } else { Phase::Open };
+        let ids = search.checkpoint.current().ids;
+        search.ids[progress.words as usize] = u64::from(ids);
+        progress.words += 1 + ids;
+        progress.next = progress.behind;
+        let is_last_of_group = progress.next.event - self.group.first.event == self.group.len;
+        progress.phase = match progress.next.event == self.request.events {
+            true => Phase::Done,
+            false if is_last_of_group => Phase::Group,
+            false => Phase::Open,
+        };
         Ok(())
     }
 
@@ -299,6 +363,13 @@ impl Batch {
 pub type Packed<'a> = Map<Iter<'a, [u8; 8]>, fn(&[u8; 8]) -> u64>;
 
 /// Returns the packed ids in `bytes`.
+///
+/// ```
+/// use be_tree_index::search::packed;
+///
+/// let bytes = [7_u64, 1 << 40].map(u64::to_le_bytes).concat();
+/// assert!(packed(&bytes).eq([7, 1 << 40]));
+/// ```
 pub fn packed(bytes: &[u8]) -> Packed<'_> {
     let (ids, _) = bytes.as_chunks::<8>();
     ids.iter().map(|id| u64::from_le_bytes(*id))
@@ -364,7 +435,7 @@ mod tests {
             batch.open(request);
             while !batch.is_done() {
                 batch.next_part();
-                expected.extend_from_slice(batch.run(&index, &mut search, &message).unwrap());
+                expected.extend_from_slice(batch.run(&index, &mut search, &message, || ()).unwrap());
             }
             for lost in 1..4 {
                 batch.open(request);
@@ -372,13 +443,17 @@ mod tests {
                 let mut steps = 0;
                 while !batch.is_done() {
                     let before = (batch.checkpoint, search.checkpoint);
-                    let mut progress = before.0.load();
-                    if progress.phase == Phase::Full {
-                        answer.extend_from_slice(&search.ids[..progress.words as usize]);
+                    if before.0.current().phase == Phase::Full {
+                        answer.extend_from_slice(batch.part(&search));
                         batch.next_part();
                         continue;
                     }
-                    batch.step(&index, &mut search, &message, &mut progress).unwrap();
+                    let dense = batch.dense(before.0.current());
+                    let is_searching = before.0.current().phase == Phase::Search;
+                    let progress = match is_searching && !search.step_with(&index, dense) {
+                        true => before.0.load(),
+                        false => batch.step(&index, &mut search, &message).unwrap(),
+                    };
                     steps += 1;
                     if steps % (lost + 1) == 0 {
                         batch.checkpoint.commit(progress);
@@ -388,7 +463,7 @@ mod tests {
                         batch.sliced.cut_off();
                     }
                 }
-                answer.extend_from_slice(&search.ids[..batch.checkpoint.load().words as usize]);
+                answer.extend_from_slice(batch.part(&search));
                 let differs = answer.iter().zip(&expected).position(|(a, b)| a != b);
                 assert!(answer == expected, "{form:?} {lost} {differs:?} {} {}", answer.len(), expected.len());
             }

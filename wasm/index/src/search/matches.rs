@@ -10,7 +10,7 @@ use crate::support::bits::ones;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-const BITS: u32 = 32;
+const BITS: u32 = Slot::IN_WORD;
 
 /// The empty word of the first search, and the difference to that of each next search.
 const SEARCH: u64 = 1 << BITS;
@@ -84,7 +84,8 @@ impl SlotSet {
     /// attributes.
     #[inline(always)]
     pub fn insert_if(&mut self, holds: bool, slot: Slot) {
-        self.add(slot / BITS, u64::from(holds) << (slot % BITS), holds);
+        let (word, bit) = slot.in_set();
+        self.add(word, u64::from(holds) << bit, holds);
     }
 
     /// Inserts the slots of a whole word, if there are any.
@@ -105,7 +106,7 @@ impl SlotSet {
 
     /// Inserts the slots whose bits are one. The first bit stands for the slot `first`, a multiple of 64.
     pub fn insert_run(&mut self, first: Slot, bits: u64) {
-        let word = first / BITS;
+        let (word, _) = first.in_set();
         self.insert_word(word, bits as u32);
         self.insert_word(word + 1, (bits >> BITS) as u32);
     }
@@ -130,7 +131,7 @@ impl SlotSet {
                     return Some(group as u32);
                 }
                 let (summary, words) = (block[place % BLOCK], &self.groups[group]);
-                given += each(Slots { first: group as u32 * GROUP, summary, words });
+                given += each(Slots { first: Slot::from_index(group * GROUP as usize), summary, words });
             }
             done_with = 0;
         }
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn slots_come_out_ascending_and_in_pieces_and_are_gone_in_the_next_search() {
-        let slots = [0, 1, 31, 32, 1023, 1024, 70_000, 99_999];
+        let slots = [0, 1, 31, 32, 1023, 1024, 70_000, 99_999].map(Slot::from_index);
         let mut set = SlotSet::default();
         set.reserve(100_000).unwrap();
         for search in [0, LAST - SEARCH, LAST] {
@@ -165,8 +166,11 @@ mod tests {
                     let mut count = 0;
                     next = set.groups(from, limit, |group| {
                         let before = given.len();
-                        let words = group.words().map(|(place, bits)| (group.first + place as u32 * BITS, bits));
-                        given.extend(words.flat_map(|(first, bits)| ones(bits.into()).map(move |i| first + i as u32)));
+                        let (first, _) = group.first.in_set();
+                        let words = group.words().map(|(place, bits)| (first + place as u32, bits));
+                        let slots =
+                            |(word, bits): (u32, u32)| ones(bits.into()).map(move |i| Slot::of_set(word, i as u32));
+                        given.extend(words.flat_map(slots));
                         count += given.len() - before;
                         given.len() - before
                     });

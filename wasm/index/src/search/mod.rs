@@ -30,7 +30,6 @@ mod progress;
 mod reasons;
 mod room;
 mod scan;
-mod seen;
 mod sort;
 mod spill;
 #[cfg(test)]
@@ -46,9 +45,8 @@ use found::HEADER;
 use progress::{Phase, Progress};
 
 use crate::eval::memo::Memo;
-use crate::handles::{NodeId, ProgramId, Slot};
+use crate::handles::{NodeId, ProgramId};
 use matches::SlotSet;
-use seen::Seen;
 use sort::Sort;
 use spill::Spill;
 
@@ -61,7 +59,7 @@ use crate::event::{decode, Event, Format};
 use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
-use crate::tree::{LIKELY, ROOT};
+use crate::tree::scan::Proven;
 
 /// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
@@ -81,6 +79,34 @@ const EVENT: usize = 16 * 1024;
 
 /// The working memory of searches: the event, and tables that are reused. A search allocates nothing once the tables have
 /// grown to the size of the index.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::Search;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// for id in 0..1000 {
+///     let text = format!("age > {} and city <> 'Rome'", id % 100);
+///     index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] })?;
+/// }
+/// let mut search = Search::default();
+/// search.reserve(&index)?;
+///
+/// // Among all subscriptions, step by step. Between two steps the caller may do something else.
+/// let event = br#"{"age": 2, "city": "Oslo"}"#;
+/// search.open(&index, Format::Json, event, None::<std::iter::Empty<u64>>)?;
+/// while !search.step(&index) {}
+/// assert_eq!(search.found().ids()[..4], [0, 1, 100, 101]);
+///
+/// // Among three of them.
+/// search.open(&index, Format::Json, event, Some([101, 2, 5000].into_iter()))?;
+/// assert_eq!(search.run(&index).ids(), [101]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     event: Spill<Event>,
@@ -93,8 +119,7 @@ pub struct Search {
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
     /// The slots of the sufficient entries that passed in this step, some of them in doubt.
-    proven: Vec<Slot>,
-    seen: Seen,
+    proven: Vec<Proven>,
     memo: Memo,
     matches: SlotSet,
     /// The event's booleans in the form that windows read.
@@ -106,6 +131,26 @@ pub struct Search {
 }
 
 /// The form of a search's result.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::{Index, Insertion};
+/// use be_tree_index::search::{Form, Search};
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+///
+/// let mut index = Index::new(schema);
+/// for id in [0, 3, 65] {
+///     index.insert(&Insertion { id, text: b"age > 30", constants: vec![] })?;
+/// }
+/// let mut search = Search::default();
+/// search.reserve(&index)?;
+/// let event = br#"{"age": 40}"#;
+/// search.open_for(&index, Format::Json, event, None::<std::iter::Empty<u64>>, Form::Bitmap)?;
+/// assert_eq!(search.run(&index).ids(), [1 << 0 | 1 << 3, 1 << (65 - 64)]);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// The ids that match, ascending.
@@ -130,14 +175,6 @@ impl Form {
 }
 
 impl Search {
-    /// Passes on to `index` which attributes events define, if enough events were counted since the last time. Later
-    /// insertions use it.
-    pub fn teach(&mut self, index: &mut Index) {
-        if let Some(shares) = self.seen.take() {
-            index.learn(shares);
-        }
-    }
-
     /// Forgets the allocations of a search that may have been interrupted anywhere, without freeing them. Call it before the
     /// search is dropped if a separate allocator for searches frees all their memory at once.
     pub fn abandon(&mut self) {
@@ -174,6 +211,25 @@ impl Search {
 
     /// Appends the decoded event to `out`, in the format [`Format::Prepared`].
     ///
+    /// ```
+    /// use be_tree_index::event::Format;
+    /// use be_tree_index::index::{Index, Insertion};
+    /// use be_tree_index::search::Search;
+    /// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+    /// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+    /// # let schema = Schema::new(vec![attribute("age", Type::Integer), attribute("city", Type::String)])?;
+    ///
+    /// let mut index = Index::new(schema);
+    /// index.insert(&Insertion { id: 1, text: b"city = 'Rome'", constants: vec![] })?;
+    /// let mut search = Search::default();
+    /// search.reserve(&index)?;
+    /// let mut prepared = Vec::new();
+    /// search.prepare(&index, Format::Json, br#"{"city": "Rome"}"#, &mut prepared)?;
+    /// search.open(&index, Format::Prepared, &prepared, None::<std::iter::Empty<u64>>)?;
+    /// assert_eq!(search.run(&index).ids(), [1]);
+    /// # Ok::<(), be_tree_index::error::Error>(())
+    /// ```
+    ///
     /// Errors: those of decoding the event.
     pub fn prepare(&mut self, index: &Index, format: Format, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         self.decode(index, format, bytes)?;
@@ -195,7 +251,6 @@ impl Search {
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
         digest::read(&self.event, index.schema(), &mut self.digests);
-        self.seen.note(&self.digests);
         self.memo.begin();
         self.matches.begin();
         if index.dense().len() > 0 {
@@ -205,9 +260,9 @@ impl Search {
         match only {
             None => {
                 self.candidates.choose(false);
-                self.nodes[0] = ROOT;
-                self.nodes[1] = LIKELY;
-                progress.nodes = 1 + u32::from(!index.tree().likely().is_empty());
+                self.nodes[0] = NodeId::ROOT;
+                self.nodes[1] = NodeId::SCANNED;
+                progress.nodes = 1 + u32::from(!index.tree().scanned().is_empty());
             }
             Some(ids) => {
                 self.select(index, ids, &mut progress)?;
@@ -310,6 +365,7 @@ impl Search {
                 break;
             }
         }
+        debug_assert!(progress.is_within_lists(), "{progress:?}");
         self.checkpoint.commit(progress);
         progress.phase == Phase::Done
     }

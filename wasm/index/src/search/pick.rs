@@ -1,15 +1,13 @@
 //! Picking turns matching slots into their ids.
 
 use crate::catalog::ids::{Row, ROW};
+use crate::cost;
 use crate::search::first_chunk_mut;
 use crate::search::matches::{Slots, GROUP};
 use crate::support::bits::ones;
 
 /// The room for the ids of a group and one more row. A full row is written even if only its first ids count.
 pub(super) const ROOM: usize = GROUP as usize + ROW;
-
-/// The number of 32 slots from which writing all ids is faster than choosing.
-const MANY: u32 = 10;
 
 /// For each byte, the places of its ones, followed by zeros.
 const PLACES: [[u8; 8]; 256] = {
@@ -34,7 +32,7 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     let mut picked = 0;
     for (place, bits) in slots.words() {
         match &rows[place] {
-            Row::From(first) if bits.count_ones() < MANY => {
+            Row::From(first) if bits.count_ones() < cost::MIN_BULK_IDS => {
                 let mut write = |place: u32| {
                     to[picked % GROUP as usize] = first.wrapping_add(place.into());
                     picked += 1;
@@ -55,7 +53,7 @@ pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
 fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     match row {
         Row::From(first) => pick_many(bits, |place| first.wrapping_add(place as u64), to),
-        Row::Listed(ids) if bits.count_ones() >= MANY => pick_many(bits, |place| ids[place % ROW], to),
+        Row::Listed(ids) if bits.count_ones() >= cost::MIN_BULK_IDS => pick_many(bits, |place| ids[place % ROW], to),
         Row::Listed(ids) => ones(u64::from(bits)).zip(to).map(|(place, to)| *to = ids[place % ROW]).count(),
     }
 }

@@ -62,6 +62,11 @@ impl Phase {
 }
 
 impl Progress {
+    /// Returns whether no position lies behind the list that it is of.
+    pub fn is_within_lists(&self) -> bool {
+        self.node <= self.nodes && self.candidate <= self.candidates
+    }
+
     /// Returns the phase that follows once all matching ids are collected.
     pub fn after_matches(&mut self) -> Phase {
         self.word = 0;

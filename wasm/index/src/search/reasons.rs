@@ -9,7 +9,7 @@ use crate::error::{Error, Kind};
 use crate::eval::memo::Memo;
 use crate::eval::run::{self, Asked};
 use crate::event::Format;
-use crate::handles::Slot;
+use crate::handles::{ProgramId, Slot};
 use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
 use crate::room::Extent;
@@ -121,14 +121,14 @@ impl Search {
     pub(super) fn gather(&mut self, index: &Index, progress: &mut search::Progress) {
         let Some(reasons) = index.reasons() else { unreachable!("the search was opened for reasons") };
         let Search { reasons: Work { asked, missed, .. }, matches, .. } = self;
-        let end = (progress.word + STEP / reasons::BITS).min(reasons.held_words());
+        let end = (progress.word + STEP / Slot::IN_WORD).min(reasons.held_words());
         for word in progress.word..end {
             let among = if progress.reasons.among_all { u32::MAX } else { asked.word(word) };
             let mut bits = reasons.held(word) & !matches.word(word) & among;
             let missed = &mut missed[progress.reasons.missed as usize..][..bits.count_ones() as usize];
             progress.reasons.missed += missed.len() as u32;
             for missed in missed {
-                let slot = word * reasons::BITS + bits.trailing_zeros();
+                let slot = Slot::of_set(word, bits.trailing_zeros());
                 *missed = Missed { slot, place: reasons.place(slot), reason: 0 };
                 bits &= bits - 1;
             }
@@ -224,7 +224,7 @@ struct Missed {
 pub(super) struct Runs {
     of: [u32; RUNS],
     at: [u32; RUNS],
-    chunk: u32,
+    chunk: ProgramId,
     /// The next program to begin. `end` is behind the last one.
     next: u32,
     end: u32,
@@ -312,7 +312,7 @@ impl Explainer<'_> {
             }
             for (of, at) in of.iter_mut().zip(&mut at) {
                 let (literal, to, decided) = reasons::take(words, *at, self.jumps);
-                self.missed[*of as usize].reason = reasons::attribute(literal);
+                self.missed[*of as usize].reason = reasons::reason_of(literal);
                 let another = if next < end { next } else { none };
                 let start = self.missed[another as usize].place.split().1;
                 *at = if decided { start } else { to };

@@ -50,7 +50,6 @@ impl Searches for Search {
         let extent = extent.rounded();
         let Extent { attributes, nodes, slots, .. } = extent;
         grow(&mut self.digests, (attributes + 1).max(program::DIGESTS))?;
-        self.seen.reserve(attributes)?;
         grow(self.candidates.kept(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
         // One place more than there are nodes: see `push_found`.

@@ -1,12 +1,14 @@
 //! The scan tests the entries of the nodes' leaf lists and marks the expressions that they prove.
 
+use std::cell::Cell;
+
 use super::progress::{Phase, Progress};
 use super::{first_chunk, first_chunk_mut, Search, STEP};
 use crate::event::digest::{self, Table};
-use crate::handles::{NodeId, Slot};
+use crate::handles::{NodeId, ProgramId};
 use crate::index::Index;
 use crate::support::simd::Fastest;
-use crate::tree::scan::{fitting, scan, List, Passed, IN_DOUBT, PLACES};
+use crate::tree::scan::{fitting, scan, List, Passed, Proven, PLACES};
 use crate::tree::Tree;
 
 impl Search {
@@ -31,26 +33,30 @@ impl Search {
     #[inline(never)]
     pub(super) fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
         let Search { proven: slots, candidates, matches, .. } = self;
-        let mut known = progress.candidates as usize;
-        let (fours, rest) = slots[..proven].as_chunks::<4>();
-        let mut mark = |slot: Slot| {
-            if slot & IN_DOUBT == 0 {
-                matches.insert(slot);
+        let slots = Cell::from_mut(&mut slots[..proven]).as_slice_of_cells();
+        let (fours, rest) = slots.as_chunks::<4>();
+        // The slots in doubt move to the front of the list.
+        let mut in_doubt = 0;
+        let mut mark = |slot: &Cell<Proven>| {
+            let slot = slot.get();
+            if slot.is_in_doubt() {
+                slots[in_doubt].set(slot);
+                in_doubt += 1;
             } else {
-                candidates[known] = slot;
-                known += 1;
+                matches.insert(slot.slot());
             }
         };
         // Four slots a turn of the loop, because half of the cost of a turn is not the marking.
         for four in fours {
-            four.iter().for_each(|slot| mark(*slot));
+            four.iter().for_each(&mut mark);
         }
-        rest.iter().for_each(|slot| mark(*slot));
+        rest.iter().for_each(mark);
         // The programs of slots in doubt are looked up last, so that their cache misses overlap.
-        for candidate in &mut candidates[progress.candidates as usize..known] {
-            *candidate = index.subscriptions().get(*candidate & !IN_DOUBT).program;
+        let candidates = &mut candidates[progress.candidates as usize..][..in_doubt];
+        for (candidate, slot) in candidates.iter_mut().zip(slots) {
+            *candidate = index.subscriptions().get(slot.get().slot()).program;
         }
-        progress.candidates = known as u32;
+        progress.candidates += in_doubt as u32;
     }
 }
 
@@ -61,8 +67,8 @@ fn pass_lists(
     tree: &Tree,
     nodes: &[NodeId],
     digests: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
+    slots: &mut List<Proven>,
+    programs: &mut List<ProgramId>,
     progress: &mut Progress,
 ) -> usize {
     let mut work = 0;

@@ -90,7 +90,7 @@ fn run_all(
                 progress.position = position;
                 break;
             }
-            Outcome::Done(holds) => matches.insert_if(holds, program.first()),
+            Outcome::Done(holds) => matches.insert_if(holds, program.slot()),
         }
         progress.position = 0;
         run += 1;

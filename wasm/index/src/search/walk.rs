@@ -38,7 +38,8 @@ impl Search {
     pub(super) fn prefetch_entries(&self, index: &Index, progress: &Progress) {
         let prefetch = |&node: &NodeId| {
             let entries = index.tree().node(node).entries();
-            let lines = [0, 4, 8, 12, 16, 20, 24, 28].map(|place| entries.get(place).map_or(0, |entry| entry.subject));
+            let lines =
+                [0, 4, 8, 12, 16, 20, 24, 28].map(|place| entries.get(place).map_or(0, |entry| entry.subject.word()));
             lines.into_iter().fold(0, |sum, subject| sum ^ subject)
         };
         let found = &self.nodes[..progress.nodes.min(STEP) as usize];
@@ -57,7 +58,7 @@ impl Search {
         };
         progress.level += passed as u32;
         let level = tree.level(ahead[passed].level);
-        let value = self.event.values[level.attribute as usize];
+        let value = self.event.values[level.attribute.index()];
         if progress.element == 0 {
             if let Some(node) = level.defined {
                 self.push_node(node, progress);
@@ -73,7 +74,7 @@ impl Search {
             Value::Strings(span) => {
                 let elements = &span.of(&self.event.strings)[progress.element as usize..];
                 let elements = &elements[..elements.len().min(STEP as usize)];
-                let found = elements.iter().map(|text| level.point(i64::from(text.id.0)));
+                let found = elements.iter().map(|text| level.point(key::of_string(text.id)));
                 push_found(found, &mut self.nodes, &mut self.found_at, progress)
             }
             Value::Segments(span) => {
@@ -123,10 +124,10 @@ fn push_found(
         // A list may lead to a node twice. An element of `found_at` counts only if `nodes` agrees, so it needs no clearing.
         // It must not decide a branch, or the cost of a search would depend on earlier ones. So a known node is also
         // written, behind the end of the list, where the next node overwrites it.
-        let at = found_at[node as usize];
+        let at = found_at[node.index()];
         let known = (at < progress.nodes) & (nodes[at as usize] == node);
         nodes[progress.nodes as usize] = node;
-        found_at[node as usize] = if known { at } else { progress.nodes };
+        found_at[node.index()] = if known { at } else { progress.nodes };
         progress.nodes += u32::from(!known);
     }
     lookups

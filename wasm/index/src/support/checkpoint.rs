@@ -11,7 +11,11 @@ pub(crate) struct Checkpoint<P> {
 
 impl<P: Copy> Checkpoint<P> {
     pub fn load(&self) -> P {
-        self.places[self.current & 1]
+        *self.current()
+    }
+
+    pub fn current(&self) -> &P {
+        &self.places[self.current & 1]
     }
 
     /// Writes the copy that is not current, then makes it current.

@@ -52,14 +52,19 @@ impl<T> Chunks<T> {
 
     /// Keeps the first `len` elements, of which there is at least one, and frees the memory of the rest.
     pub fn truncate(&mut self, len: usize) {
-        self.chunks.truncate(len.div_ceil(CHUNK));
-        if let Some(last) = self.chunks.last_mut() {
-            last.truncate((len - 1) % CHUNK + 1);
-        }
+        self.shorten(len);
         if let [first] = &mut self.chunks[..] {
             first.shrink_to_fit();
         }
         self.chunks.shrink_to_fit();
+    }
+
+    /// Keeps the first `len` elements, and frees the chunks that this empties.
+    pub fn shorten(&mut self, len: usize) {
+        self.chunks.truncate(len.div_ceil(CHUNK));
+        if let Some(last) = self.chunks.last_mut() {
+            last.truncate((len - 1) % CHUNK + 1);
+        }
         self.len = len;
     }
 
@@ -112,5 +117,12 @@ mod tests {
         assert_eq!(chunks.from(2 * CHUNK + 1), (2 * CHUNK + 1..3 * CHUNK).collect::<Vec<_>>());
         assert_eq!(chunks.from(3 * CHUNK).len(), 7);
         assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
+        for len in [3 * CHUNK, 2 * CHUNK + 1, CHUNK, 5, 0] {
+            chunks.shorten(len);
+            assert_eq!((chunks.len(), chunks.iter().count()), (len, len));
+            assert_eq!(chunks.chunks.len(), len.div_ceil(CHUNK));
+        }
+        chunks.push(3);
+        assert_eq!((chunks.len(), chunks[0]), (1, 3));
     }
 }

@@ -29,14 +29,22 @@ impl IdTable {
     /// Returns the number with this hash for which `is` is true.
     #[inline]
     pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        self.find_map(hash, |number| is(number).then_some(number))
+    }
+
+    /// Returns what `find` returns for the number with this hash for which it returns anything.
+    #[inline]
+    pub fn find_map<T>(&self, hash: u64, find: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut at = hash as usize;
         loop {
             let place = *self.places.get(at & self.places.len().wrapping_sub(1))?;
             if place == 0 {
                 return None;
             }
-            if hash_in(place) == hash as u32 && is(number_in(place)) {
-                return Some(number_in(place));
+            if hash_in(place) == hash as u32 {
+                if let Some(found) = find(number_in(place)) {
+                    return Some(found);
+                }
             }
             at = at.wrapping_add(1);
         }
@@ -94,6 +102,16 @@ impl IdTable {
         if 8 * self.len < self.places.len() && fewer >= FEWEST && ensure(size_of::<u64>() * fewer).is_ok() {
             self.resize(fewer);
         }
+    }
+
+    /// Replaces the number `from`, which must be in the table, by `to`, which must be new. Takes no memory.
+    pub fn renumber(&mut self, hash: u64, from: u32, to: u32) {
+        let mask = self.places.len() - 1;
+        let mut at = hash as usize & mask;
+        while number_in(self.places[at]) != from {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = u64::from(to + 1) << 32 | u64::from(hash as u32);
     }
 
     /// Returns the bytes by which adding `more` numbers may grow the table.

@@ -50,6 +50,34 @@ impl Elements {
 /// Each method reads the next term, or its head. A term of another kind is a `type` error and is left unread. Bytes that are
 /// no term are a `syntax` error. Integers beyond 64 bits and floats that are not finite are `out_of_bounds`. A length must
 /// not exceed the bytes that follow it. No method recurses, so any nesting is possible. Only [`Reader::atom`] allocates.
+///
+/// ```
+/// use be_tree_index::error::Kind;
+/// use be_tree_index::term::{Reader, Writer};
+///
+/// // {:ok, [1, 2]}
+/// let mut bytes = Vec::new();
+/// let mut writer = Writer::new(&mut bytes);
+/// writer.tuple(2);
+/// writer.atom("ok");
+/// writer.list(2);
+/// writer.integer(1);
+/// writer.integer(2);
+/// writer.end_list();
+///
+/// let mut reader = Reader::new(&bytes)?;
+/// assert_eq!(reader.tuple()?, 2);
+/// assert_eq!(reader.atom()?.as_ref(), b"ok");
+/// assert_eq!(reader.integer().unwrap_err().kind, Kind::Type);
+/// let mut elements = reader.list()?;
+/// let mut sum = 0;
+/// while reader.next(&mut elements)? {
+///     sum += reader.integer()?;
+/// }
+/// reader.finish()?;
+/// assert_eq!(sum, 3);
+/// # Ok::<(), be_tree_index::error::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

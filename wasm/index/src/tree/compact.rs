@@ -5,8 +5,7 @@ use crate::error::Error;
 use crate::handles::{LevelId, NodeId};
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::trim;
-use crate::tree::level::NOTHING;
-use crate::tree::{Node, Position, Tree, ROOT};
+use crate::tree::{Node, Position, Tree};
 
 /// The number of nodes or levels that may always be free.
 const FEW: usize = 16;
@@ -32,19 +31,20 @@ impl Tree {
         let mut hole = 0;
         for from in used..self.nodes.len() {
             if self.nodes[from].is_free() {
-                moved.push(NOTHING);
+                moved.push(NodeId::NONE);
                 continue;
             }
             while !self.nodes[hole].is_free() {
                 hole += 1;
             }
-            self.nodes[hole] = std::mem::replace(&mut self.nodes[from], Node::new(Position::Free(ROOT)));
-            moved.push(hole as NodeId);
+            self.nodes[hole] = std::mem::replace(&mut self.nodes[from], Node::new(Position::Free(NodeId::ROOT)));
+            moved.push(NodeId::from_index(hole));
         }
         self.nodes.truncate(used);
-        self.free_node = ROOT;
+        debug_assert!(self.nodes.iter().all(|node| !node.is_free()), "all nodes that are left are used");
+        self.free_node = NodeId::ROOT;
         self.free_nodes = 0;
-        let number = |node: NodeId| moved.get((node as usize).wrapping_sub(used)).copied().unwrap_or(node);
+        let number = |node: NodeId| moved.get(node.index().wrapping_sub(used)).copied().unwrap_or(node);
         self.levels.iter_mut().for_each(|level| level.renumber(number));
         Ok(())
     }
@@ -55,10 +55,10 @@ impl Tree {
         // The greatest free number comes first, so the last level is always a used one or the free one itself.
         free_levels.sort_unstable();
         while let Some(free) = free_levels.pop() {
-            levels.swap_remove(free as usize);
-            if let Some(moved) = levels.get(free as usize) {
-                nodes[moved.owner as usize].renumber_branch(levels.len() as LevelId, free);
-                moved.nodes().for_each(|node| nodes[node as usize].hang_under(free));
+            levels.swap_remove(free.index());
+            if let Some(moved) = levels.get(free.index()) {
+                nodes[moved.owner.index()].renumber_branch(LevelId::from_index(levels.len()), free);
+                moved.nodes().for_each(|node| nodes[node.index()].set_level_above(free));
             }
         }
         trim(levels);

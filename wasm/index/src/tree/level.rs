@@ -35,6 +35,11 @@ impl Level {
         Level { owner, attribute, points: ValueMap::default(), buckets: Buckets::default(), defined: None }
     }
 
+    /// Returns a level for a free number. It belongs to no node and takes no memory of its own.
+    pub fn none() -> Self {
+        Level::new(NodeId::ROOT, AttributeId::default())
+    }
+
     /// Returns the node below the value `key`.
     #[inline(always)]
     pub fn point(&self, key: i64) -> Option<NodeId> {
@@ -73,19 +78,16 @@ impl Level {
 pub(crate) struct Buckets {
     /// The least key of each bucket, ascending. The first is the least key of all.
     bounds: Vec<i64>,
-    /// The node of each bucket, or [`NOTHING`]. Two neighbors are never both empty, nor is an empty bucket ever alone.
+    /// The node of each bucket, or [`NodeId::NONE`]. Two neighbors are never both empty, nor is an empty bucket ever alone.
     nodes: Vec<NodeId>,
 }
 
-/// A record of two joined buckets, to part them again: the second one's least key, and both nodes or [`NOTHING`].
+/// A record of two joined buckets, to part them again: the second one's least key, and both nodes or [`NodeId::NONE`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined {
     at: i64,
     nodes: [NodeId; 2],
 }
-
-/// The mark of a bucket without a node.
-pub(super) const NOTHING: NodeId = NodeId::MAX;
 
 impl Buckets {
     pub fn is_empty(&self) -> bool {
@@ -98,7 +100,7 @@ impl Buckets {
 
     /// Returns the nodes of all buckets.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes.iter().copied().filter(|&node| node != NOTHING)
+        self.nodes.iter().copied().filter(|&node| node != NodeId::NONE)
     }
 
     /// Returns the node of the bucket that contains `key`.
@@ -109,13 +111,13 @@ impl Buckets {
 
     /// Returns the nodes of the buckets that share a key with `low..=high`. An empty interval has none.
     pub fn overlapping(&self, low: i64, high: i64) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NOTHING)
+        self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NodeId::NONE)
     }
 
     /// Returns one key of each bucket without a node that shares a key with `low..=high`.
     pub fn gaps(&self, low: i64, high: i64) -> impl Iterator<Item = i64> + '_ {
         let only = (self.is_empty() && low <= high).then_some(low);
-        let gaps = self.positions(low, high).filter(|&position| self.nodes[position] == NOTHING);
+        let gaps = self.positions(low, high).filter(|&position| self.nodes[position] == NodeId::NONE);
         only.into_iter().chain(gaps.map(|position| self.bounds[position]))
     }
 
@@ -123,9 +125,10 @@ impl Buckets {
     pub fn fill(&mut self, key: i64, node: NodeId) {
         if self.is_empty() {
             self.bounds.push(i64::MIN);
-            self.nodes.push(NOTHING);
+            self.nodes.push(NodeId::NONE);
         }
         let position = self.positions(key, key).start;
+        debug_assert_eq!(self.nodes[position], NodeId::NONE, "the bucket has no node yet");
         self.nodes[position] = node;
     }
 
@@ -145,7 +148,7 @@ impl Buckets {
 
     /// Returns the node of the bucket at `position`, if it has one.
     pub fn node(&self, position: usize) -> Option<NodeId> {
-        self.nodes.get(position).copied().filter(|&node| node != NOTHING)
+        self.nodes.get(position).copied().filter(|&node| node != NodeId::NONE)
     }
 
     /// Returns the least and the greatest key of the bucket at `position`.
@@ -156,6 +159,8 @@ impl Buckets {
 
     /// Cuts the bucket at `position` in two. Keys from `cut` on go to `node`; `cut` is inside the bucket.
     pub fn cut(&mut self, position: usize, cut: i64, node: NodeId) {
+        let (low, high) = self.range(position);
+        debug_assert!(low < cut && cut <= high, "a cut is inside its bucket");
         self.bounds.insert(position + 1, cut);
         self.nodes.insert(position + 1, node);
     }
@@ -182,13 +187,13 @@ impl Buckets {
     /// Removes the node from the bucket at `position`. Its keys go to no neighbor: entries there rely on their bucket's
     /// bounds.
     pub fn vacate(&mut self, position: usize) {
-        self.nodes[position] = NOTHING;
+        self.nodes[position] = NodeId::NONE;
         for first in [position, position.wrapping_sub(1)] {
-            if let Some([NOTHING, NOTHING]) = self.nodes.get(first..).and_then(<[NodeId]>::first_chunk) {
-                self.join(first, NOTHING);
+            if let Some([NodeId::NONE, NodeId::NONE]) = self.nodes.get(first..).and_then(<[NodeId]>::first_chunk) {
+                self.join(first, NodeId::NONE);
             }
         }
-        if self.nodes == [NOTHING] {
+        if self.nodes == [NodeId::NONE] {
             *self = Buckets::default();
         }
     }
@@ -198,42 +203,51 @@ impl Buckets {
 mod tests {
     use super::*;
 
+    fn node(index: usize) -> NodeId {
+        NodeId::from_index(index)
+    }
+
+    fn found(index: usize) -> Option<NodeId> {
+        Some(node(index))
+    }
+
     #[test]
     fn every_key_has_its_bucket() {
         let mut buckets = Buckets::default();
         assert_eq!(buckets.find(0), None);
         assert_eq!((buckets.gaps(3, 2).count(), buckets.gaps(3, 3).count()), (0, 1));
-        buckets.fill(3, 7);
-        buckets.cut(0, 10, 8);
-        buckets.cut(1, 20, 9);
-        assert_eq!([i64::MIN, 9, 10, 19, 20, i64::MAX].map(|key| buckets.find(key)), [7, 7, 8, 8, 9, 9].map(Some));
+        buckets.fill(3, node(7));
+        buckets.cut(0, 10, node(8));
+        buckets.cut(1, 20, node(9));
+        assert_eq!([i64::MIN, 9, 10, 19, 20, i64::MAX].map(|key| buckets.find(key)), [7, 7, 8, 8, 9, 9].map(found));
         let overlapping = |low, high| buckets.overlapping(low, high).collect::<Vec<_>>();
-        assert_eq!(overlapping(5, 10), [7, 8]);
-        assert_eq!(overlapping(11, 11), [8]);
-        assert_eq!(overlapping(3, 2), [0; 0]);
+        assert_eq!(overlapping(5, 10), [7, 8].map(node));
+        assert_eq!(overlapping(11, 11), [8].map(node));
+        assert_eq!(overlapping(3, 2), []);
         assert_eq!(buckets.range(1), (10, 19));
-        buckets.join(0, 8);
-        assert_eq!([i64::MIN, 19, 20].map(|key| buckets.find(key)), [8, 8, 9].map(Some));
+        buckets.join(0, node(8));
+        assert_eq!([i64::MIN, 19, 20].map(|key| buckets.find(key)), [8, 8, 9].map(found));
     }
 
     #[test]
     fn what_is_vacated_is_no_neighbours() {
         let mut buckets = Buckets::default();
-        buckets.fill(0, 0);
-        (1..5).for_each(|node| buckets.cut(node as usize - 1, i64::from(node) * 10, node));
+        buckets.fill(0, node(0));
+        (1..5).for_each(|i| buckets.cut(i - 1, 10 * i as i64, node(i)));
         for (vacated, left) in [(1, vec![0, 2, 3, 4]), (3, vec![0, 2, 4]), (2, vec![0, 4]), (4, vec![0])] {
-            buckets.vacate(buckets.position(vacated).unwrap());
+            let left: Vec<NodeId> = left.into_iter().map(node).collect();
+            buckets.vacate(buckets.position(node(vacated)).unwrap());
             assert_eq!(buckets.nodes().collect::<Vec<_>>(), left);
             for key in 0..50 {
-                let node = key as NodeId / 10;
-                assert_eq!(buckets.find(key), left.contains(&node).then_some(node), "{key}");
+                let node = node(key / 10);
+                assert_eq!(buckets.find(key as i64), left.contains(&node).then_some(node), "{key}");
             }
         }
         // The empty neighbors are one bucket.
         let gaps = |low, high| buckets.gaps(low, high).collect::<Vec<_>>();
         assert_eq!((buckets.len(), gaps(0, 9), gaps(0, 10)), (2, vec![], vec![10]));
-        buckets.fill(10, 5);
-        assert_eq!([9, 10, 49].map(|key| buckets.find(key)), [0, 5, 5].map(Some));
+        buckets.fill(10, node(5));
+        assert_eq!([9, 10, 49].map(|key| buckets.find(key)), [0, 5, 5].map(found));
         buckets.vacate(0);
         buckets.vacate(1);
         assert!(buckets.is_empty() && buckets.find(0).is_none());

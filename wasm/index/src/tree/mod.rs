@@ -39,7 +39,7 @@ use crate::error::Error;
 use crate::handles::{LevelId, NodeId, ProgramId, Slot};
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
-use crate::plan::analysis::{Analysis, Missing};
+use crate::plan::analysis::{Analysis, Residual};
 use crate::plan::demands::{self, Demands};
 use crate::plan::filter::{self, Coverage, Filter};
 use crate::support::chunks::Chunks;
@@ -47,26 +47,52 @@ use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, push, trim, AROUND};
 
-/// The node at which every search starts.
-pub(crate) const ROOT: NodeId = 0;
-/// The node whose list every search passes in addition. Its expressions have filters that decide them for most events. No
-/// level leads to this node.
-pub(crate) const LIKELY: NodeId = 1;
-
 /// An upper bound of the bytes that the demands of one literal take.
 const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
-
-/// The length up to which a leaf list is not considered for a split.
-const LEAF_CAPACITY: usize = 24;
 
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// The expression's program, or its slot if the entry is sufficient: the path and the filters prove the expression.
-    pub subject: u32,
+    pub subject: Subject,
     pub filter: Filter,
+}
+
+/// The subject of an entry in one word: the expression's program, or its slot if the entry is sufficient, so that the path
+/// and the filters prove the expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Subject(u32);
+
+impl Subject {
+    /// Returns the subject of a sufficient entry.
+    pub fn slot(slot: Slot) -> Self {
+        Subject(slot.word())
+    }
+
+    /// Returns the subject of an entry that is not sufficient.
+    pub fn program(program: ProgramId) -> Self {
+        Subject(program.word())
+    }
+
+    /// Returns the slot. The entry is sufficient.
+    #[inline(always)]
+    pub fn as_slot(self) -> Slot {
+        Slot::from_word(self.0)
+    }
+
+    /// Returns the program. The entry is not sufficient.
+    #[inline(always)]
+    pub fn as_program(self) -> ProgramId {
+        ProgramId::from_word(self.0)
+    }
+
+    /// Returns the subject as a word, of which vectors have four.
+    #[inline(always)]
+    pub fn word(self) -> u32 {
+        self.0
+    }
 }
 
 /// The tree of nodes and value levels, and the lists of expressions outside it.
@@ -99,7 +125,7 @@ impl Default for Tree {
         nodes.push(Node::new(Position::Root));
         Tree {
             nodes,
-            free_node: ROOT,
+            free_node: NodeId::ROOT,
             free_nodes: 0,
             levels: Vec::new(),
             free_levels: Vec::new(),
@@ -119,7 +145,7 @@ impl Entry {
     #[inline(always)]
     fn words(self) -> [u32; 4] {
         let [digest, low, span] = self.filter.words();
-        [self.subject, digest, low, span]
+        [self.subject.word(), digest, low, span]
     }
 
     /// Returns the access predicate of this entry: a literal in its expression's normal form.
@@ -130,34 +156,34 @@ impl Entry {
     /// Returns the slot of the subscription.
     pub fn slot(self, catalog: &Catalog) -> Slot {
         match self.filter.is_sufficient() {
-            true => self.subject,
-            false => catalog.slot(self.subject),
+            true => self.subject.as_slot(),
+            false => catalog.slot(self.subject.as_program()),
         }
     }
 
     /// Returns whether this is an entry of the subscription in `slot`, whose program is `program`.
     fn is_of(self, slot: Slot, program: ProgramId) -> bool {
-        self.subject == if self.filter.is_sufficient() { slot } else { program }
+        self.subject == if self.filter.is_sufficient() { Subject::slot(slot) } else { Subject::program(program) }
     }
 }
 
 impl Tree {
     pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id as usize]
+        &self.nodes[id.index()]
     }
 
     /// Returns the position of `node` in the tree.
     fn position(&self, node: NodeId) -> Position {
-        self.nodes[node as usize].position(|level| self.level(level).points.wide_key(node))
+        self.nodes[node.index()].position(|level| self.level(level).points.wide_key(node))
     }
 
     pub fn level(&self, id: LevelId) -> &Level {
-        &self.levels[id as usize]
+        &self.levels[id.index()]
     }
 
-    /// Returns the entries that every search passes, because their filters decide most events.
-    pub fn likely(&self) -> &[Entry] {
-        self.node(LIKELY).entries()
+    /// Returns the entries that every search scans, because their filters decide most events.
+    pub fn scanned(&self) -> &[Entry] {
+        self.node(NodeId::SCANNED).entries()
     }
 
     /// Returns the unindexed expressions, which every search evaluates.
@@ -182,7 +208,7 @@ impl Tree {
 
     /// Returns the number of value levels above the deepest node.
     pub fn depth(&self) -> usize {
-        (0..self.nodes.len() as NodeId).map(|node| self.path(node).count()).max().unwrap_or(0)
+        (0..self.nodes.len()).map(NodeId::from_index).map(|node| self.path(node).count()).max().unwrap_or(0)
     }
 
     /// Adds `program` to the unindexed expressions.
@@ -191,12 +217,12 @@ impl Tree {
         Placement::Unindexed(self.unindexed.len() as u32 - 1)
     }
 
-    /// Adds `slot` to the list that every search passes. For each event the filter proves the expression, or its program
+    /// Adds `slot` to the list that every search scans. For each event the filter proves the expression, or its program
     /// runs.
-    pub fn insert_likely(&mut self, slot: Slot, filter: Filter) -> Placement {
-        let node = &mut self.nodes[LIKELY as usize];
-        node.push(Entry { subject: slot, filter: filter.as_sufficient() });
-        Placement::Likely(node.entries().len() as u32 - 1)
+    pub fn insert_scanned(&mut self, slot: Slot, filter: Filter) -> Placement {
+        let node = &mut self.nodes[NodeId::SCANNED.index()];
+        node.push(Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() });
+        Placement::Scanned(node.entries().len() as u32 - 1)
     }
 
     /// Finds the places of an expression with the access predicates in `access`, and ensures the memory for its insertion.
@@ -215,7 +241,7 @@ impl Tree {
         let mut memory = Vec::new();
         for &literal in access {
             let demands = Demands::again(literal, analysis, memory);
-            self.plan(ROOT, &demands, &mut plan)?;
+            self.plan(NodeId::ROOT, &demands, &mut plan)?;
             memory = demands.into_memory();
         }
         room(self.capacity_after(&plan))?;
@@ -243,20 +269,20 @@ impl Tree {
         self.unindexed.get(position as usize).copied()
     }
 
-    /// Removes the expression at `position` from the list that every search passes. Returns the one that took its place.
-    pub fn remove_likely(&mut self, position: u32) -> Option<Slot> {
-        let node = &mut self.nodes[LIKELY as usize];
+    /// Removes the expression at `position` from the list that every search scans. Returns the one that took its place.
+    pub fn remove_scanned(&mut self, position: u32) -> Option<Slot> {
+        let node = &mut self.nodes[NodeId::SCANNED.index()];
         node.swap_remove_entry(position as usize);
-        node.entries().get(position as usize).map(|entry| entry.subject)
+        node.entries().get(position as usize).map(|entry| entry.subject.as_slot())
     }
 
     /// Frees the remaining memory of a tree without entries. Allocates nothing.
     pub fn clear(&mut self) {
         self.nodes.truncate(2);
-        for node in [ROOT, LIKELY] {
-            self.nodes[node as usize] = Node::new(Position::Root);
+        for node in [NodeId::ROOT, NodeId::SCANNED] {
+            self.nodes[node.index()] = Node::new(Position::Root);
         }
-        self.free_node = ROOT;
+        self.free_node = NodeId::ROOT;
         self.free_nodes = 0;
         self.levels = Vec::new();
         self.free_levels = Vec::new();
@@ -279,7 +305,7 @@ impl Tree {
                 nodes.iter().for_each(|&node| self.prune(node, catalog, subscriptions));
             }
             None => {
-                let all = 0..self.nodes.len() as NodeId;
+                let all = (0..self.nodes.len()).map(NodeId::from_index);
                 all.clone().for_each(|node| self.drop_entries(node, slot, program));
                 // Only the removal above can have emptied a node.
                 for node in all {
@@ -290,15 +316,16 @@ impl Tree {
             }
         }
         self.compact();
+        debug_assert!(self.entries > 0 || self.nodes() == 1, "the last entry takes all nodes with it");
     }
 
     /// Removes the entries of an expression from the list of `node`.
     fn drop_entries(&mut self, node: NodeId, slot: Slot, program: ProgramId) {
-        // No level leads to `LIKELY`, and an expression in its list has no entry elsewhere.
-        if node == LIKELY || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
+        // No level leads to [`NodeId::SCANNED`], and an expression in its list has no entry elsewhere.
+        if node == NodeId::SCANNED || !self.node(node).entries().iter().any(|entry| entry.is_of(slot, program)) {
             return;
         }
-        let node = &mut self.nodes[node as usize];
+        let node = &mut self.nodes[node.index()];
         let before = node.entries().len();
         node.retain_entries(|entry| !entry.is_of(slot, program));
         self.entries -= before - node.entries().len();
@@ -310,13 +337,13 @@ impl Tree {
         let mut holding = Vec::new();
         let mut reached = HashSet::with_hasher(State::default());
         let mut pending = Vec::new();
-        push(&mut pending, ROOT)?;
+        push(&mut pending, NodeId::ROOT)?;
         while let Some(node) = pending.pop() {
             reached.try_reserve(1).map_err(out_of_memory)?;
             if !reached.insert(node) {
                 continue;
             }
-            let held = &self.nodes[node as usize];
+            let held = &self.nodes[node.index()];
             if held.entries().iter().any(|entry| entry.is_of(slot, program)) {
                 push(&mut holding, node)?;
             }
@@ -341,7 +368,7 @@ impl Tree {
     /// Chooses the most selective level of `node` for an entry with these `demands`, and the access predicate that leads
     /// there. Returns `None` if the entry belongs in the leaf list: no level fits, or the entry `waits` for a better one.
     fn choose<'a>(&self, node: NodeId, demands: &Demands<'a>, waits: bool) -> Option<(LevelId, &'a AccessPredicate)> {
-        let held = &self.nodes[node as usize];
+        let held = &self.nodes[node.index()];
         if held.branches().is_empty() {
             return None;
         }
@@ -358,7 +385,7 @@ impl Tree {
     fn path(&self, node: NodeId) -> impl Iterator<Item = AttributeId> + '_ {
         let mut node = node;
         std::iter::from_fn(move || {
-            let level = &self.levels[self.nodes[node as usize].level()? as usize];
+            let level = &self.levels[self.nodes[node.index()].level()?.index()];
             node = level.owner;
             Some(level.attribute)
         })
@@ -373,7 +400,7 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) {
         for entry in self.entries_of(node, slot, demands, catalog, subscriptions) {
-            self.nodes[node as usize].push(entry);
+            self.nodes[node.index()].push(entry);
             self.entries += 1;
         }
     }
@@ -392,8 +419,8 @@ impl Tree {
         front.map(Filter::joined).into_iter().chain([own]).map(move |filter| {
             let filter = filter.noting(literal);
             match prove {
-                true => Entry { subject: slot, filter: filter.as_sufficient() },
-                false => Entry { subject: program, filter },
+                true => Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() },
+                false => Entry { subject: Subject::program(program), filter },
             }
         })
     }
@@ -417,15 +444,15 @@ impl Tree {
         };
         let proof = || filtered.map(|filtered| Filter::proof(filtered.access_predicate, schema));
         let passed = || filtered.map_or(1.0, |filtered| filtered.share);
-        match demands.analysis.missing(demands.literal, catalog, is_known) {
-            Missing::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
-            Missing::One(missing) if filter::is_worth_joining(passed()) => {
-                Filters { front: proof(), own: Filter::proof(missing, schema), prove: true }
+        match demands.analysis.residual(demands.literal, catalog, is_known) {
+            Residual::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
+            Residual::One(residual) if filter::is_worth_joining(passed()) => {
+                Filters { front: proof(), own: Filter::proof(residual, schema), prove: true }
             }
-            Missing::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
+            Residual::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
                 Filters { front: proof(), own: likely.filter, prove: true }
             }
-            Missing::One(_) | Missing::Either(_) | Missing::More => {
+            Residual::One(_) | Residual::Either(_) | Residual::More => {
                 let is_useless = |access_predicate: &AccessPredicate| {
                     matches!(access_predicate.values, ValueSet::Except(_)) && led(access_predicate) != Coverage::Nothing
                 };
@@ -440,7 +467,7 @@ impl Tree {
     fn is_met_on_the_way(&self, node: NodeId, access_predicate: &AccessPredicate) -> bool {
         let mut below = node;
         while let Position::Under(level, place) = self.position(below) {
-            let level = &self.levels[level as usize];
+            let level = &self.levels[level.index()];
             let is_met = level.attribute == access_predicate.attribute
                 && match (place, &access_predicate.values) {
                     (_, ValueSet::Defined) => true,
@@ -461,7 +488,7 @@ impl Tree {
 
     fn add_node(&mut self, position: Position) -> NodeId {
         self.nodes.push(Node::new(position));
-        self.nodes.len() as NodeId - 1
+        NodeId::from_index(self.nodes.len() - 1)
     }
 
     /// Returns an upper bound of the bytes that `more` levels request.
@@ -476,22 +503,23 @@ impl Tree {
         let level = Level::new(owner, attribute);
         let id = match self.free_levels.pop() {
             Some(id) => {
-                self.levels[id as usize] = level;
+                debug_assert!(self.levels[id.index()].is_empty(), "level {id} is free");
+                self.levels[id.index()] = level;
                 id
             }
             None => {
                 self.levels.push(level);
                 // Freeing a level must not allocate.
                 self.free_levels.reserve(self.levels.len());
-                self.levels.len() as LevelId - 1
+                LevelId::from_index(self.levels.len() - 1)
             }
         };
-        self.nodes[owner as usize].add_branch(Branch { attribute, level: id });
+        self.nodes[owner.index()].add_branch(Branch { attribute, level: id });
         id
     }
 
     /// Returns an upper bound of the bytes that one more expression takes in the two lists outside the tree.
     pub fn growth(&self) -> usize {
-        growth(&self.unindexed, 1) + self.node(LIKELY).growth(1)
+        growth(&self.unindexed, 1) + self.node(NodeId::SCANNED).growth(1)
     }
 }

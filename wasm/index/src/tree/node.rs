@@ -1,18 +1,18 @@
 //! A node has a leaf list and value levels. It is small: most nodes have one entry, and there is nearly one per expression.
 
+use crate::cost;
 use crate::handles::{LevelId, NodeId};
 use crate::model::schema::AttributeId;
 use crate::support::headroom::trim;
 use crate::tree::level::Place;
 use crate::tree::plan::list_growth;
-use crate::tree::{Entry, LEAF_CAPACITY};
+use crate::tree::Entry;
 
 /// A node has a leaf list and value levels.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     held: Held,
-    /// The number of the level above. The bits from [`KIND_SHIFT`] on hold the kind of the position.
-    above: u32,
+    above: Above,
     /// The value of the node in the level above, if it fits. In a bucket, the number of expressions removed since the list
     /// was last compared with its neighbor's.
     key: i32,
@@ -51,7 +51,12 @@ pub(super) enum Position {
     Free(NodeId),
 }
 
-/// The shift of a position's kind. The bits below are enough for a level's number, as each level takes more than 8 bytes.
+/// A kind of position in one word with the handle that belongs to it: the level above, or the next free node.
+#[derive(Clone, Copy, Debug)]
+struct Above(u32);
+
+/// The shift of a position's kind. The bits below are enough for a level's number, as each level takes more than 8 bytes,
+/// and for a node's.
 const KIND_SHIFT: u32 = 29;
 
 mod kind {
@@ -64,46 +69,83 @@ mod kind {
     pub const WIDE_POINT: u32 = 5;
 }
 
+impl Above {
+    fn none() -> Self {
+        Above::of(kind::ROOT, 0)
+    }
+
+    fn free(next: NodeId) -> Self {
+        Above::of(kind::FREE, next.word())
+    }
+
+    /// `kind` is one from [`kind::BUCKET`] on.
+    fn under(level: LevelId, kind: u32) -> Self {
+        Above::of(kind, level.word())
+    }
+
+    fn of(kind: u32, handle: u32) -> Self {
+        debug_assert_eq!(handle >> KIND_SHIFT, 0, "a handle leaves room for the kind");
+        Above(handle | kind << KIND_SHIFT)
+    }
+
+    fn kind(self) -> u32 {
+        self.0 >> KIND_SHIFT
+    }
+
+    fn handle(self) -> u32 {
+        self.0 & ((1 << KIND_SHIFT) - 1)
+    }
+
+    /// Returns the next free node. The kind is [`kind::FREE`].
+    fn next(self) -> NodeId {
+        NodeId::from_word(self.handle())
+    }
+
+    /// Returns the level above. The kind is one from [`kind::BUCKET`] on.
+    fn level(self) -> LevelId {
+        LevelId::from_word(self.handle())
+    }
+}
+
 impl Node {
     pub(super) fn new(position: Position) -> Self {
-        let (level, kind, key) = match position {
-            Position::Root => (0, kind::ROOT, 0),
-            Position::Free(next) => (next, kind::FREE, 0),
-            Position::Under(level, Place::Bucket) => (level, kind::BUCKET, 0),
-            Position::Under(level, Place::Defined) => (level, kind::DEFINED, 0),
+        let (above, key) = match position {
+            Position::Root => (Above::none(), 0),
+            Position::Free(next) => (Above::free(next), 0),
+            Position::Under(level, Place::Bucket) => (Above::under(level, kind::BUCKET), 0),
+            Position::Under(level, Place::Defined) => (Above::under(level, kind::DEFINED), 0),
             Position::Under(level, Place::Point(key)) => match i32::try_from(key) {
-                Ok(key) => (level, kind::POINT, key),
-                Err(_) => (level, kind::WIDE_POINT, 0),
+                Ok(key) => (Above::under(level, kind::POINT), key),
+                Err(_) => (Above::under(level, kind::WIDE_POINT), 0),
             },
         };
-        Node { held: Held::Many(Vec::new(), None), above: level | kind << KIND_SHIFT, key }
+        Node { held: Held::Many(Vec::new(), None), above, key }
     }
 
     /// Returns the position of the node. `wide_key` finds the value in a level, for values that do not fit into 32 bits.
     pub(super) fn position(&self, wide_key: impl FnOnce(LevelId) -> i64) -> Position {
-        let level = self.above & ((1 << KIND_SHIFT) - 1);
-        match self.above >> KIND_SHIFT {
+        match self.above.kind() {
             kind::ROOT => Position::Root,
-            kind::FREE => Position::Free(level),
-            kind::BUCKET => Position::Under(level, Place::Bucket),
-            kind::DEFINED => Position::Under(level, Place::Defined),
-            kind::POINT => Position::Under(level, Place::Point(self.key.into())),
-            _ => Position::Under(level, Place::Point(wide_key(level))),
+            kind::FREE => Position::Free(self.above.next()),
+            kind::BUCKET => Position::Under(self.above.level(), Place::Bucket),
+            kind::DEFINED => Position::Under(self.above.level(), Place::Defined),
+            kind::POINT => Position::Under(self.above.level(), Place::Point(self.key.into())),
+            _ => Position::Under(self.above.level(), Place::Point(wide_key(self.above.level()))),
         }
     }
 
     /// Returns the level above, if there is one.
     pub(super) fn level(&self) -> Option<LevelId> {
-        (self.above >> KIND_SHIFT >= kind::BUCKET).then_some(self.above & ((1 << KIND_SHIFT) - 1))
+        (self.above.kind() >= kind::BUCKET).then_some(self.above.level())
     }
 
     pub(super) fn is_free(&self) -> bool {
-        self.above >> KIND_SHIFT == kind::FREE
+        self.above.kind() == kind::FREE
     }
 
     /// Changes the number of the level above.
-    pub(super) fn hang_under(&mut self, level: LevelId) {
-        self.above = level | self.above >> KIND_SHIFT << KIND_SHIFT;
+    pub(super) fn set_level_above(&mut self, level: LevelId) {
+        self.above = Above::under(level, self.above.kind());
     }
 
     /// Changes the number of one of its own levels.
@@ -115,7 +157,7 @@ impl Node {
 
     /// Counts an expression that was removed from the list of a node in a bucket. Returns whether to compare the list with
     /// its neighbor's now, which is due when the removed are a quarter of the remaining. Then the count restarts.
-    pub(super) fn is_to_be_compared(&mut self) -> bool {
+    pub(super) fn count_removal(&mut self) -> bool {
         self.key += 1;
         let is_renewed = 4 * self.key as usize >= self.entries().len();
         if is_renewed {
@@ -152,19 +194,19 @@ impl Node {
     }
 
     /// Returns whether the leaf list is long enough to consider a split.
-    pub(super) fn is_to_be_split(&self) -> bool {
+    pub(super) fn is_split_due(&self) -> bool {
         let next_split = match &self.held {
             Held::Many(_, Some(directory)) => directory.next_split,
-            _ => LEAF_CAPACITY,
+            _ => cost::LEAF_CAPACITY,
         };
         self.entries().len() > next_split
     }
 
     /// Postpones the next split until the leaf list is twice as long as now.
     pub(super) fn split_later(&mut self) {
-        let next_split = (2 * self.entries().len()).max(LEAF_CAPACITY);
+        let next_split = (2 * self.entries().len()).max(cost::LEAF_CAPACITY);
         let (_, directory) = self.many();
-        if directory.is_some() || next_split > LEAF_CAPACITY {
+        if directory.is_some() || next_split > cost::LEAF_CAPACITY {
             directory.get_or_insert_default().next_split = next_split;
         }
     }
@@ -233,6 +275,8 @@ impl Node {
     pub(super) fn add_branch(&mut self, branch: Branch) {
         let branches = &mut self.many().1.get_or_insert_default().branches;
         let position = branches.partition_point(|held| held.attribute < branch.attribute);
+        let is_new = branches.get(position).is_none_or(|held| held.attribute > branch.attribute);
+        debug_assert!(is_new, "an attribute has one level");
         branches.insert(position, branch);
     }
 
@@ -269,20 +313,22 @@ pub(super) fn grown_by(len: usize) -> usize {
 
 impl Default for Directory {
     fn default() -> Self {
-        Directory { branches: Vec::new(), next_split: LEAF_CAPACITY }
+        Directory { branches: Vec::new(), next_split: cost::LEAF_CAPACITY }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handles::Slot;
     use crate::plan::filter::Filter;
+    use crate::tree::Subject;
 
     #[test]
     fn positions_are_read_back() {
         let far = i64::from(i32::MAX) + 1;
         let points = [0, -1, i32::MIN.into(), i32::MAX.into(), far, i64::MIN].map(Place::Point);
-        for level in [0, 1, (1 << KIND_SHIFT) - 1] {
+        for level in [0, 1, (1 << KIND_SHIFT) - 1].map(LevelId::from_word) {
             for place in points.into_iter().chain([Place::Bucket, Place::Defined]) {
                 let wide_key = |above: LevelId| match place {
                     Place::Point(key) if above == level => key,
@@ -292,29 +338,32 @@ mod tests {
                 assert_eq!((node.position(wide_key), node.level()), (Position::Under(level, place), Some(level)));
             }
         }
-        for position in [Position::Root, Position::Free(0), Position::Free(7)] {
+        for position in [Position::Root, Position::Free(NodeId::ROOT), Position::Free(NodeId::from_index(7))] {
             let node = Node::new(position);
             assert_eq!((node.position(|_| unreachable!("there is no level")), node.level()), (position, None));
         }
     }
 
+    fn entry(slot: usize) -> Entry {
+        Entry { subject: Subject::slot(Slot::from_index(slot)), filter: Filter::NONE.as_sufficient() }
+    }
+
     #[test]
     fn entries_stay_in_order_as_a_list_comes_and_goes() {
-        let entry = |subject| Entry { subject, filter: Filter::NONE };
         let mut node = Node::new(Position::Root);
         let mut plain = Vec::new();
-        for subject in 0..200 {
+        for slot in 0..200 {
             assert_eq!(node.is_empty(), plain.is_empty());
-            node.push(entry(subject));
-            plain.push(entry(subject));
+            node.push(entry(slot));
+            plain.push(entry(slot));
             assert_eq!(node.entries(), plain);
-            if subject % 7 < 4 {
-                node.retain_entries(|kept| kept.subject % 5 == subject % 5);
-                plain.retain(|kept| kept.subject % 5 == subject % 5);
+            if slot % 7 < 4 {
+                node.retain_entries(|kept| kept.subject.as_slot().index() % 5 == slot % 5);
+                plain.retain(|kept| kept.subject.as_slot().index() % 5 == slot % 5);
                 assert_eq!(node.entries(), plain);
             }
         }
-        node.add_branch(Branch { attribute: 1, level: 3 });
+        node.add_branch(Branch { attribute: AttributeId::from_index(1), level: LevelId::from_index(3) });
         assert_eq!(node.replace_entries(Vec::new()), plain);
         assert!(!node.is_empty());
         node.retain_branches(|_| false);
@@ -325,9 +374,9 @@ mod tests {
     fn a_list_that_stays_long_is_left_alone_until_it_has_doubled() {
         let mut node = Node::new(Position::Root);
         let mut tried = Vec::new();
-        for subject in 0..1000 {
-            node.push(Entry { subject, filter: Filter::NONE });
-            if node.is_to_be_split() {
+        for slot in 0..1000 {
+            node.push(entry(slot));
+            if node.is_split_due() {
                 tried.push(node.entries().len());
                 node.split_later();
             }

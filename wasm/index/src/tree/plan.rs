@@ -3,6 +3,7 @@
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
+use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::plan::access_predicate::ValueSet;
@@ -11,7 +12,7 @@ use crate::plan::demands::Demands;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::{push, AROUND};
 use crate::tree::node::grown_by;
-use crate::tree::{Entry, Node, Place, Position, Tree, LEAF_CAPACITY};
+use crate::tree::{Entry, Node, Place, Position, Tree};
 
 /// A plan has the places for the entries of one expression.
 #[derive(Debug, Default)]
@@ -152,8 +153,11 @@ impl Tree {
                 // Each entry may have a joined one in front.
                 Target::Node(node) => bytes += self.node(node).growth(2 * group.len()),
                 Target::Point(level, _) => {
-                    let is_wide = |(target, _): &&(Target, NodeIndex)| matches!(target, Target::Point(_, key) if i32::try_from(*key).is_err());
-                    let wide = group.iter().filter(is_wide).count();
+                    let is_wide = |target: &Target| match target {
+                        Target::Point(_, key) => i32::try_from(*key).is_err(),
+                        _ => false,
+                    };
+                    let wide = group.iter().filter(|(target, _)| is_wide(target)).count();
                     bytes += self.level(level).points.growth(group.len() - wide, wide);
                     new += group.len();
                 }
@@ -188,7 +192,7 @@ impl Tree {
             for (target, _) in group {
                 let node = self.reach(*target);
                 self.add_entry(node, slot, &demands, catalog, subscriptions);
-                if self.nodes[node as usize].is_to_be_split() && long.last() != Some(&node) {
+                if self.nodes[node.index()].is_split_due() && long.last() != Some(&node) {
                     long.push(node);
                 }
             }
@@ -204,7 +208,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Point(key)));
-                    self.levels[level as usize].points.insert(key, node);
+                    self.levels[level.index()].points.insert(key, node);
                     node
                 }
             },
@@ -212,7 +216,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Defined));
-                    self.levels[level as usize].defined = Some(node);
+                    self.levels[level.index()].defined = Some(node);
                     node
                 }
             },
@@ -220,7 +224,7 @@ impl Tree {
                 Some(node) => node,
                 None => {
                     let node = self.new_node(Position::Under(level, Place::Bucket));
-                    self.levels[level as usize].buckets.fill(key, node);
+                    self.levels[level.index()].buckets.fill(key, node);
                     node
                 }
             },
@@ -233,10 +237,13 @@ impl Tree {
             Position::Free(next) => {
                 self.free_node = next;
                 self.free_nodes -= 1;
-                self.nodes[node as usize] = Node::new(position);
+                self.nodes[node.index()] = Node::new(position);
                 node
             }
-            _ => self.add_node(position),
+            _ => {
+                debug_assert_eq!((node, self.free_nodes), (NodeId::ROOT, 0), "no node is free");
+                self.add_node(position)
+            }
         }
     }
 
@@ -261,6 +268,6 @@ pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
 /// Returns an upper bound of the bytes for splitting a list of `len` entries. It covers lists and tables of that length, and
 /// one table with an element for each of the `attributes`.
 pub(super) fn list_bytes(len: usize, attributes: usize) -> usize {
-    let elements = len.max(LEAF_CAPACITY);
+    let elements = len.max(cost::LEAF_CAPACITY);
     elements * (6 * size_of::<Entry>() + 16 * size_of::<usize>()) + attributes * 48 + 32 * AROUND
 }

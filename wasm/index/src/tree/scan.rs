@@ -3,27 +3,50 @@
 //! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries
 //! at once.
 
+#[cfg(test)]
+mod tests;
+
 use crate::event::digest::Table;
-use crate::handles::Slot;
+use crate::handles::{ProgramId, Slot};
 use crate::plan::filter;
 use crate::support::simd::Vector;
-use crate::tree::Entry;
+use crate::tree::{Entry, Subject};
 
-/// The mark of the slot of a sufficient entry that is in doubt for this event: its program must run. Slots do not need the
-/// bit, as a subscription takes more than four bytes of 4 GiB.
-pub(crate) const IN_DOUBT: Slot = 1 << 31;
+/// The slot of a sufficient entry that passed, with a mark if the entry is in doubt for this event: its program must run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Proven(u32);
 
-/// The upper bound of the number of listed subjects. It is a power of two, so one instruction masks a position, and no
-/// branch checks for room.
+/// The mark of a slot in doubt. Slots do not need the bit, as a subscription takes more than four bytes of 4 GiB.
+const IN_DOUBT: u32 = 1 << 31;
+
+impl Proven {
+    fn new(subject: Subject, is_in_doubt: bool) -> Self {
+        Proven(subject.word() | if is_in_doubt { IN_DOUBT } else { 0 })
+    }
+
+    #[inline(always)]
+    pub fn is_in_doubt(self) -> bool {
+        self.0 & IN_DOUBT != 0
+    }
+
+    #[inline(always)]
+    pub fn slot(self) -> Slot {
+        Slot::from_word(self.0 & !IN_DOUBT)
+    }
+}
+
+/// The upper bound of the number of slots or programs in a list. It is a power of two, so one instruction masks a position,
+/// and no branch checks for room.
 pub(crate) const PLACES: usize = 1024;
-/// The number of subjects written at once. The next write overwrites the excess.
+/// The number of elements written at once. The next write overwrites the excess.
 const AT_ONCE: usize = 4;
 
 /// The length of a [`List`].
 pub(crate) const LENGTH: usize = PLACES + AT_ONCE;
 
-/// A list of subjects.
-pub(crate) type List = [u32; LENGTH];
+/// A list of slots or programs.
+pub(crate) type List<T> = [T; LENGTH];
 
 /// The number of entries that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,16 +63,16 @@ pub(crate) struct Passed {
 pub(crate) fn scan<V: Vector>(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
+    slots: &mut List<Proven>,
+    programs: &mut List<ProgramId>,
     mut passed: Passed,
 ) -> Passed {
     let Some(last) = entries.last_chunk() else {
         return one_by_one(entries, digests, slots, programs, passed);
     };
-    let mut list = |[proven, to_run]: [Picked; 2]| {
-        passed.proven = write(proven, slots, passed.proven);
-        passed.to_run = write(to_run, programs, passed.to_run);
+    let mut list = |[proven, to_run]: [Picked<u32>; 2]| {
+        passed.proven = write(proven.map(Proven), slots, passed.proven);
+        passed.to_run = write(to_run.map(ProgramId::from_word), programs, passed.to_run);
     };
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
@@ -62,10 +85,10 @@ pub(crate) fn scan<V: Vector>(
     passed
 }
 
-/// Writes picked subjects at the position `at` of a list. Returns the position behind them.
+/// Writes what was picked at the position `at` of a list. Returns the position behind them.
 #[inline(always)]
-fn write(picked: Picked, list: &mut List, at: usize) -> usize {
-    list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.subjects);
+fn write<T: Copy>(picked: Picked<T>, list: &mut List<T>, at: usize) -> usize {
+    list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.lanes);
     at + picked.count
 }
 
@@ -74,8 +97,8 @@ fn write(picked: Picked, list: &mut List, at: usize) -> usize {
 fn one_by_one(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
-    slots: &mut List,
-    programs: &mut List,
+    slots: &mut List<Proven>,
+    programs: &mut List<ProgramId>,
     mut passed: Passed,
 ) -> Passed {
     let mut front = Front::default();
@@ -85,8 +108,8 @@ fn one_by_one(
         let (proves, is_joined) = (entry.filter.is_sufficient(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
         let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
-        slots[passed.proven % PLACES] = entry.subject | if is_in_doubt { IN_DOUBT } else { 0 };
-        programs[passed.to_run % PLACES] = entry.subject;
+        slots[passed.proven % PLACES] = Proven::new(entry.subject, is_in_doubt);
+        programs[passed.to_run % PLACES] = entry.subject.as_program();
         passed.proven += usize::from(passes & proves);
         passed.to_run += usize::from(passes & !proves);
         front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
@@ -113,11 +136,18 @@ pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     }
 }
 
-/// Some of four subjects.
-struct Picked {
-    /// The picked subjects first, then arbitrary ones.
-    subjects: [u32; AT_ONCE],
+/// Some of four lanes.
+struct Picked<T> {
+    /// The picked lanes first, then arbitrary ones.
+    lanes: [T; AT_ONCE],
     count: usize,
+}
+
+impl Picked<u32> {
+    #[inline(always)]
+    fn map<T>(self, decode: impl Fn(u32) -> T) -> Picked<T> {
+        Picked { lanes: self.lanes.map(decode), count: self.count }
+    }
 }
 
 /// The effects of four entries on those behind them. Only the sign of each lane counts.
@@ -135,7 +165,7 @@ fn test<V: Vector>(
     digests: &(impl Table + ?Sized),
     fronts: &mut Fronts<V>,
     counted: u8,
-) -> [Picked; 2] {
+) -> [Picked<u32>; 2] {
     let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| V::of_u32(&entry.words())));
     let probed = entries.each_ref().map(|entry| V::of_u32(entry.filter.digest(digests).words()));
     let [mask_low, mask_high, value, defined] = columns(probed);
@@ -200,105 +230,8 @@ const LANES: [[u32; 4]; 16] = {
 };
 
 #[inline(always)]
-fn pick<V: Vector>(subjects: V, which: V, counted: u8) -> Picked {
+fn pick<V: Vector>(subjects: V, which: V, counted: u8) -> Picked<u32> {
     let set = which.signs_u32() & counted;
     let picked = subjects.swizzle(V::of_u32(&LANES[usize::from(set % 16)]));
-    Picked { subjects: picked.to_u32(), count: set.count_ones() as usize }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::digest::{bits, ValueDigest, UNDEFINED};
-    use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
-    use crate::plan::access_predicate::{AccessPredicate, ValueSet};
-    use crate::plan::filter::Filter;
-    use crate::support::random::Random;
-    use crate::support::simd::{Fastest, Portable};
-
-    const ATTRIBUTES: usize = 3;
-    /// The values of events and expressions are below this.
-    const VALUES: usize = 12;
-
-    fn schema() -> Schema {
-        let attribute =
-            |name: &str| Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
-        Schema::new(["a", "b", "c"].map(attribute).to_vec()).unwrap()
-    }
-
-    fn values(random: &mut Random) -> ValueSet {
-        let mut value = || random.below(VALUES) as i64;
-        let (one, other) = (value(), value());
-        let some = [one, other].into_iter().collect();
-        match value() % 7 {
-            0 => ValueSet::Points([one].into_iter().collect()),
-            1 => ValueSet::Points(some),
-            2 => ValueSet::Interval(one.min(other), one.max(other)),
-            3 => ValueSet::Interval(i64::MIN, one),
-            4 => ValueSet::Except([one].into_iter().collect()),
-            5 => ValueSet::Except(some),
-            _ => ValueSet::Except([one, other, value()].into_iter().collect()),
-        }
-    }
-
-    fn filter(random: &mut Random, schema: &Schema) -> Filter {
-        let is_lax = random.below(3) == 0;
-        let attribute = random.below(ATTRIBUTES) as AttributeId;
-        let access_predicate = AccessPredicate { attribute, values: values(random), is_exact: true, is_lax };
-        let filter = match random.below(5) {
-            0 => return Filter::NONE,
-            1 => Filter::of(&access_predicate, schema),
-            2 => Filter::exception(&access_predicate, schema).unwrap_or(Filter::NONE),
-            _ => Filter::proof(&access_predicate, schema),
-        };
-        match random.below(2) {
-            0 => filter,
-            _ => filter.as_sufficient(),
-        }
-    }
-
-    /// Returns entries of which some are joined to the next one, but not the last.
-    fn entries(random: &mut Random, schema: &Schema, len: usize) -> Vec<Entry> {
-        let entry = |place: usize| {
-            let filter = filter(random, schema);
-            let is_joined = place + 1 < len && random.below(4) == 0;
-            Entry { subject: place as u32 + 1, filter: if is_joined { filter.joined() } else { filter } }
-        };
-        (0..len).map(entry).collect()
-    }
-
-    fn digests(random: &mut Random) -> Vec<ValueDigest> {
-        let digest = |_| match random.below(VALUES + 1) {
-            VALUES => ValueDigest::new(0, UNDEFINED),
-            value => ValueDigest::new(bits(value as i64), value as i32),
-        };
-        std::iter::once(ValueDigest::new(0, 0)).chain((0..ATTRIBUTES).map(digest)).collect()
-    }
-
-    /// Returns what a scan lists behind those already passed.
-    fn listed(scan: impl Fn(&mut List, &mut List, Passed) -> Passed) -> (Vec<u32>, Vec<u32>) {
-        let (mut slots, mut programs) = ([0; LENGTH], [0; LENGTH]);
-        let passed = scan(&mut slots, &mut programs, Passed { proven: 2, to_run: 1 });
-        (slots[..passed.proven].to_vec(), programs[..passed.to_run].to_vec())
-    }
-
-    #[test]
-    fn vectors_list_the_same_entries_as_a_loop_over_them() {
-        let (mut random, schema) = (Random::new(1), schema());
-        let (mut proven, mut in_doubt, mut to_run) = (0, 0, 0);
-        for len in (0..40).cycle().take(4000) {
-            let entries = entries(&mut random, &schema, len);
-            let digests = &digests(&mut random)[..];
-            let expected = listed(|slots, programs, passed| one_by_one(&entries, digests, slots, programs, passed));
-            let of_vectors = [
-                listed(|slots, programs, passed| scan::<Portable>(&entries, digests, slots, programs, passed)),
-                listed(|slots, programs, passed| scan::<Fastest>(&entries, digests, slots, programs, passed)),
-            ];
-            assert_eq!(of_vectors, [expected.clone(), expected.clone()], "{entries:?} {digests:?}");
-            proven += expected.0.len() - 2;
-            in_doubt += expected.0.iter().filter(|&slot| slot & IN_DOUBT != 0).count();
-            to_run += expected.1.len() - 1;
-        }
-        assert!(proven.min(to_run) > 1000 && in_doubt > 100, "{proven} proven, {in_doubt} in doubt, {to_run} to run");
-    }
+    Picked { lanes: picked.to_u32(), count: set.count_ones() as usize }
 }

@@ -1,9 +1,13 @@
 //! Long leaf lists are split by new value levels or cut buckets. Empty nodes are freed, and short buckets merged.
 
+#[cfg(test)]
+mod tests;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscriptions;
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
+use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::model::schema::AttributeId;
@@ -15,21 +19,7 @@ use crate::support::hash::out_of_memory;
 use crate::support::headroom::{ensure, push};
 use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
-use crate::tree::{Branch, Entry, Position, Tree, DEMANDS, LEAF_CAPACITY, ROOT};
-
-/// The cost of asking whether an event defines an attribute, in entries passed.
-const ASK_COST: f32 = 2.0;
-/// The cost of looking up the attribute's value, in entries passed. Most of it is a cache miss.
-const LOOKUP_COST: f32 = 24.0;
-
-/// The maximal number of buckets of a level.
-const MAX_BUCKETS: usize = 4096;
-/// The maximal number of entries that a cut makes of one, on average. At 2.0 every entry is on both sides and nothing is
-/// gained.
-const MAX_COPIES: f32 = 1.5;
-/// Two neighboring buckets are merged if they have more entries than this for each distinct one. The limit is below that of
-/// a cut: a merged list is not cut again before it has doubled.
-const COPIES_IN_VAIN: f32 = 1.4;
+use crate::tree::{Branch, Entry, Position, Tree, DEMANDS};
 
 /// An upper bound of the bytes of analyses that are kept while a list is split. Other expressions are analyzed twice.
 const KEPT: usize = 256 * 1024;
@@ -77,7 +67,7 @@ impl Tree {
     ) {
         let mut splitting = Splitting { long, room };
         while let Some(node) = splitting.long.pop() {
-            if self.nodes[node as usize].is_to_be_split() {
+            if self.nodes[node.index()].is_split_due() {
                 // After a refusal the list is long but valid.
                 let _ = self.split(node, &mut splitting, catalog, subscriptions);
             }
@@ -93,11 +83,11 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
-        let bytes = list_bytes(self.nodes[node as usize].entries().len(), catalog.schema.len());
+        let bytes = list_bytes(self.nodes[node.index()].entries().len(), catalog.schema.len());
         ensure(bytes)?;
         let to_read = self.promising(node, catalog);
         if !to_read.contains(&true) {
-            self.nodes[node as usize].split_later();
+            self.nodes[node.index()].split_later();
             return Ok(());
         }
         let entries = self.read(node, &to_read, catalog, subscriptions)?;
@@ -112,7 +102,7 @@ impl Tree {
     /// attribute that may be worth a level are read. The others stay, because their most selective attribute gets no level
     /// yet.
     fn promising(&self, node: NodeId, catalog: &Catalog) -> Vec<bool> {
-        let entries = self.nodes[node as usize].entries();
+        let entries = self.nodes[node.index()].entries();
         // Any bucket may be cut, and the position of the cut depends on all entries.
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return vec![true; entries.len()];
@@ -125,13 +115,13 @@ impl Tree {
         for entry in entries {
             match entry.filter.attribute() {
                 // One value of the attribute holds back this share. If the attribute has few values, the share is small.
-                Some(attribute) => scores[attribute as usize] += 1.0 - catalog.statistics.points(attribute, 1),
+                Some(attribute) => scores[attribute.index()] += 1.0 - catalog.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
         }
         let is_promising = |entry: &Entry| match entry.filter.attribute() {
-            Some(attribute) => scores[attribute as usize] > level_cost(attribute, &catalog.statistics),
-            None => unfiltered > LOOKUP_COST,
+            Some(attribute) => scores[attribute.index()] > level_cost(attribute, &catalog.statistics),
+            None => unfiltered > cost::VALUE_LOOKUP,
         };
         of_each(entries).map(|held| held.iter().any(is_promising)).collect()
     }
@@ -148,15 +138,15 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
         let attributes = self.worthwhile(node, entries, catalog);
-        let branches = self.nodes[node as usize].branches().len() + attributes.len();
-        let list = self.nodes[node as usize].entries().len();
+        let branches = self.nodes[node.index()].branches().len() + attributes.len();
+        let list = self.nodes[node.index()].entries().len();
         let bytes = list_bytes(list, 0) + self.levels_growth(attributes.len()) + 4 * branches * size_of::<Branch>();
         ensure(bytes)?;
         for attribute in attributes {
             self.new_level(node, attribute);
         }
         // The list has room for all entries, so an entry that cannot move stays without an allocation.
-        let list = self.nodes[node as usize].replace_entries(Vec::with_capacity(list));
+        let list = self.nodes[node.index()].replace_entries(Vec::with_capacity(list));
         self.entries -= list.len();
         let (read, unread): (Vec<_>, Vec<_>) = of_each(&list).zip(to_read).partition(|(_, is_read)| **is_read);
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
@@ -171,9 +161,9 @@ impl Tree {
                 Ok(false) | Err(_) => held.iter().for_each(|&entry| self.keep(node, entry)),
             }
         }
-        self.nodes[node as usize].shrink_entries();
+        self.nodes[node.index()].shrink_entries();
         self.drop_empty_levels(node);
-        self.nodes[node as usize].split_later();
+        self.nodes[node.index()].split_later();
         Ok(())
     }
 
@@ -217,7 +207,7 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> Result<Vec<Read>, Error> {
-        let each = of_each(self.nodes[node as usize].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
+        let each = of_each(self.nodes[node.index()].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
         let entries = each.filter_map(|(held, _)| held.last());
         // These two passes prefetch. The slots stand at the start of each program; reading them all first overlaps the cache
         // misses, as no read depends on another. The second pass reads the ends of the programs.
@@ -255,12 +245,11 @@ impl Tree {
     fn worthwhile(&self, node: NodeId, entries: &[Read], catalog: &Catalog) -> Vec<AttributeId> {
         let mut scores = vec![0.0; catalog.schema.len()];
         for (attribute, share) in entries.iter().filter_map(|entry| entry.best) {
-            scores[attribute as usize] += 1.0 - share;
+            scores[attribute.index()] += 1.0 - share;
         }
-        let is_new = |attribute: &AttributeId| self.nodes[node as usize].level_of(*attribute).is_none();
-        let attributes = 0..scores.len() as AttributeId;
-        let is_worth_it = |a: &AttributeId| scores[*a as usize] > level_cost(*a, &catalog.statistics);
-        attributes.filter(is_worth_it).filter(is_new).collect()
+        let is_new = |attribute: &AttributeId| self.nodes[node.index()].level_of(*attribute).is_none();
+        let is_worth_it = |a: &AttributeId| scores[a.index()] > level_cost(*a, &catalog.statistics);
+        catalog.schema.ids().filter(is_worth_it).filter(is_new).collect()
     }
 
     /// Returns the cut of `node`'s bucket at the median of its entries' ends, if that shortens both lists enough.
@@ -268,8 +257,8 @@ impl Tree {
         let Position::Under(level, Place::Bucket) = self.position(node) else {
             return None;
         };
-        let Level { buckets, .. } = &self.levels[level as usize];
-        if !self.nodes[node as usize].branches().is_empty() || buckets.len() >= MAX_BUCKETS {
+        let Level { buckets, .. } = &self.levels[level.index()];
+        if !self.nodes[node.index()].branches().is_empty() || buckets.len() >= cost::MAX_BUCKETS {
             return None;
         }
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
@@ -282,7 +271,7 @@ impl Tree {
         // If an entry demands two disjoint intervals, the remaining interval is empty and may be on neither side.
         let some = 1..intervals.len();
         let divides = some.contains(&left) && some.contains(&right);
-        let is_worthwhile = divides && (left + right) as f32 <= MAX_COPIES * intervals.len() as f32;
+        let is_worthwhile = divides && (left + right) as f32 <= cost::MAX_CUT_COPIES * intervals.len() as f32;
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
@@ -297,10 +286,10 @@ impl Tree {
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<(), Error> {
         room(self.capacity() + 1)?;
-        let tables = self.nodes.growth(1) + self.levels[cut.level as usize].buckets.growth();
+        let tables = self.nodes.growth(1) + self.levels[cut.level.index()].buckets.growth();
         ensure(tables + list_bytes(entries.len(), 0))?;
         let new = self.new_bucket(cut.level);
-        self.levels[cut.level as usize].buckets.cut(cut.position, cut.at, new);
+        self.levels[cut.level.index()].buckets.cut(cut.position, cut.at, new);
         // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let (mut left, mut right) = (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(2 * entries.len()));
         for entry in entries {
@@ -308,7 +297,7 @@ impl Tree {
             let sides = [(from < cut.at, node, &mut left), (to >= cut.at, new, &mut right)];
             let sides = sides.into_iter().filter(|(is_there, ..)| *is_there);
             if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), catalog, subscriptions) {
-                self.levels[cut.level as usize].buckets.join(cut.position, node);
+                self.levels[cut.level.index()].buckets.join(cut.position, node);
                 self.free(new);
                 return Err(error);
             }
@@ -345,23 +334,23 @@ impl Tree {
     /// Replaces the leaf list of `node`.
     fn put_list(&mut self, node: NodeId, list: Vec<Entry>) {
         self.entries += list.len();
-        self.entries -= self.nodes[node as usize].replace_entries(list).len();
-        self.nodes[node as usize].shrink_entries();
+        self.entries -= self.nodes[node.index()].replace_entries(list).len();
+        self.nodes[node.index()].shrink_entries();
     }
 
     /// Puts an entry back into the list it was taken from.
     fn keep(&mut self, node: NodeId, entry: Entry) {
-        self.nodes[node as usize].push(entry);
+        self.nodes[node.index()].push(entry);
         self.entries += 1;
     }
 
     /// Removes the levels of `node` without nodes. The entries of such a level demand a value that does not exist.
     fn drop_empty_levels(&mut self, node: NodeId) {
         let Tree { nodes, levels, free_levels, .. } = self;
-        nodes[node as usize].retain_branches(|level| {
-            let is_used = !levels[level as usize].is_empty();
+        nodes[node.index()].retain_branches(|level| {
+            let is_used = !levels[level.index()].is_empty();
             if !is_used {
-                levels[level as usize] = Level::new(ROOT, 0);
+                levels[level.index()] = Level::none();
                 free_levels.push(level);
             }
             is_used
@@ -375,27 +364,27 @@ impl Tree {
             let Position::Under(level, place) = self.position(node) else {
                 return;
             };
-            if !self.nodes[node as usize].is_empty() {
+            if !self.nodes[node.index()].is_empty() {
                 if place == Place::Bucket {
                     self.merge_bucket(node, catalog, subscriptions);
                 }
                 return;
             }
-            self.unhang(node, place, level);
-            if !self.levels[level as usize].is_empty() {
+            self.detach(node, place, level);
+            if !self.levels[level.index()].is_empty() {
                 return;
             }
-            let owner = self.levels[level as usize].owner;
-            self.nodes[owner as usize].retain_branches(|held| held != level);
+            let owner = self.levels[level.index()].owner;
+            self.nodes[owner.index()].retain_branches(|held| held != level);
             // The new level frees the spare room of the tables.
-            self.levels[level as usize] = Level::new(ROOT, 0);
+            self.levels[level.index()] = Level::none();
             self.free_levels.push(level);
             node = owner;
         }
     }
 
-    fn unhang(&mut self, node: NodeId, place: Place, level: LevelId) {
-        let level = &mut self.levels[level as usize];
+    fn detach(&mut self, node: NodeId, place: Place, level: LevelId) {
+        let level = &mut self.levels[level.index()];
         match place {
             Place::Point(key) => level.points.remove(key),
             Place::Bucket => {
@@ -410,7 +399,8 @@ impl Tree {
 
     /// Frees a node. Allocates nothing, because the free nodes are a linked list.
     fn free(&mut self, node: NodeId) {
-        self.nodes[node as usize] = super::Node::new(Position::Free(self.free_node));
+        debug_assert!(node > NodeId::SCANNED && !self.nodes[node.index()].is_free(), "node {node} is used");
+        self.nodes[node.index()] = super::Node::new(Position::Free(self.free_node));
         self.free_node = node;
         self.free_nodes += 1;
     }
@@ -421,8 +411,8 @@ impl Tree {
         let Position::Under(level, _) = self.position(node) else {
             return;
         };
-        let is_to_be_compared = self.nodes[node as usize].is_to_be_compared();
-        let buckets = &self.levels[level as usize].buckets;
+        let is_comparison_due = self.nodes[node.index()].count_removal();
+        let buckets = &self.levels[level.index()].buckets;
         let Some(position) = buckets.position(node) else { unreachable!("a node in a bucket is found there") };
         if buckets.len() == 1 {
             return;
@@ -436,12 +426,12 @@ impl Tree {
             count += 1;
         }
         let merged = &found[..count];
-        let is_leaf = |node: &NodeId| self.nodes[*node as usize].branches().is_empty();
+        let is_leaf = |node: &NodeId| self.nodes[node.index()].branches().is_empty();
         if !merged.iter().all(is_leaf) {
             return;
         }
-        let length: usize = merged.iter().map(|node| self.nodes[*node as usize].entries().len()).sum();
-        if length <= LEAF_CAPACITY / 2 || is_to_be_compared && self.is_cut_in_vain(merged, catalog) {
+        let length: usize = merged.iter().map(|node| self.nodes[node.index()].entries().len()).sum();
+        if length <= cost::LEAF_CAPACITY / 2 || is_comparison_due && self.is_cut_in_vain(merged, catalog) {
             // After a refusal the buckets are valid as they are.
             let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
         }
@@ -451,7 +441,7 @@ impl Tree {
     /// have become wider since the cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
-            || nodes.iter().flat_map(|node| of_each(self.nodes[*node as usize].entries())).filter_map(<[_]>::last);
+            || nodes.iter().flat_map(|node| of_each(self.nodes[node.index()].entries())).filter_map(<[_]>::last);
         let length = lists().count();
         let mut distinct: Vec<(Slot, NodeIndex)> = Vec::new();
         if distinct.try_reserve_exact(length).is_err() {
@@ -460,7 +450,7 @@ impl Tree {
         distinct.extend(lists().map(|entry| (entry.slot(catalog), entry.literal())));
         distinct.sort_unstable();
         distinct.dedup();
-        length as f32 > COPIES_IN_VAIN * distinct.len() as f32
+        length as f32 > cost::MIN_MERGE_COPIES * distinct.len() as f32
     }
 
     /// Joins the bucket at the position `first` of `level` and the next one, whose nodes are `merged`. Errors: out of
@@ -479,21 +469,21 @@ impl Tree {
         entries.dedup_by_key(|entry| (entry.slot, entry.literal));
         ensure(list_bytes(entries.len(), 0))?;
         let into = merged[0];
-        let joined = self.levels[level as usize].buckets.join(first, into);
+        let joined = self.levels[level.index()].buckets.join(first, into);
         // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let mut list = Vec::with_capacity(2 * entries.len());
         for entry in &entries {
             if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), catalog, subscriptions) {
-                self.levels[level as usize].buckets.part(first, joined);
+                self.levels[level.index()].buckets.part(first, joined);
                 return Err(error);
             }
         }
         self.put_list(into, list);
         // The joined bucket may share most entries with its next neighbor too.
-        self.nodes[into as usize].compare_soon();
-        self.nodes[into as usize].split_later();
+        self.nodes[into.index()].compare_soon();
+        self.nodes[into.index()].split_later();
         for &from in &merged[1..] {
-            self.entries -= self.nodes[from as usize].entries().len();
+            self.entries -= self.nodes[from.index()].entries().len();
             self.free(from);
         }
         Ok(())
@@ -503,7 +493,7 @@ impl Tree {
     fn read_all(&self, nodes: &[NodeId], catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
         let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
-            let list = self.nodes[node as usize].entries().len();
+            let list = self.nodes[node.index()].entries().len();
             all.try_reserve_exact(list).map_err(out_of_memory)?;
             ensure(list_bytes(list, 0))?;
             all.extend(self.read(node, &vec![true; list], catalog, subscriptions)?);
@@ -520,7 +510,7 @@ fn again(entry: &Read, catalog: &Catalog, subscriptions: &Subscriptions) -> Resu
 
 /// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries passed.
 fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
-    ASK_COST + LOOKUP_COST * statistics.defined(attribute)
+    cost::LEVEL_VISIT + cost::VALUE_LOOKUP * statistics.defined(attribute)
 }
 
 /// Returns the entries of each expression as one slice. A joined entry precedes the expression's own.

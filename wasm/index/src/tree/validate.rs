@@ -7,14 +7,14 @@ use crate::handles::{LevelId, NodeId, Slot};
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::tree::level::Place;
-use crate::tree::{Branch, Position, Tree, ROOT};
+use crate::tree::{Branch, Position, Tree};
 
 impl Tree {
     /// Checks every link between nodes, levels and subscriptions, and that every entry is in a permitted place.
     pub fn validate(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
         let mut reached = 0;
         let mut entries = 0;
-        let mut pending = vec![ROOT];
+        let mut pending = vec![NodeId::ROOT];
         while let Some(node) = pending.pop() {
             reached += 1;
             let held = self.node(node);
@@ -29,8 +29,8 @@ impl Tree {
                 self.validate_entry(node, entry.slot(catalog), entry.literal(), catalog, subscriptions)?;
             }
             for &Branch { attribute, level } in held.branches() {
-                let hung = self.level(level);
-                if hung.owner != node || hung.attribute != attribute || hung.is_empty() {
+                let below = self.level(level);
+                if below.owner != node || below.attribute != attribute || below.is_empty() {
                     return Err(format!("level {level} of node {node} is empty or another's"));
                 }
                 for child in self.level(level).nodes() {
@@ -94,7 +94,7 @@ impl Tree {
     }
 
     fn validate_homes(&self, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<(), String> {
-        let (mut unindexed, mut likely) = (0, 0);
+        let (mut unindexed, mut scanned) = (0, 0);
         let mut entries = 0;
         for (slot, subscription) in subscriptions.iter() {
             match subscription.placement() {
@@ -105,11 +105,11 @@ impl Tree {
                         return Err(format!("slot {slot} is not at {position} of the unindexed list"));
                     }
                 }
-                Placement::Likely(position) => {
-                    likely += 1;
-                    let entry = self.likely().get(position as usize);
+                Placement::Scanned(position) => {
+                    scanned += 1;
+                    let entry = self.scanned().get(position as usize);
                     if !entry.is_some_and(|entry| entry.is_of(slot, subscription.program)) {
-                        return Err(format!("slot {slot} is not at {position} of the list that every search passes"));
+                        return Err(format!("slot {slot} is not at {position} of the list that every search scans"));
                     }
                 }
                 Placement::Indexed => {
@@ -120,9 +120,9 @@ impl Tree {
                 }
             }
         }
-        if (unindexed, likely) != (self.unindexed.len(), self.likely().len()) || entries != self.entries {
+        if (unindexed, scanned) != (self.unindexed.len(), self.scanned().len()) || entries != self.entries {
             return Err(format!(
-                "{unindexed} unindexed, {likely} likely and {entries} entries are found from subscriptions"
+                "{unindexed} unindexed, {scanned} scanned and {entries} entries are found from subscriptions"
             ));
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::support::headroom::{ensure, AROUND};
 const PLACES: usize = 8;
 
 /// The mark of a place without a node: the root, to which no value leads.
-const NOTHING: NodeId = super::ROOT;
+const NOTHING: NodeId = NodeId::ROOT;
 
 /// A map from keys to nodes.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +65,7 @@ impl ValueMap {
 
     /// Adds a new key.
     pub fn insert(&mut self, key: i64, node: NodeId) {
+        debug_assert!(node != NOTHING && self.get(key).is_none(), "a new key leads to a node");
         match i32::try_from(key) {
             Ok(key) => self.narrow.insert(key, node),
             Err(_) => {
@@ -235,8 +236,9 @@ impl Line {
     /// Returns the node of `key`, or [`NOTHING`].
     #[inline(always)]
     fn find(&self, key: i32) -> NodeId {
-        let node = |(held, node): (i32, NodeId)| if held == key { node } else { NOTHING };
-        self.keys.into_iter().zip(self.nodes).map(node).fold(NOTHING, |found, node| found | node)
+        let word = |(held, node): (i32, NodeId)| if held == key { node.word() } else { NOTHING.word() };
+        let words = self.keys.into_iter().zip(self.nodes).map(word);
+        NodeId::from_word(words.fold(NOTHING.word(), |found, word| found | word))
     }
 
     #[inline(always)]
@@ -298,7 +300,7 @@ mod tests {
                 let grows = step % 4_000 < 2_500;
                 match plain.contains_key(&key) {
                     false if grows && plain.len() < most => {
-                        let node = 1 + number(1 << 20) as NodeId;
+                        let node = NodeId::from_index(1 + number(1 << 20) as usize);
                         points.insert(key, node);
                         plain.insert(key, node);
                     }

@@ -258,7 +258,7 @@ pub fn cases() -> Vec<Case> {
     for (values, true_ones, false_ones) in groups {
         let mut event = vec![None; schema.len()];
         for (name, value) in values {
-            event[schema.find(name.as_bytes()).expect("the attribute exists") as usize] = Some(value.clone());
+            event[(schema.find(name.as_bytes()).expect("the attribute exists")).index()] = Some(value.clone());
         }
         for (expressions, matches) in [(true_ones, true), (false_ones, false)] {
             cases.extend(expressions.iter().map(|expression| Case { expression, event: event.clone(), matches }));

@@ -108,10 +108,10 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // As the sandbox does it: a shorter block stays where it is, and a longer one is a copy.
+        // As the sandbox does it: a shorter block stays where it is, whatever its alignment, and a longer one is a copy.
         if Self::has(pointer) && size <= layout.size() {
             // SAFETY: the caller's promise; one thread comes here.
-            return unsafe { (*self.0.get()).realloc(pointer, layout.size(), layout.align(), size) };
+            return unsafe { (*self.0.get()).realloc(pointer, layout.size(), 1, size) };
         }
         // SAFETY: the caller's promise; the blocks are distinct, and as large as what is copied.
         unsafe {

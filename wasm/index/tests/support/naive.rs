@@ -1,6 +1,7 @@
 //! The oracle: the meaning of expressions, written down as plainly as can be.
 
 use be_tree_index::model::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
+use be_tree_index::model::schema::AttributeId;
 
 /// An event: for each attribute of the schema its value, if it is defined.
 pub type NaiveEvent = Vec<Option<NaiveValue>>;
@@ -86,7 +87,7 @@ pub fn reason<'a>(expression: &'a [Step<Text>], event: &[Option<NaiveValue>]) ->
 pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool {
     use NaiveValue::*;
 
-    let defined = |attribute: u32| event[attribute as usize].as_ref();
+    let defined = |attribute: AttributeId| event[attribute.index()].as_ref();
     let value = defined(predicate.attribute);
     match (&predicate.test, value) {
         (Test::Null, _) => value.is_none(),

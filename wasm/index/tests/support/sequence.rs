@@ -179,7 +179,7 @@ impl<M: Memory> Sequence<M> {
         let mut answers = Vec::new();
         while !self.batch.is_done() {
             self.batch.next_part();
-            let mut part = self.batch.run(&self.index, &mut self.search, &message).unwrap();
+            let mut part = self.batch.run(&self.index, &mut self.search, &message, || ()).unwrap();
             while let Some((&length, rest)) = part.split_first() {
                 let (words, rest) = rest.split_at(length as usize);
                 answers.push(words.to_vec());

@@ -1,7 +1,7 @@
 //! Bit-sliced evaluation runs dense expressions for 256 events at once, with a bit for each event.
 //!
-//! An expression is the same program that runs for one event: a list of tests, each of which jumps ahead or continues with
-//! the next. Here a set of events reaches a test. Those for which its literal jumps join the set that waits at the target;
+//! The program of an expression is the one that runs for a single event. It is a list of tests. A test jumps ahead, or
+//! continues with the next one. Here a set of events reaches a test. Those for which its literal jumps join the set that waits at the target;
 //! the others continue. So one pass over the tests takes every event to its end, without a branch on its values. The most
 //! decisive tests come first, and the pass ends once all events are at an end, mostly before the last test.
 
@@ -94,12 +94,12 @@ impl<V: Vector> Sliced<V> {
         self.is_cut_off = true;
         in_order();
         let mut tests = 0;
-        let mut slot = slot as usize;
+        let mut slot = slot.index();
         let end = subscriptions.capacity();
         while slot < end && tests < STEP {
             let mut row = Bits::NONE;
-            if let Some(Placement::Dense(_)) = subscriptions.placement(slot as Slot) {
-                let code = catalog.code(subscriptions.get(slot as Slot));
+            if let Some(Placement::Dense(_)) = subscriptions.placement(Slot::from_index(slot)) {
+                let code = catalog.code(subscriptions.get(Slot::from_index(slot)));
                 let packed = |word, _| booleans::packed(word);
                 tests += match (booleans::tests(code), self.columns.len()) {
                     (Tests::Packed(words), _) => self.evaluate::<2, PACKED_LITERALS>(words, packed, &mut row),
@@ -120,7 +120,7 @@ impl<V: Vector> Sliced<V> {
         }
         in_order();
         self.is_cut_off = false;
-        (slot < end).then_some(slot as Slot)
+        (slot < end).then_some(Slot::from_index(slot))
     }
 
     /// Simulates a step that was interrupted within an expression.

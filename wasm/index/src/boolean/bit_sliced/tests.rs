@@ -46,13 +46,13 @@ fn check<V: Vector>(index: &Index, expressions: &[Expression], events: usize) ->
             (0..attributes).map(|bit| Value::Boolean(bit < ATTRIBUTES && event >> bit & 1 == 1)).collect();
         sliced.add(event, &values);
     }
-    let mut slot = Some(0);
+    let mut slot = Some(Slot::default());
     while let Some(next) = slot {
         slot = sliced.step(next, subscriptions, index.catalog());
     }
     let mut dense = 0;
     for (slot, (text, holds)) in expressions.iter().enumerate() {
-        if let Some(Placement::Dense(_)) = subscriptions.placement(slot as Slot) {
+        if let Some(Placement::Dense(_)) = subscriptions.placement(Slot::from_index(slot)) {
             dense += 1;
             for event in 0..events {
                 let held = sliced.word(event, slot / 32) >> (slot % 32) & 1 == 1;

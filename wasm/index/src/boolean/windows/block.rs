@@ -54,9 +54,6 @@ pub(super) struct Lane {
     pub wide: Option<Box<Wide>>,
 }
 
-/// The slot of an empty lane.
-const NO_SLOT: Slot = Slot::MAX;
-
 impl Lane {
     /// A lane that is false for every event.
     const EMPTY: Lane = Lane {
@@ -64,7 +61,7 @@ impl Lane {
         flips: u16::MAX,
         set: [[0; PASSES]; 2],
         add: [[0; PASSES]; 2],
-        slot: NO_SLOT,
+        slot: Slot::NONE,
         wide: None,
     };
 
@@ -86,7 +83,7 @@ impl Default for Block {
             flips: [u16::MAX; BLOCK],
             set: [[[0; BLOCK]; PASSES]; 2],
             add: [[[0; BLOCK]; PASSES]; 2],
-            slots: [NO_SLOT; BLOCK],
+            slots: [Slot::NONE; BLOCK],
             wide: [const { None }; BLOCK],
             run: None,
         }
@@ -130,8 +127,8 @@ impl Block {
 
     fn find_run(&self) -> Option<Slot> {
         let first = self.slots[0];
-        let follows = |(lane, &slot): (Slot, &Slot)| slot == NO_SLOT || slot == first + lane;
-        ((first as usize).is_multiple_of(BLOCK) && (0..).zip(&self.slots).all(follows)).then_some(first)
+        let follows = |(lane, &slot): (usize, &Slot)| slot == Slot::NONE || slot.index() == first.index() + lane;
+        (first.index().is_multiple_of(BLOCK) && (0..).zip(&self.slots).all(follows)).then_some(first)
     }
 
     /// Returns the slot of the expression in `lane`.

@@ -107,19 +107,19 @@ impl Dense {
         self.len += 1;
         let lane = windows.lane(slot, program, self.columns.can_be_picked());
         self.block(position).put(position % BLOCK, lane);
-        position as DensePosition
+        DensePosition::from_index(position)
     }
 
     /// Copies the windows of an expression to another place, after the temporary memory of its insertion is freed. At their
     /// old place, in the midst of that memory, they would leave holes too small for the next insertion.
     pub fn settle(&mut self, position: DensePosition) {
-        let lane = position as usize % BLOCK;
-        self.block(position as usize).settle(lane);
+        let lane = position.index() % BLOCK;
+        self.block(position.index()).settle(lane);
     }
 
     /// Removes the expression at `position`. The last one takes its place. Returns the slot of that one, if it moved.
     pub fn remove(&mut self, position: DensePosition) -> Option<Slot> {
-        let position = position as usize;
+        let position = position.index();
         let end = self.len - 1;
         let last = self.block(end).take(end % BLOCK);
         let moved = (position != end).then_some(last.slot);
@@ -141,7 +141,7 @@ impl Dense {
 
     /// Returns whether the expression at `position` is true, or `None` if windows leave it open.
     pub fn holds(&self, position: DensePosition, bits: &Bits) -> Option<bool> {
-        let (block, lane) = (self.block_of(position as usize), position as usize % BLOCK);
+        let (block, lane) = (self.block_of(position.index()), position.index() % BLOCK);
         let Decided { holds, open } = settle(block, &vectors::<Fastest, _>(&bits.0), 1 << lane);
         (open == 0).then_some(holds >> lane & 1 == 1)
     }
@@ -173,7 +173,7 @@ impl Dense {
             return Err(format!("{} dense expressions in {blocks} blocks are homes of {}", self.len, places.len()));
         }
         for &(slot, position) in places {
-            let position = position as usize;
+            let position = position.index();
             if position >= self.len
                 || self.parts[position / PART][position % PART / BLOCK].slot(position % BLOCK) != slot
             {
@@ -288,7 +288,7 @@ pub(crate) struct Columns(Vec<AttributeId>);
 
 impl Columns {
     fn new(schema: &Schema) -> Self {
-        let booleans = (0..).zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
+        let booleans = schema.ids().zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
         Columns(booleans.map(|(id, _)| id).take(COLUMNS).collect())
     }
 
@@ -317,7 +317,7 @@ impl Bits {
         for (byte, attributes) in bytes.iter_mut().zip(columns.0.chunks(8)) {
             let bits = attributes.iter().enumerate();
             *byte = bits.fold(0, |byte, (bit, &attribute)| {
-                byte | u8::from(values[attribute as usize] == Value::Boolean(true)) << bit
+                byte | u8::from(values[attribute.index()] == Value::Boolean(true)) << bit
             });
         }
     }

@@ -68,12 +68,12 @@ fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, page
 fn check_with<V: Vector, const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[V; N]) {
     let is_picked = columns <= usize::from(NO_COLUMN);
     let mut block = Block::default();
-    block.put(5, windows.lane(77, 7, is_picked));
+    block.put(5, windows.lane(Slot::from_index(77), ProgramId::default(), is_picked));
     let Decided { holds, open } = block.decide(pages);
     assert!(holds & !(1 << 5) == 0 && open & !(1 << 5) == 0, "other lanes are empty");
     assert!(open != 0 || (holds != 0) == expected);
     if let Some(wide) = &windows.wide {
-        let wide = Wide::new(wide, Rest::Program(7));
+        let wide = Wide::new(wide, Rest::Program(ProgramId::default()));
         let (holds, open) = wide.decide(pages);
         assert!(open == 1 || (holds == 1) == expected);
         if let Some(whole) = &windows.whole {
@@ -131,9 +131,9 @@ fn windows_of_large_expressions_decide_most_events() {
             let expected = value(&normal, normal.root(), &|attribute| event[attribute as usize]);
             let bits = bits((0..128).filter(|&column| event[column]));
             check::<1>(&windows, 128, expected, bits.0.first_chunk().unwrap());
-            narrow += windows.lane(0, 0, true).open(&bits);
-            wide +=
-                Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(0)).decide(&vectors::<Fastest, _>(&bits.0)).1;
+            narrow += windows.lane(Slot::default(), ProgramId::default(), true).open(&bits);
+            let wide_window = Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(ProgramId::default()));
+            wide += wide_window.decide(&vectors::<Fastest, _>(&bits.0)).1;
             events += 1;
         }
     }
@@ -212,14 +212,15 @@ fn assert_picked<const N: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) {
 #[test]
 fn expressions_come_and_go_and_the_others_stay() {
     let mut random = Random::new(4);
-    let mut dense = Dense { columns: Columns((0..20).collect()), ..Dense::default() };
+    let mut dense = Dense { columns: Columns((0..20).map(AttributeId::from_index).collect()), ..Dense::default() };
     let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
     let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();
     // The position of each slot, if it has one.
     let mut places: Vec<Option<DensePosition>> = vec![None; 5000];
     for round in 0..3 {
         for (slot, place) in places.iter_mut().enumerate() {
-            place.get_or_insert_with(|| dense.insert(slot as Slot, 0, &windows[slot % 40]));
+            place
+                .get_or_insert_with(|| dense.insert(Slot::from_index(slot), ProgramId::default(), &windows[slot % 40]));
         }
         if round == 0 {
             assert!(dense.parts.iter().flatten().all(|block| block.run().is_some()), "slots follow one another");
@@ -230,16 +231,16 @@ fn expressions_come_and_go_and_the_others_stay() {
             let Some(position) = places[slot].filter(|_| !random.chance(stays)) else { continue };
             places[slot] = None;
             if let Some(moved) = dense.remove(position) {
-                places[moved as usize] = Some(position);
+                places[moved.index()] = Some(position);
             }
         }
         let held: Vec<(Slot, DensePosition)> =
-            (0..).zip(&places).filter_map(|(slot, place)| Some((slot, (*place)?))).collect();
+            (0..).map(Slot::from_index).zip(&places).filter_map(|(slot, place)| Some((slot, (*place)?))).collect();
         dense.validate(&held).unwrap();
         let event: Vec<bool> = (0..20).map(|_| random.chance(50)).collect();
         let bits = bits((0..20).filter(|&column| event[column]));
         let holds = |slot: Slot| {
-            let normal = &forms[slot as usize % 40];
+            let normal = &forms[slot.index() % 40];
             value(normal, normal.root(), &|attribute| event[attribute as usize])
         };
         let mut found = Vec::new();

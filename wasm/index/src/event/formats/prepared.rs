@@ -7,7 +7,7 @@
 use crate::error::{Error, Kind};
 use crate::event::{Cap, Event, Segment, Span, Text, Value};
 use crate::model::predicate::{CapType, Entity, Float};
-use crate::model::schema::{Schema, Type};
+use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
 use crate::support::hash::out_of_memory;
 
@@ -30,9 +30,9 @@ const CODE: u32 = (1 << CODE_BITS) - 1;
 pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result<(), Error> {
     let mut writer = Writer { out };
     writer.put(schema.fingerprint().to_le_bytes())?;
-    for (attribute, &value) in event.values.iter().enumerate() {
+    for (attribute, &value) in schema.ids().zip(&event.values) {
         if let Some(code) = code(value) {
-            writer.number((attribute as u32) << CODE_BITS | code)?;
+            writer.number(head(attribute, code))?;
             writer.value(value, event)?;
         }
     }
@@ -58,20 +58,30 @@ pub(in crate::event) fn read(
     }
     let mut next = 0;
     while !reader.rest.is_empty() {
-        let head = reader.number().ok_or_else(damaged)?;
-        let attribute = head >> CODE_BITS;
+        let (attribute, code) = split(reader.number().ok_or_else(damaged)?);
         // Each attribute comes once, in the order of the schema.
-        if attribute < next || attribute as usize >= schema.len() {
+        if attribute.index() < next || attribute.index() >= schema.len() {
             return Err(damaged());
         }
-        next = attribute + 1;
-        if !fits(head & CODE, schema.attribute(attribute).ty) {
+        next = attribute.index() + 1;
+        if !fits(code, schema.attribute(attribute).ty) {
             return Err(damaged());
         }
-        let value = reader.value(head & CODE, strings, event)?.ok_or_else(damaged)?;
-        event.values[attribute as usize] = value;
+        let value = reader.value(code, strings, event)?.ok_or_else(damaged)?;
+        event.values[attribute.index()] = value;
     }
     Ok(())
+}
+
+/// Returns the number in front of a value: its attribute and its code.
+fn head(attribute: AttributeId, code: u32) -> u32 {
+    attribute.word() << CODE_BITS | code
+}
+
+/// Returns the attribute and the code in a number that [`head`] made.
+#[inline]
+fn split(head: u32) -> (AttributeId, u32) {
+    (AttributeId::from_word(head >> CODE_BITS), head & CODE)
 }
 
 /// Returns whether an attribute of type `ty` has values with this code.

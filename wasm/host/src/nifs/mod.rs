@@ -1,36 +1,39 @@
-//! The functions that `BeTree.Engine.Native` declares and documents.
+//! The functions that `BeTree.Engine.Native` declares and documents. Those that run calls are in `call`.
+
+mod call;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
-use wasmtime::Val;
 
 use crate::cache;
-use crate::call::{Call, Ended, Slice, Suspended};
 use crate::census;
 use crate::engine;
 use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::lists;
-use crate::machine::{Done, Machine, Setup};
+use crate::machine::Setup;
 use crate::module::Module;
 use crate::place::Place;
 use crate::quota;
 use crate::snapshot::{Held, Snapshot};
-use crate::terms::{self, atoms, Bytes, Fuel, Output};
+use crate::terms::{self, atoms};
 
 #[rustler::nif(name = "loaded?")]
 fn loaded() -> bool {
     true
 }
 
-/// Returns the reason why no module can run on this machine, or `nil`.
+/// Returns the error for which no module can run on this machine, or `nil`.
 #[rustler::nif]
-fn engine_error() -> Option<String> {
-    engine::get().err()
+fn engine_error(env: Env) -> Term {
+    match engine::get() {
+        Ok(_) => atoms::nil().encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
 }
 
 /// The size of a charge: in percent of a time slice, and in reductions.
@@ -153,130 +156,6 @@ fn fill<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<
 }
 
 #[rustler::nif]
-#[allow(clippy::too_many_arguments)]
-fn call<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
-) -> Term<'a> {
-    begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice)
-}
-
-/// The fuel of a slice of a change: about a millisecond. Rescheduling takes a hundredth of it.
-const CHANGE_SLICE: u64 = 5_000_000;
-
-#[rustler::nif(schedule = "DirtyCpu")]
-#[allow(clippy::too_many_arguments)]
-fn change<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-) -> Term<'a> {
-    let slice = Fuel(Some(CHANGE_SLICE));
-    begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, slice)
-}
-
-#[allow(clippy::too_many_arguments)]
-fn begin<'a>(
-    env: Env<'a>,
-    scheduler: Scheduler,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: &[u8],
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
-) -> Term<'a> {
-    let mut lent = match instance.0.borrow(env, ticket, scheduler) {
-        Ok(lent) => lent,
-        Err(denied) => return deny(env, denied),
-    };
-    let has_output = output != Output::None;
-    let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
-    let mut call = match lent.machine().prepare(export, arguments, input, has_output, fuel, slice.0, is_change) {
-        Ok(order) => Call::new(lent, order, output),
-        Err(failure) => {
-            lent.leave(env);
-            return terms::error(env, &failure);
-        }
-    };
-    match call.run_slice() {
-        Slice::Yielded => {
-            let used = suspend(env, &call);
-            (atoms::r#yield(), ResourceArc::new(Suspended::new(call)), used).encode(env)
-        }
-        Slice::Ended(ended) => end(env, ended, output),
-        Slice::Lost(failure) => terms::error(env, &failure),
-    }
-}
-
-/// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and
-/// copying are not part of it, and are charged a time slice here. Otherwise the process would keep its scheduler for
-/// thousands of slices.
-fn suspend(env: Env, call: &Call) -> u64 {
-    call.home().suspend(env.pid());
-    if !call.is_metered() {
-        consume_timeslice(env, WHOLE);
-    }
-    call.used()
-}
-
-#[rustler::nif]
-fn resume(env: Env, suspended: ResourceArc<Suspended>) -> Term {
-    go_on(env, suspended)
-}
-
-#[rustler::nif(schedule = "DirtyCpu")]
-fn resume_change(env: Env, suspended: ResourceArc<Suspended>) -> Term {
-    go_on(env, suspended)
-}
-
-fn go_on(env: Env, suspended: ResourceArc<Suspended>) -> Term {
-    let mut call = match suspended.take() {
-        Ok(call) => call,
-        Err(failure) => return terms::error(env, &failure),
-    };
-    call.home().resume();
-    let output = call.output();
-    match call.run_slice() {
-        Slice::Yielded => {
-            let used = suspend(env, &call);
-            match suspended.put_back(call) {
-                Ok(()) => (atoms::r#yield(), suspended, used).encode(env),
-                Err(failure) => terms::error(env, &failure),
-            }
-        }
-        Slice::Ended(ended) => {
-            suspended.end();
-            end(env, ended, output)
-        }
-        Slice::Lost(failure) => {
-            suspended.end();
-            terms::error(env, &failure)
-        }
-    }
-}
-
-#[rustler::nif]
-fn cancel(suspended: &Suspended) -> Atom {
-    suspended.cancel();
-    atoms::ok()
-}
-
-#[rustler::nif]
 fn unpack<'a>(env: Env<'a>, packed: Binary<'a>, end: usize, list: Term<'a>) -> NifResult<(Term<'a>, usize)> {
     let unpacked = lists::unpack(env, packed.as_slice(), end, list).ok_or(Error::BadArg)?;
     consume_timeslice(env, WHOLE);
@@ -389,9 +268,9 @@ fn with_machine<'a>(
 ) -> Term<'a> {
     match instance.0.borrow(env, ticket, Scheduler::Dirty) {
         Ok(mut lent) => {
-            let answer = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
+            let term = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
             lent.leave(env);
-            answer
+            term
         }
         Err(denied) => deny(env, denied),
     }
@@ -403,34 +282,4 @@ fn deny(env: Env, denied: Denied) -> Term {
         Denied::Vacant => atoms::vacant().encode(env),
         Denied::Failed(failure) => terms::error(env, &failure),
     }
-}
-
-/// Returns `{:done, results, output, fuel}` or an error. The machine returns to its instance.
-fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
-    match outcome.and_then(|outcome| done(env, lent.machine(), output, outcome)) {
-        Ok(answer) => {
-            lent.leave(env);
-            answer
-        }
-        Err(failure) => {
-            lent.fail(env, &failure);
-            terms::error(env, &failure)
-        }
-    }
-}
-
-fn done<'a>(env: Env<'a>, machine: &Machine, output: Output, done: Done) -> Result<Term<'a>, Failure> {
-    let refused = machine.results().first().and_then(Val::i32).is_some_and(|status| status != 0);
-    let bytes = || match done.output {
-        Some(binary) => Ok(Bytes::Copied(Binary::from_owned(binary, env))),
-        None => machine.output().map(Bytes::InMemory),
-    };
-    let output = match output {
-        Output::None => atoms::nil().encode(env),
-        Output::U64s if !refused => lists::u64s(env, &bytes()?)?,
-        Output::U64Lists if !refused => lists::u64_lists(env, &bytes()?)?,
-        Output::U64Binaries if !refused => lists::u64_binaries(env, &bytes()?)?,
-        _ => bytes()?.binary(env),
-    };
-    Ok((atoms::done(), terms::results(env, machine.results()), output, done.fuel).encode(env))
 }

@@ -1,12 +1,11 @@
-//! What expressions ask for and events define decides where expressions are put that are inserted later, and never what
-//! matches.
+//! The attributes that expressions ask for decide where later expressions are placed, and never whether they match.
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
-/// Searches for an event and answers the ids found, and how many entries were come upon.
+/// Searches for an event. Returns the ids found and the number of visited entries.
 fn search(search: &mut Search, index: &Index, json: &str) -> (Vec<u64>, u64) {
     search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
     let found = search.run(index);
@@ -19,7 +18,7 @@ fn insert(index: &mut Index, ids: std::ops::Range<u64>, text: impl Fn(u64) -> St
     }
 }
 
-/// One that events need not define, of values from 0 to `max`.
+/// An optional attribute with values from 0 to `max`.
 fn attribute(name: &str, max: i64) -> Attribute {
     Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Integer { min: 0, max } }
 }
@@ -46,31 +45,6 @@ fn what_few_expressions_ask_for_is_taken_to_be_defined_by_few_events() {
     assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, 200);
     let expected: Vec<u64> = (0..4200).filter(|id| id % if *id < 4000 { 20 } else { 10 } == 3).collect();
     assert_eq!(search(&mut events, &index, r#"{"often": 3, "seldom": 3}"#).0, expected);
-}
-
-#[test]
-fn what_is_inserted_waits_for_what_few_events_define() {
-    let mut index = index();
-    let mut events = Search::default();
-    insert(&mut index, 0..200, both);
-    events.reserve(&index).unwrap();
-    let (none, visited) = search(&mut events, &index, r#"{"often": 3}"#);
-    assert!(none.is_empty());
-    assert_eq!(visited, 20);
-
-    for _ in 0..8 {
-        (0..300).for_each(|_| assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, visited));
-        events.teach(&mut index);
-    }
-    insert(&mut index, 200..400, both);
-    index.validate().unwrap();
-    events.reserve(&index).unwrap();
-    assert_eq!(search(&mut events, &index, r#"{"often": 3}"#), (none, visited));
-    let expected: Vec<u64> = (0..400).filter(|id| id % 10 == 3).collect();
-    assert_eq!(search(&mut events, &index, r#"{"often": 3, "seldom": 3}"#).0, expected);
-    (0..400).for_each(|id| index.delete(id).unwrap());
-    index.validate().unwrap();
-    assert_eq!((index.info().entries, index.info().nodes), (0, 1));
 }
 
 /// Each of many attributes is asked for by a few expressions, which events that do not define it need not come upon.

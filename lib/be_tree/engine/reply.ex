@@ -1,0 +1,142 @@
+defmodule BeTree.Engine.Reply do
+  @moduledoc false
+  # Decodes the replies of a guest, the content of its outbox (docs/abi.md). Users may replace the guest, so a reply is not
+  # trusted: one of another shape is an error of kind :bad_module.
+
+  alias BeTree.Error
+  alias BeTree.Engine.{Describe, Limits}
+
+  @kinds [
+    :syntax,
+    :unknown_attribute,
+    :type,
+    :out_of_bounds,
+    :missing_attribute,
+    :duplicate_id,
+    :not_found,
+    :out_of_memory,
+    :trap
+  ]
+
+  @counts [
+    :expressions,
+    :predicates,
+    :strings,
+    :nodes,
+    :entries,
+    :unindexed,
+    :depth,
+    :code_bytes,
+    :memory_bytes
+  ]
+
+  @doc "Returns the term in `binary`, if it makes no new atoms and is not compressed."
+  @spec term(binary) :: {:ok, term} | {:error, Error.t()}
+  # A compressed term may claim a size far beyond the guest's own memory.
+  def term(<<131, 80, _rest::binary>>), do: {:error, bad("a compressed term")}
+
+  def term(binary) do
+    {:ok, :erlang.binary_to_term(binary, [:safe])}
+  rescue
+    ArgumentError -> {:error, bad("bytes that are no term")}
+  end
+
+  # No guest counts beyond 64 bits. A larger integer would take seconds to print.
+  @most Limits.max_u64()
+
+  @doc "Returns whether `value` is an integer of at least `least` that a guest can have counted."
+  defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most
+
+  defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
+
+  # The most bytes of a guest's message that are kept. Messages go to logs.
+  @longest_message 4_096
+
+  @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
+  @spec refusal(binary) :: Error.t()
+  def refusal(binary), do: refusal(binary, fn beginning, _is_cut -> beginning end)
+
+  @doc """
+  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
+
+  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
+  """
+  @spec event_refusal(binary) :: Error.t()
+  def event_refusal(binary), do: refusal(binary, &without_value/2)
+
+  # `redact` returns a message without its secrets. It takes the beginning of the message, and whether the rest is cut off.
+  defp refusal(binary, redact) do
+    case term(binary) do
+      {:ok, {kind, message, attribute, column, position}}
+      when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
+             is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
+        case beginning(message) do
+          {:ok, beginning} ->
+            message = shortened(message, beginning, redact)
+            %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+
+          :error ->
+            bad("an error of kind #{inspect(kind)} whose message is not UTF-8")
+        end
+
+      {:ok, other} ->
+        bad("an error of the wrong shape: #{Describe.kind(other)}")
+
+      {:error, error} ->
+        error
+    end
+  end
+
+  # Returns the whole characters among the first bytes.
+  defp beginning(message) do
+    bytes = binary_part(message, 0, min(byte_size(message), @longest_message))
+
+    case :unicode.characters_to_binary(bytes) do
+      ^bytes -> {:ok, bytes}
+      {:incomplete, whole, _part} when byte_size(bytes) < byte_size(message) -> {:ok, whole}
+      _not_utf8 -> :error
+    end
+  end
+
+  defp shortened(message, message, redact), do: redact.(message, false)
+
+  defp shortened(message, beginning, redact) do
+    "#{redact.(beginning, true)}... (#{byte_size(message) - byte_size(beginning)} bytes are left out)"
+  end
+
+  defp without_value(message, is_cut) do
+    message = message |> cut_given() |> cut_misfit()
+    # The words after a value are perhaps cut off.
+    if is_cut, do: Regex.replace(~r/(^|: )`.*\z/s, message, "\\1the value"), else: message
+  end
+
+  # The value is the last part of such a message. So nothing of it remains, also if the value contains the same words.
+  defp cut_given(message), do: message |> String.split(", given ", parts: 2) |> hd()
+
+  defp cut_misfit(message), do: Regex.replace(~r/(^|: )`.*` does not fit /s, message, "\\1the value does not fit ")
+
+  @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
+  @spec nothing(binary) :: :ok | {:error, Error.t()}
+  def nothing(""), do: :ok
+  def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes instead of an empty reply")}
+
+  @doc "Returns the counts and sizes in `binary`, if all of them are present."
+  @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
+  def info(binary) do
+    with {:ok, pairs} <- term(binary) do
+      if is_list(pairs) and List.improper?(pairs) == false and Enum.all?(pairs, &count?/1) and
+           Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
+        {:ok, Map.new(pairs)}
+      else
+        {:error, bad("counts of the wrong shape: #{Describe.kind(pairs)}")}
+      end
+    end
+  end
+
+  defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
+  defp count?(_other), do: false
+
+  @doc "Returns the error for a guest whose reply is wrong. `reply` describes it, and completes the sentence."
+  @spec bad(String.t()) :: Error.t()
+  def bad(reply), do: %Error{kind: :bad_module, message: "the index module returned #{reply}"}
+end

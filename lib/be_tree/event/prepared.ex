@@ -1,0 +1,21 @@
+defmodule BeTree.Event.Prepared do
+  @moduledoc """
+  A decoded event for trees with the same attributes in the same order, as `BeTree.Event.prepare/3` returns it.
+
+      iex> {:ok, event} = BeTree.Event.prepare(BeTree.new!(age: :integer), %{age: 30})
+      iex> inspect(event) =~ ~r/^#BeTree.Event.Prepared<[0-9]+ bytes>$/
+      true
+
+  It can be sent to other processes and nodes. Its text shows nothing of the event.
+  """
+
+  @enforce_keys [:bytes]
+  defstruct @enforce_keys
+
+  @typedoc "A decoded event. Its fields are private."
+  @type t :: %__MODULE__{bytes: binary}
+
+  defimpl Inspect do
+    def inspect(%{bytes: bytes}, _options), do: "#BeTree.Event.Prepared<#{byte_size(bytes)} bytes>"
+  end
+end

@@ -1,0 +1,332 @@
+//! The memory of searches as chunks, and the allocator that chooses between them and the heap.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::mem::size_of;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use be_tree_index::support::headroom::PROBE;
+
+use super::in_order;
+use crate::heap::HEAP;
+use crate::linear::{self, PAGE};
+
+/// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
+const FIRST: usize = 32 * 1024;
+
+/// The head of a chunk. Each chunk lies at a higher address than those before it.
+#[repr(C, align(16))]
+struct Chunk {
+    end: AtomicUsize,
+    /// The address of the next chunk, or 0.
+    next: AtomicUsize,
+}
+
+#[repr(C)]
+struct First {
+    head: Chunk,
+    rest: Cell<[u8; FIRST]>,
+}
+
+/// The allocator of the module. Each store commits progress alone, in an order without gaps.
+pub(super) struct Memory {
+    is_searching: AtomicBool,
+    /// Whether chunks may be given to the heap.
+    lends: AtomicBool,
+    /// The current chunk, and the first free address in it.
+    chunk: AtomicUsize,
+    free: AtomicUsize,
+    /// The pages of memory before it grew by a chunk that may not be in the list yet, or 0 if all chunks are.
+    grown_from: AtomicUsize,
+    first: First,
+}
+
+// SAFETY: the module is compiled for wasm32 without threads, and one test at a time uses it.
+unsafe impl Sync for Memory {}
+
+#[cfg_attr(target_arch = "wasm32", global_allocator)]
+pub(super) static MEMORY: Memory = Memory {
+    is_searching: AtomicBool::new(false),
+    lends: AtomicBool::new(false),
+    chunk: AtomicUsize::new(0),
+    free: AtomicUsize::new(0),
+    grown_from: AtomicUsize::new(0),
+    first: First { head: Chunk { end: AtomicUsize::new(0), next: AtomicUsize::new(0) }, rest: Cell::new([0; FIRST]) },
+};
+
+impl Memory {
+    pub fn enter(&self, is_next: bool) {
+        self.note_growth();
+        if is_next {
+            let first = &self.first.head;
+            first.end.store(self.first() + size_of::<First>(), Relaxed);
+            self.move_to(self.first());
+        }
+        self.is_searching.store(true, Relaxed);
+    }
+
+    pub fn leave(&self) {
+        self.note_growth();
+        self.is_searching.store(false, Relaxed);
+        // A trap may have cut off the change that memory was lent to.
+        self.lends.store(false, Relaxed);
+    }
+
+    pub fn lend(&self, lends: bool) {
+        self.lends.store(lends, Relaxed);
+    }
+
+    /// Takes the first chunk of at least `size` bytes out of the list, except for the static one.
+    pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
+        if !self.lends.load(Relaxed) {
+            return None;
+        }
+        let mut before = self.first();
+        loop {
+            let at = chunk(before).next.load(Relaxed);
+            if at == 0 {
+                return None;
+            }
+            let (end, next) = (chunk(at).end.load(Relaxed), chunk(at).next.load(Relaxed));
+            if end - at >= size {
+                chunk(before).next.store(next, Relaxed);
+                // The next search begins at the first chunk.
+                if self.is_used() {
+                    self.move_to(self.first());
+                }
+                // SAFETY: the chunk is memory of searches. No search is under way, and none of this memory is used any more.
+                unsafe { (at as *mut u8).write_bytes(0, end - at) };
+                return Some((at, end - at));
+            }
+            before = at;
+        }
+    }
+
+    pub fn is_used(&self) -> bool {
+        self.chunk.load(Relaxed) != 0
+    }
+
+    pub fn wipe(&self) {
+        let mut at = if self.is_used() { self.first() } else { 0 };
+        while at != 0 {
+            let start = at + size_of::<Chunk>();
+            // SAFETY: after its head a chunk holds only what a search wrote, and no search is left (`State::forget`).
+            unsafe { (start as *mut u8).write_bytes(0, chunk(at).end.load(Relaxed) - start) };
+            at = chunk(at).next.load(Relaxed);
+        }
+        self.first.head.end.store(0, Relaxed);
+        self.chunk.store(0, Relaxed);
+        self.free.store(0, Relaxed);
+    }
+
+    fn first(&self) -> usize {
+        &raw const self.first as usize
+    }
+
+    /// Starts to fill the chunk at `address`. Between the two stores the free address lies beyond the end of the current
+    /// chunk, so nothing is taken from that.
+    fn move_to(&self, address: usize) {
+        self.free.store(address + size_of::<Chunk>(), Relaxed);
+        in_order();
+        self.chunk.store(address, Relaxed);
+    }
+
+    fn take(&self, layout: Layout) -> *mut u8 {
+        debug_assert!(self.is_used(), "a search has begun");
+        loop {
+            let chunk = chunk(self.chunk.load(Relaxed));
+            let start = self.free.load(Relaxed).checked_next_multiple_of(layout.align());
+            // Both are addresses of one memory of at most 4 GiB, but a layout may be as large as half of it.
+            match start.and_then(|start| start.checked_add(layout.size())) {
+                Some(end) if end <= chunk.end.load(Relaxed) => {
+                    self.free.store(end, Relaxed);
+                    return (end - layout.size()) as *mut u8;
+                }
+                None => return null_mut(),
+                Some(_) => {}
+            }
+            if chunk.next.load(Relaxed) == 0 && !self.grow(layout) {
+                return null_mut();
+            }
+            self.move_to(chunk.next.load(Relaxed));
+        }
+    }
+
+    /// Appends a chunk with room for `layout`, at least twice as large as the last one. Returns whether memory allowed
+    /// it.
+    fn grow(&self, layout: Layout) -> bool {
+        let last = self.last();
+        let twice = (chunk(last).end.load(Relaxed) - last).saturating_mul(2);
+        let bytes = (size_of::<Chunk>() + layout.align()).saturating_add(layout.size());
+        self.grown_from.store(linear::pages(), Relaxed);
+        in_order();
+        let has_grown =
+            linear::grow(bytes.max(twice).div_ceil(PAGE)).is_some() || linear::grow(bytes.div_ceil(PAGE)).is_some();
+        self.note_growth();
+        has_grown
+    }
+
+    /// Appends the chunk by which memory has grown, unless it is in the list already.
+    fn note_growth(&self) {
+        let grown_from = self.grown_from.load(Relaxed);
+        if grown_from == 0 {
+            return;
+        }
+        let end = linear::end();
+        let start = linear::address(grown_from);
+        let last = self.last();
+        if start < end && start != last {
+            let new = chunk(start);
+            new.end.store(end, Relaxed);
+            new.next.store(0, Relaxed);
+            in_order();
+            chunk(last).next.store(start, Relaxed);
+        }
+        in_order();
+        self.grown_from.store(0, Relaxed);
+    }
+
+    fn last(&self) -> usize {
+        let mut last = self.first();
+        while chunk(last).next.load(Relaxed) != 0 {
+            last = chunk(last).next.load(Relaxed);
+        }
+        last
+    }
+
+    fn has(&self, pointer: *mut u8) -> bool {
+        let mut at = self.first();
+        while at != 0 {
+            if (at..chunk(at).end.load(Relaxed)).contains(&(pointer as usize)) {
+                return true;
+            }
+            at = chunk(at).next.load(Relaxed);
+        }
+        false
+    }
+}
+
+/// Returns the head of the chunk at `address`.
+fn chunk(address: usize) -> &'static Chunk {
+    // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are never
+    // freed. Any bytes are a valid head.
+    unsafe { &*(address as *const Chunk) }
+}
+
+// SAFETY: on the heap it forwards to the allocator there. In a search every block is fresh memory of a chunk, aligned,
+// and after all blocks before it; nothing else writes to a chunk, and no chunk is used again until the next search
+// begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::transient`).
+unsafe impl GlobalAlloc for Memory {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if self.is_searching.load(Relaxed) {
+            return self.take(layout);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if self.is_searching.load(Relaxed) {
+            let block = self.take(layout);
+            if !block.is_null() {
+                // SAFETY: a block of this size.
+                unsafe { block.write_bytes(0, layout.size()) };
+            }
+            return block;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { HEAP.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // A search may drop a value that an earlier search, which was cut off, left half written.
+        if !self.is_searching.load(Relaxed) && !self.has(pointer) {
+            // SAFETY: the caller's promise, and the block is not in the memory of searches.
+            unsafe {
+                if layout.align() < PROBE {
+                    pointer.write_bytes(0, layout.size());
+                }
+                HEAP.dealloc(pointer, layout)
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let is_searching = self.is_searching.load(Relaxed);
+        let has = self.has(pointer);
+        match (is_searching, has) {
+            // SAFETY: the caller's promise, and the block is not in the memory of searches; it is as long as the cleared
+            // bytes. A shorter block stays where it is.
+            (false, false) if size <= layout.size() => unsafe {
+                pointer.add(size).write_bytes(0, layout.size() - size);
+                return HEAP.shrink(pointer, layout.size(), size);
+            },
+            // Copied below: the heap's own reallocation would leave the old block uncleared.
+            (false, false) => {}
+            // A search must not enlarge a table that outlives it: a trap could leave it half changed.
+            (true, false) => linear::trap(),
+            _ => {}
+        }
+        if is_searching && pointer as usize + layout.size() == self.free.load(Relaxed) {
+            let room = chunk(self.chunk.load(Relaxed)).end.load(Relaxed) - pointer as usize;
+            if size <= room {
+                self.free.store(pointer as usize + size, Relaxed);
+                return pointer;
+            }
+        }
+        // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as the copied bytes.
+        unsafe {
+            let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !block.is_null() {
+                block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
+                self.dealloc(pointer, layout);
+            }
+            block
+        }
+    }
+}
+
+/// What tests see and do of the allocator's own state.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Forgets all memory. No block is used any more.
+    pub(crate) fn renew() {
+        let Memory { chunk, free, grown_from, first: First { head, .. }, .. } = &MEMORY;
+        [chunk, free, grown_from, &head.end, &head.next].into_iter().for_each(|word| word.store(0, Relaxed));
+        MEMORY.leave();
+        MEMORY.first.rest.set([0; FIRST]);
+    }
+
+    /// Returns the addresses of all chunks.
+    pub(crate) fn chunks() -> Vec<usize> {
+        let next = |at: &usize| Some(chunk(*at).next.load(Relaxed)).filter(|next| *next != 0);
+        std::iter::successors(Some(MEMORY.first()), next).take(100).collect()
+    }
+
+    /// Returns whether all bytes of a block are in the first chunk, behind its head.
+    pub(crate) fn is_in_first(start: usize, end: usize) -> bool {
+        MEMORY.first() + size_of::<Chunk>() <= start && end <= MEMORY.first() + size_of::<First>()
+    }
+
+    /// Returns whether a byte of the first chunk is as `is` says.
+    pub(crate) fn first_has(is: impl Fn(u8) -> bool) -> bool {
+        MEMORY.first.rest.get().into_iter().any(is)
+    }
+
+    /// Notes that memory has grown from this number of pages, as before a trap.
+    pub(crate) fn set_grown_from(pages: usize) {
+        MEMORY.grown_from.store(pages, Relaxed);
+    }
+
+    /// Sets the state between the two stores that move from one chunk to the next.
+    pub(crate) fn set_between(chunk: usize, next: usize) {
+        MEMORY.chunk.store(chunk, Relaxed);
+        MEMORY.free.store(next + size_of::<Chunk>(), Relaxed);
+    }
+}

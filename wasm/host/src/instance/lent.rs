@@ -1,0 +1,139 @@
+//! A machine on loan, and its place in the instance.
+
+use std::sync::Arc;
+use std::thread;
+
+use rustler::{Env, LocalPid};
+
+use super::{Scheduler, Shared};
+use crate::failure::{Failure, Kind};
+use crate::machine::Machine;
+use crate::reaper::Reaped;
+use crate::snapshot::Snapshot;
+use crate::stage::Stage;
+
+/// A machine on loan. `leave` and `fail` return it. If it is dropped instead, its call was cut off.
+pub struct Lent {
+    machine: Option<Reaped<Box<Machine>>>,
+    place: usize,
+    shared: Arc<Shared>,
+    scheduler: Scheduler,
+}
+
+/// The instance and the place of a machine on loan. It outlives the loan.
+#[derive(Clone)]
+pub struct Home {
+    shared: Arc<Shared>,
+    place: usize,
+}
+
+impl Home {
+    pub fn stage(&self) -> Stage {
+        self.shared.stages.get(self.place)
+    }
+
+    pub fn enter(&self, stage: Stage) {
+        self.shared.stages.set(self.place, stage);
+    }
+
+    /// Records that `holder` has the machine's suspended call.
+    pub fn suspend(&self, holder: LocalPid) {
+        self.shared.gate.suspend(self.place, holder);
+    }
+
+    /// Records that the machine's call runs again, or is about to be unwound.
+    pub fn resume(&self) {
+        self.shared.gate.resume(self.place);
+    }
+}
+
+impl Lent {
+    pub(super) fn new(machine: Reaped<Box<Machine>>, place: usize, shared: Arc<Shared>, scheduler: Scheduler) -> Self {
+        Self { machine: Some(machine), place, shared, scheduler }
+    }
+
+    /// Takes the machine for good. Its place stays lent.
+    pub(super) fn take(mut self) -> Reaped<Box<Machine>> {
+        self.machine.take().expect("taken only by leave, fail, take and drop")
+    }
+
+    pub fn machine(&mut self) -> &mut Machine {
+        self.machine.as_mut().expect("taken only by leave, fail, take and drop")
+    }
+
+    pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+        let shared = self.shared.clone();
+        self.machine().snapshot(shared.module.carried()?)
+    }
+
+    /// Replaces the machine on loan by the machine of `fresh`, which is unusable afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` unless both instances have one machine, of the same module and with the same setup; and the errors of a
+    /// call of `fresh`.
+    pub fn renew(&mut self, env: Env, fresh: &Arc<Shared>) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let is_alike = Arc::ptr_eq(&shared.module, &fresh.module) && shared.setup == fresh.setup;
+        if !is_alike || shared.snapshot.is_some() || fresh.snapshot.is_some() {
+            return Err(Failure::bad_module(
+                "only an instance of the same module with the same options can replace another one",
+            ));
+        }
+        let mut given = fresh.give_up(env)?;
+        given.count_in(shared.charged.clone());
+        self.machine().count_in(fresh.charged.clone());
+        self.machine = Some(given);
+        Ok(())
+    }
+
+    pub fn home(&self) -> Home {
+        Home { shared: self.shared.clone(), place: self.place }
+    }
+
+    /// Returns the machine after a call that ended.
+    pub fn leave(mut self, env: Env) {
+        if let Some(machine) = self.machine.take() {
+            let awaited = self.shared.gate.leave(self.place, machine);
+            self.advance(env, awaited);
+        }
+    }
+
+    /// Returns the machine after a call that failed. After a trap or a lack of memory a replica is dropped and replaced: its
+    /// memory is not reliable, and may have grown.
+    pub fn fail(mut self, env: Env, failure: &Failure) {
+        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory);
+        if stopped && self.shared.snapshot.is_some() {
+            drop(self.machine.take());
+            let awaited = self.shared.gate.vacate(self.place);
+            self.advance(env, awaited);
+        } else {
+            self.leave(env);
+        }
+    }
+
+    fn advance(&self, env: Env, awaited: bool) {
+        match self.scheduler {
+            Scheduler::Normal if awaited => self.shared.gate.advance(|waiter| waiter.wake(Some(env))),
+            Scheduler::Dirty if awaited => self.shared.advance_later(),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let Some(mut machine) = self.machine.take() else { return };
+        if !thread::panicking() {
+            machine.restore_stack_pointer();
+            self.shared.gate.leave(self.place, machine);
+        } else if self.shared.snapshot.is_some() {
+            drop(machine);
+            self.shared.gate.vacate(self.place);
+        } else {
+            drop(machine);
+            self.shared.gate.condemn("a call of this instance failed inside of the host; make a new instance");
+        }
+        self.shared.advance_later();
+    }
+}

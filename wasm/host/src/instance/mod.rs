@@ -1,0 +1,177 @@
+//! An instance as a resource: its machines behind a gate.
+//!
+//! An instance in Elixir has one machine of its own, or it is a pool of replicas of one snapshot. Replicas are made when
+//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`lent`), and processes
+//! that find none free wait for one with a ticket (`queue`).
+
+mod lent;
+mod queue;
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+
+use rustler::{Env, LocalPid, Resource, Term};
+
+use crate::failure::{Failure, Kind};
+use crate::gate::{Gate, Refusal, Turn};
+use crate::machine::{Machine, Setup};
+use crate::module::Compiled;
+use crate::reaper::{self, Reaped};
+use crate::snapshot::Snapshot;
+use crate::stage::Stages;
+
+pub use lent::{Home, Lent};
+pub use queue::Ticket;
+use queue::Waiter;
+
+pub struct Instance(pub Arc<Shared>);
+
+#[rustler::resource_impl]
+impl Resource for Instance {}
+
+pub struct Shared {
+    pub gate: Gate<Reaped<Box<Machine>>, Waiter, LocalPid>,
+    /// Bytes of memories and tables. A pool counts its snapshot once, and of each replica only the bytes beyond the
+    /// snapshot.
+    pub charged: Arc<AtomicUsize>,
+    pub setup: Setup,
+    /// The stage of the call at each place of the gate.
+    stages: Stages,
+    module: Arc<Compiled>,
+    /// The state with which the replicas of a pool begin.
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+/// The scheduler on which a lent machine is used. It decides which thread wakes the next process in the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    Normal,
+    /// A process can be killed while its dirty NIF runs. `enif_send` then fails as if the receiver were dead, and every
+    /// waiter would be skipped. So a thread of the host sends the messages.
+    Dirty,
+}
+
+/// The reason why no machine is available now.
+pub enum Denied {
+    /// The caller must join the queue.
+    Busy,
+    /// The caller must make a replica, on a dirty scheduler.
+    Vacant,
+    Failed(Failure),
+}
+
+impl Shared {
+    pub fn new(module: Arc<Compiled>, snapshot: Option<&Snapshot>, setup: Setup) -> Result<Arc<Self>, Failure> {
+        let charged = Arc::new(AtomicUsize::new(0));
+        let machine = match snapshot {
+            None => Machine::new(&module, &setup, charged.clone())?,
+            Some(snapshot) => {
+                module.carried()?;
+                Machine::restored(&module, &setup, snapshot, charged.clone())?
+            }
+        };
+        let gate = Gate::single(Reaped::new(Box::new(machine)));
+        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(1), module, snapshot: None }))
+    }
+
+    /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
+    pub fn pool(
+        module: Arc<Compiled>,
+        snapshot: Arc<Snapshot>,
+        setup: Setup,
+        replicas: usize,
+        queue: usize,
+    ) -> Result<Arc<Self>, Failure> {
+        module.carried()?;
+        let charged = Arc::new(AtomicUsize::new(snapshot.length()));
+        let gate = Gate::vacant(replicas, queue);
+        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(replicas), module, snapshot: Some(snapshot) }))
+    }
+
+    /// Lends a machine, if one is free and no other caller has a turn before this one.
+    pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
+        let (place, machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid())?;
+        Ok(Lent::new(machine, place, self.clone(), scheduler))
+    }
+
+    /// Makes the replica of a vacant place, and returns a ticket whose turn has come. Takes some ten microseconds and the
+    /// time of the module's start function, so it is not for a normal scheduler.
+    pub fn fill(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>) -> Result<Ticket, Denied> {
+        let place = self.gate.claim(ticket.map(Ticket::turn), env.pid())?.ok_or(Denied::Busy)?;
+        let vacancy = Vacancy { shared: self, place };
+        let machine = self.replica().map_err(Denied::Failed)?;
+        let turn = vacancy.fill(machine);
+        Ok(Ticket::new(turn, self.clone()))
+    }
+
+    fn replica(&self) -> Result<Machine, Failure> {
+        let snapshot = self.snapshot.as_ref().expect("only the places of a pool are vacant");
+        Machine::replica(&self.module, &self.setup, snapshot, self.charged.clone())
+    }
+
+    /// Joins the queue for a machine.
+    pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
+        let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
+            let replicas = match self.stages.places() {
+                1 => "the 1 replica is".to_owned(),
+                count => format!("all {count} replicas are"),
+            };
+            Failure::new(Kind::Overloaded, format!("{replicas} in use, and as many callers wait as may"))
+        })?;
+        self.gate.advance(|waiter| waiter.wake(Some(env)));
+        Ok(Ticket::new(turn, self.clone()))
+    }
+
+    /// Takes the machine out, so that another instance can have it.
+    fn give_up(self: &Arc<Self>, env: Env) -> Result<Reaped<Box<Machine>>, Failure> {
+        let lent = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
+            Denied::Failed(failure) => failure,
+            Denied::Busy | Denied::Vacant => Failure::new(Kind::Overloaded, "another process uses the new instance"),
+        })?;
+        let machine = lent.take();
+        self.gate.condemn("this instance has given its memory to another one");
+        self.advance_later();
+        Ok(machine)
+    }
+
+    fn advance_later(self: &Arc<Self>) {
+        let shared = self.clone();
+        reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
+    }
+}
+
+/// A place whose replica is being made. If that fails, dropping this makes the place vacant again.
+struct Vacancy<'a> {
+    shared: &'a Arc<Shared>,
+    place: usize,
+}
+
+impl Vacancy<'_> {
+    fn fill(self, machine: Machine) -> Turn {
+        let turn = self.shared.gate.fill(self.place, Reaped::new(Box::new(machine)));
+        std::mem::forget(self);
+        turn
+    }
+}
+
+impl Drop for Vacancy<'_> {
+    fn drop(&mut self) {
+        if self.shared.gate.vacate(self.place) {
+            self.shared.advance_later();
+        }
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::Busy,
+            Refusal::Vacant => Self::Vacant,
+            Refusal::Held => Self::Failed(Failure::new(
+                Kind::Overloaded,
+                "this process holds a suspended call of this instance; resume it to its end or cancel it first",
+            )),
+            Refusal::Broken(why) => Self::Failed(Failure::new(Kind::Trap, why)),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Makes machines: of a module, or of a module and a snapshot; and makes snapshots.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+
+use wasmtime::{Func, Global, Instance, Mutability, Store, TypedFunc, Val};
+
+use super::convention::{Inbox, CONVENTION_FUEL};
+use super::{finish, Machine, Setup};
+use crate::census::{self, Counted};
+use crate::failure::{Failure, Kind};
+use crate::limits::Limits;
+use crate::memories::{GUARD, LONGEST};
+use crate::module::Compiled;
+use crate::pages;
+use crate::quota;
+use crate::snapshot::Snapshot;
+use crate::stacks::Stack;
+
+/// The mappings of a memory: its bytes, and the reserved addresses after them.
+const MEMORY_MAPPINGS: usize = 2;
+
+impl Machine {
+    /// Instantiates a module, runs its start function to the end, and finds the exports of the convention. Takes about a
+    /// millisecond if the module has much data or a long start function, so it is not for a normal scheduler.
+    pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?;
+        if let Some(memory) = machine.memory {
+            // For the whole reservation: a boundary between advised and other addresses would take one more mapping.
+            pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
+        }
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    /// Returns a machine with the state of `snapshot`, which replaces the effects of data segments and of the start
+    /// function.
+    pub fn restored(
+        module: &Compiled,
+        setup: &Setup,
+        snapshot: &Snapshot,
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    /// Returns such a machine as one of many that share the unchanged pages of the snapshot.
+    pub fn replica(
+        module: &Compiled,
+        setup: &Setup,
+        snapshot: &Snapshot,
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
+        machine.store.data_mut().share();
+        machine.open_outbox(setup)?;
+        Ok(machine)
+    }
+
+    fn instantiate(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
+        let module = module.module();
+        if let Some(import) = module.imports().next() {
+            let message = format!(
+                "the module imports {}.{}; a module that runs here imports nothing",
+                import.module(),
+                import.name()
+            );
+            return Err(Failure::bad_module(message));
+        }
+        let memories = module.resources_required().num_memories as usize;
+        let mappings = quota::mappings().take(memories * MEMORY_MAPPINGS, "an instance")?;
+        let stack = Stack::new()?;
+        let _in_use = stack.enter()?;
+        let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
+        store.limiter(|limits| limits);
+        let _ = store.set_fuel(CONVENTION_FUEL);
+        let instance = stack
+            .provide(|| {
+                have_stack(&mut store)?;
+                finish(Instance::new_async(&mut store, module, &[]))
+            })
+            .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
+        let memory = instance.get_memory(&mut store, "memory");
+        let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
+        let stack_pointer = find_stack_pointer(&instance, &mut store);
+        Ok(Self {
+            store,
+            instance,
+            memory,
+            inbox,
+            outbox: None,
+            stack_pointer,
+            exports: Vec::new(),
+            params: Vec::new(),
+            results: Vec::new(),
+            stack,
+            mappings: vec![mappings],
+            _counted: Counted::new(&census::INSTANCES),
+        })
+    }
+
+    /// Replaces the state by a snapshot, before anything but the start function has run.
+    fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
+        self.grow_to(snapshot.length())?;
+        if let Some(memory) = self.memory {
+            let start = memory.data_ptr(&self.store);
+            let mapping = quota::mappings().take(1, "a replica")?;
+            // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to them:
+            // the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private memory,
+            // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
+            // these bytes.
+            match unsafe { snapshot.memory().map_over(start) } {
+                Ok(true) => self.mappings.push(mapping),
+                Ok(false) => {
+                    let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
+                    copied.map_err(|error| host_failure(&error))?;
+                }
+                Err(error) => {
+                    // The memory must neither be used nor unmapped again.
+                    std::mem::forget(self);
+                    return Err(host_failure(&error));
+                }
+            }
+        }
+        for (name, value) in snapshot.globals() {
+            let global = self.instance.get_global(&mut self.store, name);
+            global.and_then(|global| global.set(&mut self.store, *value).ok()).ok_or_else(|| {
+                Failure::bad_module(format!("the module has no mutable global {name} as the snapshot has"))
+            })?;
+        }
+        Ok(self)
+    }
+
+    fn grow_to(&mut self, length: usize) -> Result<(), Failure> {
+        let size = self.data().len();
+        let grown = match (length.checked_sub(size), self.memory) {
+            (Some(0), _) => return Ok(()),
+            (Some(more), Some(memory)) => {
+                let page = memory.page_size(&self.store) as usize;
+                more.is_multiple_of(page).then(|| memory.grow(&mut self.store, (more / page) as u64))
+            }
+            _ => None,
+        };
+        match grown {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(_)) => Err(Failure::new(
+                Kind::OutOfMemory,
+                format!(
+                    "the memory of the snapshot, {length} bytes, is more than the limit or than the module may have"
+                ),
+            )),
+            None => Err(Failure::bad_module(format!(
+                "a snapshot of {length} bytes is not of this module, whose memory starts with {size}"
+            ))),
+        }
+    }
+
+    /// Returns the present state with the values of `globals`. Copies the memory, about 2 GB a second.
+    pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
+        let mut carried = Vec::with_capacity(globals.len());
+        for name in globals {
+            if let Some(global) = self.instance.get_global(&mut self.store, name) {
+                carried.push((name.clone(), global.get(&mut self.store)));
+            }
+        }
+        Snapshot::new(self.data(), carried)
+    }
+}
+
+fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<(Global, Val)> {
+    let global = instance.get_global(&mut *store, "__stack_pointer")?;
+    let mutable = global.ty(&*store).mutability() == Mutability::Var;
+    match global.get(&mut *store) {
+        first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
+        _ => None,
+    }
+}
+
+/// Makes the store take its stack, by a call of an empty function.
+pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
+    let nothing = Func::wrap(&mut *store, || {});
+    let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
+    finish(nothing.call_async(store, ()))
+}
+
+fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {
+    if error.is::<wasmtime::Trap>() {
+        Failure::from_call(error, refused)
+    } else if refused {
+        Failure::new(Kind::OutOfMemory, format!("the module starts with more memory than its limit: {error:#}"))
+    } else {
+        Failure::new(Kind::OutOfMemory, format!("the host could not instantiate the module: {error:#}"))
+    }
+}
+
+fn host_failure(error: &std::io::Error) -> Failure {
+    Failure::new(Kind::OutOfMemory, format!("the host could not give a replica its memory: {error}"))
+}

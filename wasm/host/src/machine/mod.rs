@@ -1,0 +1,111 @@
+//! A machine: a store, its one instance, and the host's data about them between calls.
+//!
+//! `make` makes machines and snapshots of them, `run` runs a call, and `convention` has the inbox and the outbox, by which
+//! the host and the module exchange bytes. The module may be hostile: each address, length and type that comes from it is
+//! checked when it is used.
+
+mod convention;
+mod make;
+mod run;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use wasmtime::{Global, Instance, Memory, Store, Val};
+
+use crate::census::Counted;
+use crate::export::Export;
+use crate::failure::Failure;
+use crate::limits::Limits;
+use crate::quota::Taken;
+use crate::stacks::Stack;
+
+use convention::Inbox;
+pub use make::have_stack;
+pub use run::{Done, Order, OPENING_SLICE};
+
+/// The parameters of a new machine.
+#[derive(PartialEq, Eq)]
+pub struct Setup {
+    /// The most bytes that its memories and tables may take.
+    pub memory: usize,
+    pub inbox: Option<String>,
+    pub outbox: Option<String>,
+}
+
+pub struct Machine {
+    store: Store<Limits>,
+    instance: Instance,
+    memory: Option<Memory>,
+    inbox: Option<Inbox>,
+    /// The address of the outbox. It stays inside the memory, which never shrinks.
+    outbox: Option<usize>,
+    stack_pointer: Option<(Global, Val)>,
+    exports: Vec<Export>,
+    params: Vec<Val>,
+    results: Vec<Val>,
+    // The store must be dropped before the following fields.
+    stack: Arc<Stack>,
+    mappings: Vec<Taken>,
+    _counted: Counted,
+}
+
+impl Machine {
+    /// Counts the machine's memories and tables in `charged` from now on.
+    pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
+        self.store.data_mut().count_in(charged);
+    }
+
+    pub fn results(&self) -> &[Val] {
+        &self.results
+    }
+
+    pub fn read(&self, address: usize, length: usize) -> Result<&[u8], Failure> {
+        let data = self.data();
+        let end = address.checked_add(length).filter(|end| *end <= data.len());
+        end.map(|end| &data[address..end]).ok_or_else(|| outside("the read", address, length, data.len()))
+    }
+
+    pub fn write(&mut self, address: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let data = match self.memory {
+            Some(memory) => memory.data_mut(&mut self.store),
+            None => &mut [],
+        };
+        let size = data.len();
+        let end = address.checked_add(bytes.len()).filter(|end| *end <= size);
+        let end = end.ok_or_else(|| outside("the write", address, bytes.len(), size))?;
+        data[address..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn data(&self) -> &[u8] {
+        self.memory.map_or(&[], |memory| memory.data(&self.store))
+    }
+
+    /// Restores the shadow stack, which a call that did not return has not freed.
+    pub fn restore_stack_pointer(&mut self) {
+        if let Some((global, first)) = self.stack_pointer {
+            // The global was found mutable and of this value's type, so this cannot fail.
+            let _ = global.set(&mut self.store, first);
+        }
+    }
+}
+
+fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
+    let message = format!("{what} is {length} bytes at {address}, outside of the memory of {size} bytes");
+    Failure::bad_module(message)
+}
+
+/// Runs a future of a store that does not yield, so it is ready at the first poll.
+pub fn finish<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+    }
+}

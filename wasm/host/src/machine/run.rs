@@ -1,0 +1,159 @@
+//! Runs a call: writes its input, calls the function, and copies its output.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::Poll;
+
+use rustler::{Binary, OwnedBinary, Term};
+
+use super::Machine;
+use crate::bulk::PART;
+use crate::export::Export;
+use crate::failure::Failure;
+use crate::input::Input;
+use crate::instance::Home;
+use crate::stage::Stage;
+
+/// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
+pub const OPENING_SLICE: u64 = 300_000;
+/// The number of bytes of input or output that are copied at a time.
+const COPIED: usize = PART as usize;
+
+/// A prepared call: see `Machine::prepare`.
+pub struct Order {
+    pub export: usize,
+    /// Input that is not in the inbox yet.
+    pub input: Option<Input>,
+    /// The number of bytes of the input.
+    pub length: usize,
+    /// Whether the caller wants the output.
+    pub has_output: bool,
+    pub fuel: u64,
+    pub slice: Option<u64>,
+    /// Whether the call must not be cut off.
+    pub is_change: bool,
+}
+
+/// The result of a call.
+pub struct Done {
+    pub fuel: u64,
+    /// The output, if it is too long to be copied at once. Otherwise it is in the memory.
+    pub output: Option<OwnedBinary>,
+}
+
+impl Machine {
+    /// Finds the export, reads the arguments, and writes the input to the inbox if no wasm has to run for that.
+    #[allow(clippy::too_many_arguments)]
+    pub fn prepare(
+        &mut self,
+        export: &[u8],
+        arguments: Term,
+        input: Option<Binary>,
+        has_output: bool,
+        fuel: u64,
+        slice: Option<u64>,
+        is_change: bool,
+    ) -> Result<Order, Failure> {
+        let export = self.export(export)?;
+        self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
+        let length = input.map_or(0, |input| input.len());
+        let input = match input {
+            Some(bytes) => self.offer(bytes)?,
+            None => None,
+        };
+        Ok(Order { export, input, length, has_output, fuel, slice, is_change })
+    }
+
+    fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
+        if let Some(known) = self.exports.iter().position(|export| export.is(name)) {
+            return Ok(known);
+        }
+        self.exports.push(Export::find(&self.instance, &mut self.store, name)?);
+        Ok(self.exports.len() - 1)
+    }
+
+    /// Writes a short input that fits the inbox. Any other input is returned, and `run` writes it.
+    fn offer(&mut self, input: Binary) -> Result<Option<Input>, Failure> {
+        let inbox =
+            self.inbox.as_ref().ok_or_else(|| Failure::bad_module("the instance has no inbox for the input"))?;
+        if input.len() > inbox.capacity.min(COPIED) {
+            return Ok(Some(Input::new(input)));
+        }
+        let address = inbox.address;
+        self.write(address, &input)?;
+        Ok(None)
+    }
+
+    /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
+    /// function returns. So it is the same for every slice. Each stage is recorded in `home`.
+    pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+        // Dropped after the call, also if that is cut off.
+        let _in_use = self.stack.enter()?;
+        self.store.data_mut().forget_refusal();
+        let outcome = self.try_run(order, home).await;
+        if outcome.is_err() {
+            self.restore_stack_pointer();
+        }
+        outcome
+    }
+
+    async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+        if let Some(input) = order.input {
+            let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
+            let _ = self.store.fuel_async_yield_interval(slice);
+            self.copy_in(input, slice.is_some(), home).await?;
+        }
+        let _ = self.store.fuel_async_yield_interval(order.slice);
+        let Self { store, exports, params, results, .. } = self;
+        let _ = store.set_fuel(order.fuel);
+        home.enter(Stage::Running);
+        let outcome = exports[order.export].call(store, params, results).await;
+        outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
+        let fuel = order.fuel - store.get_fuel().unwrap_or(0);
+        self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
+        let output = if order.has_output && order.slice.is_some() { self.copy_out(home).await? } else { None };
+        Ok(Done { fuel, output })
+    }
+
+    /// Copies the input to the inbox, part by part.
+    async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
+        if self.inbox.as_ref().is_none_or(|inbox| input.length() > inbox.capacity) {
+            self.open_inbox(input.length()).await?;
+        }
+        let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
+        home.enter(Stage::Copying);
+        for part in parts(input.length()) {
+            input.with(part.clone(), |bytes| self.write(address + part.start, bytes))?;
+            if yields && part.end < input.length() {
+                yield_now().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the output, copied part by part, if it is longer than a part.
+    async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
+        let (address, length) = self.find_output()?;
+        if length <= COPIED {
+            return Ok(None);
+        }
+        home.enter(Stage::Copying);
+        let mut output = OwnedBinary::new(length);
+        for part in parts(length) {
+            output[part.clone()].copy_from_slice(self.read(address + part.start, part.len())?);
+            yield_now().await;
+        }
+        Ok(Some(output))
+    }
+}
+
+/// Returns the ranges of `length` bytes that are copied at a time.
+fn parts(length: usize) -> impl Iterator<Item = Range<usize>> + Send {
+    (0..length).step_by(COPIED).map(move |start| start..length.min(start + COPIED))
+}
+
+/// Ends the slice.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|_| if std::mem::replace(&mut has_yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
