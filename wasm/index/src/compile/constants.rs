@@ -152,7 +152,7 @@ mod tests {
     use std::array::from_fn;
 
     use super::*;
-    use crate::support::random::Random;
+    use crate::oracle::random::Random;
     use crate::support::simd::Portable;
 
     #[test]

@@ -9,6 +9,4 @@ pub(crate) mod hash;
 pub mod headroom;
 pub(crate) mod id_table;
 pub(crate) mod number;
-#[cfg(test)]
-pub(crate) mod random;
 pub(crate) mod simd;

@@ -1,7 +1,7 @@
 use crate::boolean::bit_sliced::*;
 use crate::index::{Index, Insertion};
 use crate::model::schema::{Attribute, Bounds, Schema, Type};
-use crate::support::random::Random;
+use crate::oracle::random::Random;
 use crate::support::simd::Portable;
 
 const ATTRIBUTES: usize = 9;

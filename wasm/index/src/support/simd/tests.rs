@@ -3,7 +3,7 @@
 use std::array::from_fn;
 
 use super::{Vector, BYTES};
-use crate::support::random::Random;
+use crate::oracle::random::Random;
 
 type Bytes = [u8; BYTES];
 

@@ -1,9 +1,9 @@
 use super::*;
 use crate::event::digest::{bits, ValueDigest, UNDEFINED};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use crate::oracle::random::Random;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::Filter;
-use crate::support::random::Random;
 use crate::support::simd::{Fastest, Portable};
 
 const ATTRIBUTES: usize = 3;
@@ -17,22 +17,24 @@ fn schema() -> Schema {
 }
 
 fn values(random: &mut Random) -> ValueSet {
-    let mut value = || random.below(VALUES) as i64;
-    let (one, other) = (value(), value());
-    let some = [one, other].into_iter().collect();
-    match value() % 7 {
+    let value = |random: &mut Random| random.below(VALUES) as i64;
+    let [one, other] = [(); 2].map(|()| value(random));
+    let mut few = random.several(4, value);
+    few.push(one);
+    few.sort_unstable();
+    few.dedup();
+    match random.below(6) {
         0 => ValueSet::Points([one].into_iter().collect()),
-        1 => ValueSet::Points(some),
+        1 => ValueSet::Points(few.into_iter().collect()),
         2 => ValueSet::Interval(one.min(other), one.max(other)),
         3 => ValueSet::Interval(i64::MIN, one),
         4 => ValueSet::Except([one].into_iter().collect()),
-        5 => ValueSet::Except(some),
-        _ => ValueSet::Except([one, other, value()].into_iter().collect()),
+        _ => ValueSet::Except(few.into_iter().collect()),
     }
 }
 
 fn filter(random: &mut Random, schema: &Schema) -> Filter {
-    let is_lax = random.below(3) == 0;
+    let is_lax = random.chance(33);
     let attribute = AttributeId::from_index(random.below(ATTRIBUTES));
     let access_predicate = AccessPredicate { attribute, values: values(random), is_exact: true, is_lax };
     let filter = match random.below(5) {
@@ -41,9 +43,9 @@ fn filter(random: &mut Random, schema: &Schema) -> Filter {
         2 => Filter::exception(&access_predicate, schema).unwrap_or(Filter::NONE),
         _ => Filter::proof(&access_predicate, schema),
     };
-    match random.below(2) {
-        0 => filter,
-        _ => filter.as_sufficient(),
+    match random.chance(50) {
+        true => filter.as_sufficient(),
+        false => filter,
     }
 }
 
@@ -51,7 +53,7 @@ fn filter(random: &mut Random, schema: &Schema) -> Filter {
 fn entries(random: &mut Random, schema: &Schema, len: usize) -> Vec<Entry> {
     let entry = |place: usize| {
         let filter = filter(random, schema);
-        let is_joined = place + 1 < len && random.below(4) == 0;
+        let is_joined = place + 1 < len && random.chance(25);
         let subject = match filter.is_sufficient() {
             true => Subject::slot(Slot::from_index(place + 1)),
             false => Subject::program(ProgramId::from_word(place as u32 + 1)),
