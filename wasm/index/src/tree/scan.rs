@@ -12,27 +12,28 @@ use crate::plan::filter;
 use crate::support::simd::Vector;
 use crate::tree::{Entry, Subject};
 
-/// The slot of a sufficient entry that passed, with a mark if the entry is in doubt for this event: its program must run.
+/// The slot of a sufficient entry that passed, with a mark if the event may fail the entry's demands: the program must run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Proven(u32);
 
-/// The mark of a slot in doubt. Slots do not need the bit, as a subscription takes more than four bytes of 4 GiB.
-const IN_DOUBT: u32 = 1 << 31;
+/// The mark of an entry that the event may fail. Slots do not need the bit, as a subscription takes more than four bytes of
+/// 4 GiB.
+const MAY_FAIL: u32 = 1 << 31;
 
 impl Proven {
-    fn new(subject: Subject, is_in_doubt: bool) -> Self {
-        Proven(subject.word() | if is_in_doubt { IN_DOUBT } else { 0 })
+    fn new(subject: Subject, may_fail: bool) -> Self {
+        Proven(subject.word() | if may_fail { MAY_FAIL } else { 0 })
     }
 
     #[inline(always)]
-    pub fn is_in_doubt(self) -> bool {
-        self.0 & IN_DOUBT != 0
+    pub fn may_fail(self) -> bool {
+        self.0 & MAY_FAIL != 0
     }
 
     #[inline(always)]
     pub fn slot(self) -> Slot {
-        Slot::from_word(self.0 & !IN_DOUBT)
+        Slot::from_word(self.0 & !MAY_FAIL)
     }
 }
 
@@ -107,12 +108,12 @@ fn one_by_one(
         let tested = entry.filter.test(digests);
         let (proves, is_joined) = (entry.filter.is_sufficient(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
-        let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
-        slots[passed.proven % PLACES] = Proven::new(entry.subject, is_in_doubt);
+        let may_fail = tested.may_fail | front.may_fail;
+        slots[passed.proven % PLACES] = Proven::new(entry.subject, may_fail);
         programs[passed.to_run % PLACES] = entry.subject.as_program();
         passed.proven += usize::from(passes & proves);
         passed.to_run += usize::from(passes & !proves);
-        front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
+        front = Front { holds_back: is_joined & !tested.passes, may_fail: is_joined & tested.may_fail };
     }
     passed
 }
@@ -121,7 +122,7 @@ fn one_by_one(
 #[derive(Clone, Copy, Debug, Default)]
 struct Front {
     holds_back: bool,
-    is_in_doubt: bool,
+    may_fail: bool,
 }
 
 /// Returns the number of `entries` to scan if there is room for `room`. Of two joined entries it includes both or none.
@@ -154,7 +155,7 @@ impl Picked<u32> {
 #[derive(Clone, Copy, Default)]
 struct Fronts<V> {
     hold_back: V,
-    are_in_doubt: V,
+    may_fail: V,
 }
 
 /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
@@ -183,13 +184,13 @@ fn test<V: Vector>(
     let blurred_end = at_end & marked(filter::BLURRED);
     let is_neither = is_mask & marked(filter::BLURRED);
     let passes = ((meets | is_except) & may_pass) & !(is_mask & blurred_end);
-    let in_doubt = ((meets & is_except) | blurred_end) & !is_neither;
+    let may_fail = ((meets & is_except) | blurred_end) & !is_neither;
     let is_joined = marked(filter::JOINED);
-    let these = Fronts { hold_back: is_joined & !passes, are_in_doubt: is_joined & in_doubt };
+    let these = Fronts { hold_back: is_joined & !passes, may_fail: is_joined & may_fail };
     let passes = passes & !(is_joined | behind(fronts.hold_back, these.hold_back));
-    let in_doubt = in_doubt | behind(fronts.are_in_doubt, these.are_in_doubt);
+    let may_fail = may_fail | behind(fronts.may_fail, these.may_fail);
     *fronts = these;
-    let slots = subjects | (in_doubt & V::splat_u32(IN_DOUBT));
+    let slots = subjects | (may_fail & V::splat_u32(MAY_FAIL));
     [pick(slots, passes & proves, counted), pick(subjects, passes & !proves, counted)]
 }
 

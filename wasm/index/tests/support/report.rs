@@ -7,8 +7,10 @@ extern "C" {
     fn report(text: *const u8, length: usize);
 }
 
-/// Runs before the tests, like all functions in this section.
+/// Runs before the tests, like all functions in this section. The linker must be told to look for the name: no code of a test
+/// uses this part of the crate (`scripts/cargo_wasm32`).
 #[used]
+#[no_mangle]
 #[link_section = ".init_array"]
 static BEFORE_TESTS: extern "C" fn() = report_panics;
 

@@ -81,7 +81,7 @@ fn listed(scan: impl Fn(&mut List<Proven>, &mut List<ProgramId>, Passed) -> Pass
 #[test]
 fn vectors_list_the_same_entries_as_a_loop_over_them() {
     let (mut random, schema) = (Random::new(1), schema());
-    let (mut proven, mut in_doubt, mut to_run) = (0, 0, 0);
+    let (mut proven, mut may_fail, mut to_run) = (0, 0, 0);
     for len in (0..40).cycle().take(4000) {
         let entries = entries(&mut random, &schema, len);
         let digests = &digests(&mut random)[..];
@@ -92,8 +92,8 @@ fn vectors_list_the_same_entries_as_a_loop_over_them() {
         ];
         assert_eq!(of_vectors, [expected.clone(), expected.clone()], "{entries:?} {digests:?}");
         proven += expected.0.len() - 2;
-        in_doubt += expected.0.iter().filter(|slot| slot.is_in_doubt()).count();
+        may_fail += expected.0.iter().filter(|slot| slot.may_fail()).count();
         to_run += expected.1.len() - 1;
     }
-    assert!(proven.min(to_run) > 1000 && in_doubt > 100, "{proven} proven, {in_doubt} in doubt, {to_run} to run");
+    assert!(proven.min(to_run) > 1000 && may_fail > 100, "{proven} proven, {may_fail} may fail, {to_run} to run");
 }
