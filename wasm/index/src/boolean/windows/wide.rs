@@ -133,8 +133,16 @@ impl Whole {
     /// Returns whether the expression is true, as a bit.
     #[inline(never)]
     pub fn decide<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> u64 {
+        // The bits of one page can always be picked, and those of more than four never. So the compiler generates only the
+        // cases that occur.
+        let is_picked = match PAGES {
+            1 => true,
+            2..=4 => self.is_picked,
+            _ => false,
+        };
+        debug_assert_eq!(is_picked, self.is_picked, "the pages are all of the event's");
         // The number of passes is constant in each case, because a loop over them would take longer than the additions.
-        match (self.is_picked, self.passes) {
+        match (is_picked, self.passes) {
             (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
             (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
             (true, _) => self.add_up::<WHOLE_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
