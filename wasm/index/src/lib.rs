@@ -59,6 +59,9 @@ pub mod model;
 mod patterns;
 mod plan;
 mod reasons;
+#[cfg(all(target_arch = "wasm32", feature = "report_panics"))]
+#[path = "../tests/support/report.rs"]
+mod report;
 pub mod room;
 pub mod search;
 pub mod support;
