@@ -14,6 +14,13 @@ defmodule BeTree.Bench.Bars do
 
   # The most microseconds for one event, and for one event of a batch, with lists of ids.
   @one %{"W1@128" => 60, "W3@100k" => 40, "W3@1M" => 250, "W4@100k" => 5, "tiny" => 3}
+       |> Map.merge(%{
+         "W8@100k 10 % patterns" => 10,
+         "W8@100k one start each" => 5,
+         "W8@100k one end each" => 5,
+         "W8@100k one part each" => 20,
+         "W9@100k" => 15
+       })
   @batch %{"W1@128" => 35, "W4@100k" => 2}
 
   # The same for events that are prepared, and bitmaps.

@@ -2,7 +2,7 @@ defmodule BeTree.Bench.Cases do
   @moduledoc false
   # The cases: workloads, their parameters, engines and formats.
 
-  alias BeTree.Workload.{W1, W2, W3, W4, W5}
+  alias BeTree.Workload.{W1, W2, W3, W4, W5, W8, W9}
 
   @sandbox ~w(guest guest-no-fuel guest-fiber guest-sliced)
 
@@ -20,7 +20,7 @@ defmodule BeTree.Bench.Cases do
           churn: boolean
         }
 
-  @names ~w(tiny W1 W3 W4 W2 W6 W5 adversaries)
+  @names ~w(tiny W1 W3 W4 W8 W9 W2 W6 W5 adversaries)
 
   # Returns the workloads in the order in which they run.
   @spec names() :: [String.t()]
@@ -56,6 +56,26 @@ defmodule BeTree.Bench.Cases do
       formats = [:json, :term]
       engines = engines(formats) ++ decoding(formats)
       new("W4@#{name}#{variant}", W4, parameters, formats, engines, ["quamina:json"])
+    end
+  end
+
+  def of("W8", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+    forms = [{"10 % patterns", 10, "mixed"}, {"no patterns", 0, "mixed"}]
+    pure = for form <- ["start", "end", "part"], do: {"one #{form} each", 100, form}
+
+    for {variant, patterns, form} <- if(quick, do: Enum.take(forms, 1), else: forms ++ pure) do
+      parameters = %{W8.defaults() | expressions: expressions, patterns: patterns, form: form}
+      new("W8@#{name} #{variant}", W8, parameters, [:json], engines([:json]), [])
+    end
+  end
+
+  def of("W9", quick) do
+    {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
+
+    for {variant, city} <- [{"", false}, {" city", true}], not quick or not city do
+      parameters = %{W9.defaults() | expressions: expressions, city: city}
+      new("W9@#{name}#{variant}", W9, parameters, [:json], engines([:json]), [])
     end
   end
 

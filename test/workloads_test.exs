@@ -5,14 +5,16 @@ defmodule BeTree.WorkloadsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Guest
-  alias BeTree.Workload.{W1, W2, W3, W4, W5}
+  alias BeTree.Workload.{W1, W2, W3, W4, W5, W8, W9}
 
   @workloads [
     {W1, %{expressions: 800, attributes: 96}},
     {W2, %{expressions: 3_000}},
     {W3, %{expressions: 4_000}},
     {W4, %{expressions: 4_000}},
-    {W5, %{expressions: 4_000, dimensions: 60}}
+    {W5, %{expressions: 4_000, dimensions: 60}},
+    {W8, %{expressions: 4_000}},
+    {W9, %{expressions: 20_000}}
   ]
   @events 60
 

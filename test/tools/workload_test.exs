@@ -4,11 +4,11 @@ defmodule BeTree.WorkloadTest do
   alias BeTree.{Explanation, Files, Workload}
   alias BeTree.Test.BooleanNaive
   alias BeTree.Fuel.Calibration.Random
-  alias BeTree.Workload.{W1, W2, W3, W4, W5}
+  alias BeTree.Workload.{W1, W2, W3, W4, W5, W8, W9}
 
   doctest BeTree.Workload
 
-  for workload <- [W1, W2, W3, W4, W5] do
+  for workload <- [W1, W2, W3, W4, W5, W8, W9] do
     describe "#{inspect(workload)}" do
       @workload workload
 
@@ -175,6 +175,29 @@ defmodule BeTree.WorkloadTest do
       for {:json, json} <- W2.events(%{W2.defaults() | events: 50}) do
         assert ~r/"a\d+": \d+/ |> Regex.scan(json) |> Enum.uniq() |> length() == 20
       end
+    end
+  end
+
+  describe "W8" do
+    test "the message has the starts, the ends and the parts of three rules" do
+      for form <- ["start", "end", "part"] do
+        {tree, events} = build(W8, %{W8.defaults() | expressions: 10_000, events: 20, patterns: 100, form: form})
+        for event <- events, do: assert(BeTree.search!(tree, event) != [])
+      end
+    end
+
+    test "of 100 rules, 10 begin with a pattern" do
+      texts = Enum.to_list(W8.expressions(%{W8.defaults() | expressions: 3_000}))
+      for function <- ["starts_with", "ends_with", "contains"], do: assert(Enum.count(texts, &(&1 =~ function)) == 100)
+      assert Enum.count(texts, &(&1 =~ ~r/^service/)) == 2_700
+    end
+  end
+
+  describe "W9" do
+    test "some 50 of 100,000 circles contain a place" do
+      {tree, events} = build(W9, %{W9.defaults() | expressions: 10_000, events: 200})
+      matches = Enum.sum(for event <- events, do: length(BeTree.search!(tree, event)))
+      assert div(matches, 200) in 3..8
     end
   end
 

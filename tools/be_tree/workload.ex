@@ -11,6 +11,8 @@ defmodule BeTree.Workload do
   | `W3` | `BeTree.Workload.W3` | ad targeting: few of many attributes of all types, few matches |
   | `W4` | `BeTree.Workload.W4` | alert routing: very many rules of one shape; ten match, or nearly |
   | `W5` | `BeTree.Workload.W5` | publish/subscribe: long conjunctions over many dimensions |
+  | `W8` | `BeTree.Workload.W8` | alert routing by starts, ends and parts of a message |
+  | `W9` | `BeTree.Workload.W9` | circles around places |
 
   The same parameters and seed give the same bytes. Each expression and each event depends only on its own number and the
   seed, so a smaller workload is a prefix of a larger one.
@@ -72,7 +74,15 @@ defmodule BeTree.Workload do
     end
   end
 
-  @workloads for module <- [__MODULE__.W1, __MODULE__.W2, __MODULE__.W3, __MODULE__.W4, __MODULE__.W5],
+  @workloads for module <- [
+                   __MODULE__.W1,
+                   __MODULE__.W2,
+                   __MODULE__.W3,
+                   __MODULE__.W4,
+                   __MODULE__.W5,
+                   __MODULE__.W8,
+                   __MODULE__.W9
+                 ],
                  into: %{},
                  do: {module |> Module.split() |> List.last(), module}
 
@@ -80,7 +90,7 @@ defmodule BeTree.Workload do
   Returns the workloads by name.
 
       iex> BeTree.Workload.all() |> Map.keys() |> Enum.sort()
-      ["W1", "W2", "W3", "W4", "W5"]
+      ["W1", "W2", "W3", "W4", "W5", "W8", "W9"]
   """
   @spec all() :: %{String.t() => module}
   def all, do: @workloads

@@ -5,8 +5,8 @@ defmodule Mix.Tasks.BeTree.Gen do
 
       mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]
 
-  The same options give the same files. Existing files are overwritten. `BeTree.Workload.W1` to `BeTree.Workload.W5`
-  describe the workloads and the defaults of their options.
+  The same options give the same files. Existing files are overwritten. `BeTree.Workload` lists the workloads,
+  whose modules describe the defaults of their options.
 
   ## Options
 
@@ -19,7 +19,10 @@ defmodule Mix.Tasks.BeTree.Gen do
     * `--dimensions` - for W5: the number of dimensions, from 1;
     * `--skew` - for W5: the exponent, from 0.0;
     * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
-    * `--matching` - for W5: the probability of a match, from 0.001 to 1.0.
+    * `--matching` - for W5: the probability of a match, from 0.001 to 1.0;
+    * `--patterns` - for W8: the percentage of rules with patterns, from 0 to 100;
+    * `--form` - for W8: `start`, `end`, `part` or `mixed`;
+    * `--city` - for W9: circles around one city.
   """
 
   use Mix.Task
@@ -40,7 +43,10 @@ defmodule Mix.Tasks.BeTree.Gen do
     dimensions: :integer,
     skew: :float,
     equality: :float,
-    matching: :float
+    matching: :float,
+    patterns: :integer,
+    form: :string,
+    city: :boolean
   ]
 
   @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]"
@@ -86,6 +92,8 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp check!(key, value) when key in [:sharing, :skew], do: check!(key, value, value >= 0, "0.0 or more")
   defp check!(:equality, value), do: check!(:equality, value, value >= 0 and value <= 1, "from 0.0 to 1.0")
   defp check!(:matching, value), do: check!(:matching, value, value >= 0.001 and value <= 1, "from 0.001 to 1.0")
+  defp check!(:patterns, value), do: check!(:patterns, value, value in 0..100, "from 0 to 100")
+  defp check!(:form, value), do: check!(:form, value, value in ~w(start end part mixed), "start, end, part or mixed")
   defp check!(_key, _value), do: :ok
 
   defp check!(key, value, right?, expected) do

@@ -1,0 +1,119 @@
+defmodule BeTree.Workload.W8 do
+  @moduledoc """
+  This workload is alert routing with rules that begin with a start, an end or a part of the message.
+
+  Of 100 rules, `:patterns` are in turn like
+
+      starts_with(message, "kora temi") and severity >= 3
+      ends_with(message, "pola risu") and severity >= 0
+      contains(message, "vemo dati") and severity >= 5
+
+  each with two words of its own, and all others are like
+
+      service = "svc-4711" and severity >= 2 and region <> "moon"
+
+  With `patterns: 100` a rule is its pattern alone.
+
+  An event has a message of about 60 bytes that begins, ends and goes on in the middle with the words of three rules among
+  the first 10,000 with patterns. It also has the other attributes of a log line, about 220 bytes in all.
+
+  ## Parameters
+
+    * `:patterns` - the percentage of rules with patterns, 0 to 100. Defaults to 10;
+    * `:form` - `"start"`, `"end"` or `"part"` for rules with this form of pattern alone, or `"mixed"`, the default;
+    * `:expressions` - defaults to 100,000;
+    * `:events` - defaults to 1,000;
+    * `:seed` - defaults to 1.
+
+  The files are in be-tree's lines: `betree_defs`, `betree_exprs` and `betree_events`.
+  """
+
+  @behaviour BeTree.Workload
+
+  alias BeTree.Domain
+  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Workload.Lines
+
+  @services 20_000
+  @severities 8
+  @known 10_000
+  @forms {"start", "end", "part"}
+  @regions {"north", "south", "east", "west"}
+  @syllables {"ka", "ro", "te", "mi", "po", "la", "ri", "su", "ve", "mo", "da", "ti", "ne", "bu", "fo", "ga", "hi",
+              "ju", "xe", "zo"}
+
+  @impl true
+  def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000, patterns: 10, form: "mixed"}
+
+  @impl true
+  def schema(_parameters) do
+    [
+      %Domain{name: "message", type: :string},
+      %Domain{name: "service", type: :string},
+      %Domain{name: "region", type: :string},
+      %Domain{name: "severity", type: :integer, min: 0, max: @severities - 1},
+      %Domain{name: "host", type: :string, optional: true},
+      %Domain{name: "request", type: :string, optional: true}
+    ]
+  end
+
+  @impl true
+  def expressions(%{expressions: 0}), do: []
+  def expressions(%{expressions: count} = parameters), do: Stream.map(0..(count - 1), &rule(&1, parameters))
+
+  # Each 100 rules have their patterns in front, and number them on.
+  defp rule(index, %{patterns: share} = parameters) do
+    place = rem(index, 100)
+
+    if place < share do
+      pattern(share * div(index, 100) + place, parameters)
+    else
+      ~s(service = "svc-#{rem(index, @services)}" and severity >= #{rem(index, @severities)} and region <> "moon")
+    end
+  end
+
+  defp pattern(number, %{seed: seed, form: form, patterns: share}) do
+    form = if form == "mixed", do: elem(@forms, rem(number, 3)), else: form
+    function = %{"start" => "starts_with", "end" => "ends_with", "part" => "contains"}[form]
+    pattern = ~s(#{function}\(message, "#{words(seed, number)}"\))
+    if share == 100, do: pattern, else: "#{pattern} and severity >= #{rem(number, @severities)}"
+  end
+
+  # The words of the pattern with this number.
+  defp words(seed, number) do
+    random = Random.new(seed, 1, number)
+    {one, random} = word(random)
+    {two, _random} = word(random)
+    one <> " " <> two
+  end
+
+  defp word(random) do
+    {count, random} = Random.between(random, 2, 4)
+
+    Enum.reduce(1..count, {"", random}, fn _nth, {word, random} ->
+      {syllable, random} = Random.pick(random, @syllables)
+      {word <> syllable, random}
+    end)
+  end
+
+  @impl true
+  def events(%{events: 0}), do: []
+  def events(%{events: count, seed: seed}), do: Stream.map(1..count, &{:json, seed |> Random.new(2, &1) |> event(seed)})
+
+  defp event(random, seed) do
+    {numbers, random} = Enum.map_reduce(1..3, random, fn _nth, random -> Random.below(random, @known) end)
+    {[before, behind], random} = Enum.map_reduce(1..2, random, fn _nth, random -> word(random) end)
+    [first, middle, last] = for number <- numbers, do: words(seed, number)
+    {service, random} = Random.below(random, @services)
+    {severity, random} = Random.below(random, @severities)
+    {region, random} = Random.pick(random, @regions)
+    {host, random} = Random.below(random, 1_000)
+    {request, _random} = Random.below(random, 1_000_000_000)
+
+    ~s({"message": "#{first} #{before} #{middle} #{behind} #{last}", "service": "svc-#{service}", "region": "#{region}", ) <>
+      ~s("severity": #{severity}, "host": "host-#{host}.#{region}.example.com", "request": "req-#{request}"})
+  end
+
+  @impl true
+  def files(parameters), do: Lines.files(__MODULE__, parameters)
+end
