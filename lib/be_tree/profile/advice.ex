@@ -69,7 +69,7 @@ defmodule BeTree.Profile.Advice do
     if share(fuel(profile, :decode), profile.fuel) >= @much do
       [
         "#{share(fuel(profile, :decode), profile.fuel)} % of the fuel decodes events. Leave out what no expression reads, and " <>
-          "prepare an event that is searched more than once (`BeTree.prepare/3`)"
+          "prepare an event that is searched more than once (`BeTree.Event.prepare/2`)"
       ]
     else
       []

@@ -62,13 +62,14 @@ defmodule BeTree.Workload.W8 do
   def expressions(%{expressions: count} = parameters), do: Stream.map(0..(count - 1), &rule(&1, parameters))
 
   # Each 100 rules have their patterns in front, and number them on.
-  defp rule(index, %{patterns: share} = parameters) do
+  defp rule(index, %{patterns: share, seed: seed} = parameters) do
     place = rem(index, 100)
+    service = rem(index + 7_919 * seed, @services)
 
     if place < share do
       pattern(share * div(index, 100) + place, parameters)
     else
-      ~s(service = "svc-#{rem(index, @services)}" and severity >= #{rem(index, @severities)} and region <> "moon")
+      ~s(service = "svc-#{service}" and severity >= #{rem(index, @severities)} and region <> "moon")
     end
   end
 
