@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::eval::predicate;
 use crate::event::Event;
 use crate::handles::PredicateId;
+use crate::patterns::Found;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
@@ -57,11 +58,16 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
-    /// Remembers that the predicate `id` is true for the event. Returns whether that is new.
+    /// Returns whether the predicate `id` is not known to be true for the event yet. Remembers it if it was found true.
     #[inline]
-    pub fn find_true(&mut self, id: PredicateId) -> bool {
-        let found = self.event << 1 | 1;
-        std::mem::replace(&mut self.values[id.index()], found) != found
+    pub fn is_new(&mut self, id: PredicateId, found: Found) -> bool {
+        let value = &mut self.values[id.index()];
+        let is_true = self.event << 1 | 1;
+        let is_new = *value != is_true;
+        if found == Found::True {
+            *value = is_true;
+        }
+        is_new
     }
 
     /// Begins a step. It may evaluate predicates until their work reaches `work`, and at least one.

@@ -7,17 +7,17 @@ use crate::handles::PredicateId;
 use crate::model::predicate::Predicate;
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
-use crate::patterns::Source;
+use crate::patterns::{Found, Source};
 use crate::support::hash::out_of_memory;
 
-/// Finds the patterns that are true of `event`, which has no value for the index's own attribute yet. `is_new` returns whether
-/// it is called with a pattern for the first time.
+/// Finds the patterns that are true of `event`, and perhaps others, which their programs decide. The event has no value for the
+/// index's own attribute yet. `is_new` returns whether a pattern is not known to be true yet.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`], if the event has no room for as many patterns as the catalog has.
 pub(crate) fn find(
     event: &mut Event,
     catalog: &Catalog,
-    mut is_new: impl FnMut(PredicateId) -> bool,
+    mut is_new: impl FnMut(PredicateId, Found) -> bool,
 ) -> Result<(), Error> {
     let Event { values, bytes, patterns, .. } = event;
     debug_assert!(values.len() == catalog.schema.len() && patterns.is_empty(), "the event is new");
@@ -28,8 +28,8 @@ pub(crate) fn find(
     }
     patterns.try_reserve(known.len()).map_err(out_of_memory)?;
     let source = Values { catalog, values, bytes };
-    known.each(&source, |pattern| {
-        if is_new(pattern) {
+    known.each(&source, |pattern, found| {
+        if is_new(pattern, found) {
             patterns.push(key::of_predicate(pattern));
         }
     });

@@ -33,11 +33,6 @@ impl<T> Default for Chains<T> {
 }
 
 impl<T: Copy + Default> Chains<T> {
-    /// Returns the number of patterns.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Returns the first pattern under the key with this hash. `is` returns whether a pattern is under that key.
     #[inline(always)]
     pub fn first(&self, hash: u64, is: impl Fn(PredicateId, &T) -> bool) -> Option<PredicateId> {
@@ -56,24 +51,17 @@ impl<T: Copy + Default> Chains<T> {
         &self.links[id.index()].note
     }
 
-    /// Calls `each` with the patterns of the list that begins with `first`, and their notes.
+    /// Returns the pattern after `id` in its list.
     #[inline(always)]
-    pub fn each(&self, first: Option<PredicateId>, mut each: impl FnMut(PredicateId, &T)) {
-        let mut next = first.unwrap_or(PredicateId::NONE);
-        while next != PredicateId::NONE {
-            let link = &self.links[next.index()];
-            each(next, &link.note);
-            next = link.after;
-        }
+    pub fn after(&self, id: PredicateId) -> Option<PredicateId> {
+        Some(self.links[id.index()].after).filter(|after| *after != PredicateId::NONE)
     }
 
     /// Returns all patterns.
     pub fn all(&self) -> impl Iterator<Item = PredicateId> + '_ {
-        self.firsts.numbers().flat_map(|first| {
-            std::iter::successors(Some(PredicateId::from_word(first)), |id| {
-                Some(self.links[id.index()].after).filter(|after| *after != PredicateId::NONE)
-            })
-        })
+        self.firsts
+            .numbers()
+            .flat_map(|first| std::iter::successors(Some(PredicateId::from_word(first)), |id| self.after(*id)))
     }
 
     /// Adds the pattern `id` in front of `first`, the list of its key, whose hash is `hash`.

@@ -10,10 +10,10 @@
 
 use std::hash::Hasher;
 
-use super::chains::Chains;
 use crate::handles::PredicateId;
 use crate::support::hash::Words;
-use crate::support::headroom::growth;
+use crate::support::headroom::{growth, trim, AROUND};
+use crate::support::id_table::IdTable;
 use crate::support::sphere::{chord_squared, chord_squared_of, haversine, point, Point};
 
 /// The number of grids. The edge of the first is 2, the diameter of the sphere is two edges, and that of the last is 12
@@ -36,20 +36,32 @@ pub(super) struct Circle {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Circles {
-    by_cube: Chains<Ball>,
+    /// The positions in `cubes`, by hash of the cube.
+    by_cube: IdTable,
+    cubes: Vec<List>,
+    /// The greatest capacity of a list so far.
+    longest: usize,
+    len: usize,
     /// The number of circles in each grid.
     grids: [u32; GRIDS],
     /// Circles whose centers are no places on the earth. The formula has a result for them too.
     elsewhere: Vec<PredicateId>,
 }
 
+/// The circles of a cube, one behind the other, because a search reads all of them.
+#[derive(Clone, Debug)]
+struct List {
+    cube: Cube,
+    balls: Vec<Ball>,
+}
+
 /// A circle in space.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Ball {
     center: Point,
     /// The square of the radius.
     squared: f64,
-    grid: u32,
+    id: PredicateId,
 }
 
 /// A cube of a grid.
@@ -82,20 +94,16 @@ impl Cube {
     }
 }
 
-impl Ball {
-    fn of(circle: Circle) -> Option<Ball> {
-        is_on_earth(circle.latitude, circle.longitude).then(|| {
-            let squared = chord_squared_of(circle.radius);
-            let radius = squared.sqrt() * (1.0 + RELATIVE) + ABSOLUTE;
-            let finest = (0..GRIDS as u32).rev().find(|&grid| 2.0 / f64::from(1_u32 << grid) >= radius);
-            // The greatest radius is 2, the edge of the first grid.
-            Ball { center: point(circle.latitude, circle.longitude), squared, grid: finest.unwrap_or(0) }
-        })
-    }
-
-    fn cube(&self) -> Cube {
-        Cube::of(self.grid, self.center)
-    }
+/// Returns the circle in space, and its cube, if its center is a place on the earth.
+fn ball_of(circle: Circle, id: PredicateId) -> Option<(Ball, Cube)> {
+    is_on_earth(circle.latitude, circle.longitude).then(|| {
+        let squared = chord_squared_of(circle.radius);
+        let radius = squared.sqrt() * (1.0 + RELATIVE) + ABSOLUTE;
+        let finest = (0..GRIDS as u32).rev().find(|&grid| 2.0 / f64::from(1_u32 << grid) >= radius);
+        let center = point(circle.latitude, circle.longitude);
+        // The greatest radius is 2, the edge of the first grid.
+        (Ball { center, squared, id }, Cube::of(finest.unwrap_or(0), center))
+    })
 }
 
 /// Returns whether these degrees are those of a place. Beyond, angles lose precision.
@@ -105,22 +113,48 @@ fn is_on_earth(latitude: f64, longitude: f64) -> bool {
 
 impl Circles {
     pub fn insert(&mut self, circle: Circle, id: PredicateId) {
-        let Some(ball) = Ball::of(circle) else { return self.elsewhere.push(id) };
-        let cube = ball.cube();
-        self.grids[ball.grid as usize] += 1;
-        self.by_cube.insert(id, cube.hash(), first(&self.by_cube, cube), ball);
+        self.len += 1;
+        let Some((ball, cube)) = ball_of(circle, id) else { return self.elsewhere.push(id) };
+        self.grids[cube.grid as usize] += 1;
+        let position = self.position(cube).unwrap_or_else(|| {
+            self.by_cube.insert(cube.hash(), self.cubes.len() as u32);
+            self.cubes.push(List { cube, balls: Vec::with_capacity(1) });
+            self.cubes.len() - 1
+        });
+        let List { balls, .. } = &mut self.cubes[position];
+        balls.push(ball);
+        self.longest = self.longest.max(balls.capacity());
     }
 
     pub fn remove(&mut self, circle: Circle, id: PredicateId) {
-        let Some(ball) = Ball::of(circle) else { return self.elsewhere.retain(|&other| other != id) };
-        let cube = ball.cube();
-        self.grids[ball.grid as usize] -= 1;
-        self.by_cube.remove(id, cube.hash(), |by_cube| first(by_cube, cube));
+        self.len -= 1;
+        let Some((_, cube)) = ball_of(circle, id) else { return self.elsewhere.retain(|&other| other != id) };
+        self.grids[cube.grid as usize] -= 1;
+        let Some(position) = self.position(cube) else { unreachable!("circle {id} was inserted") };
+        let List { balls, .. } = &mut self.cubes[position];
+        if let Some(place) = balls.iter().position(|ball| ball.id == id) {
+            balls.swap_remove(place);
+        }
+        if !balls.is_empty() {
+            return trim(balls);
+        }
+        self.by_cube.remove(cube.hash(), position as u32);
+        self.cubes.swap_remove(position);
+        if let Some(moved) = self.cubes.get(position) {
+            self.by_cube.renumber(moved.cube.hash(), self.cubes.len() as u32, position as u32);
+        }
+        trim(&mut self.cubes);
     }
 
     /// Returns the number of circles.
     pub fn len(&self) -> usize {
-        self.by_cube.len() + self.elsewhere.len()
+        self.len
+    }
+
+    #[inline(always)]
+    fn position(&self, cube: Cube) -> Option<usize> {
+        let is = |position: u32| self.cubes[position as usize].cube == cube;
+        self.by_cube.find(cube.hash(), is).map(|position| position as usize)
     }
 
     /// Calls `found` with each circle around a place. `circle` returns the circle with a number.
@@ -137,31 +171,28 @@ impl Circles {
         };
         self.elsewhere.iter().filter(|&&id| decide(id)).for_each(|&id| found(id));
         if !is_on_earth(latitude, longitude) {
-            return self.by_cube.all().filter(|&id| decide(id)).for_each(found);
+            let all = self.cubes.iter().flat_map(|list| &list.balls);
+            return all.filter(|ball| decide(ball.id)).for_each(|ball| found(ball.id));
         }
         let place = point(latitude, longitude);
         for grid in (0..GRIDS as u32).filter(|&grid| self.grids[grid as usize] > 0) {
-            for cube in Cube::of(grid, place).around() {
-                self.by_cube.each(first(&self.by_cube, cube), |id, ball| {
+            for position in Cube::of(grid, place).around().filter_map(|cube| self.position(cube)) {
+                for ball in &self.cubes[position].balls {
                     let chord = chord_squared(place, ball.center);
                     let margin = ball.squared * RELATIVE + ABSOLUTE;
                     let is_open = (chord - ball.squared).abs() <= margin || chord > OPPOSITE;
-                    if if is_open { decide(id) } else { chord < ball.squared } {
-                        found(id);
+                    if if is_open { decide(ball.id) } else { chord < ball.squared } {
+                        found(ball.id);
                     }
-                });
+                }
             }
         }
     }
 
-    /// Returns the bytes by which `more` circles, with numbers below `ids`, may grow the tables.
-    pub fn growth(&self, more: usize, ids: usize) -> usize {
-        self.by_cube.growth(more, ids) + growth(&self.elsewhere, more)
+    /// Returns the bytes by which `more` circles may grow the tables.
+    pub fn growth(&self, more: usize) -> usize {
+        // A list doubles, and its former elements still exist.
+        let lists = 3 * (self.longest + more + 4) * size_of::<Ball>() + more * (size_of::<Ball>() + AROUND);
+        self.by_cube.growth(more) + growth(&self.cubes, more) + lists + growth(&self.elsewhere, more)
     }
-}
-
-/// Returns the first circle under a cube.
-#[inline(always)]
-fn first(by_cube: &Chains<Ball>, sought: Cube) -> Option<PredicateId> {
-    by_cube.first(sought.hash(), |_, ball| ball.cube() == sought)
 }

@@ -42,6 +42,14 @@ struct OfAttribute {
     longitude: AttributeId,
 }
 
+/// What is known of a pattern that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    True,
+    /// Its program must decide.
+    Perhaps,
+}
+
 /// The data in which patterns are found.
 pub(crate) trait Source<'a> {
     /// Returns the predicate with this number.
@@ -79,6 +87,11 @@ impl<'a> Pattern<'a> {
 /// Returns whether a test is a pattern.
 pub(crate) fn is_pattern<S>(test: &Test<S>) -> bool {
     matches!(test, Test::StartsWith(_) | Test::EndsWith(_) | Test::Contains(_) | Test::GeoWithinRadius { .. })
+}
+
+/// Returns whether a pattern is found only if it is true.
+pub(crate) fn is_exact<S>(test: &Test<S>) -> bool {
+    !matches!(test, Test::Contains(_))
 }
 
 /// Returns the text of the pattern `predicate`, which is one of strings.
@@ -164,19 +177,20 @@ impl Patterns {
         }
     }
 
-    /// Calls `found` with the patterns that are true of the values in `source`. A pattern may be found more than once.
-    pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId)) {
+    /// Calls `found` with the patterns that are true of the values in `source`, perhaps more than once, and perhaps with some
+    /// that are not [exact](is_exact) and may be true.
+    pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId, Found)) {
         for of_attribute in &self.attributes {
             let OfAttribute { attribute, starts, ends, parts, circles, longitude, .. } = of_attribute;
             if let Some(bytes) = source.string(*attribute) {
                 let text = |id| text_of(source.predicate(id));
-                starts.each(Side::Start, bytes, text, &mut found);
-                ends.each(Side::End, bytes, text, &mut found);
+                starts.each(Side::Start, bytes, text, &mut |id| found(id, Found::True));
+                ends.each(Side::End, bytes, text, &mut |id| found(id, Found::True));
                 parts.each(bytes, text, &mut found);
             }
             if circles.len() > 0 {
                 if let (Some(lat), Some(lon)) = (source.float(*attribute), source.float(*longitude)) {
-                    circles.each(lat, lon, |id| circle_of(source.predicate(id)), &mut found);
+                    circles.each(lat, lon, |id| circle_of(source.predicate(id)), &mut |id| found(id, Found::True));
                 }
             }
         }
@@ -200,7 +214,7 @@ impl Patterns {
         for &(id, predicate) in all {
             len += 1;
             let mut is_found = false;
-            self.each(&OwnValue { predicate, predicates }, |found| is_found |= found == id);
+            self.each(&OwnValue { predicate, predicates }, |found, _| is_found |= found == id);
             if !is_found
                 && !matches!(Pattern::of(&predicate.test), Some(Pattern::Around(circle, _)) if circle.radius < 0.0)
             {
@@ -223,7 +237,7 @@ impl OfAttribute {
     /// Returns the bytes by which `more` patterns of one form may grow the tables, whichever it is.
     fn growth(&self, more: usize, ids: usize) -> usize {
         let affixes = self.starts.growth(more).max(self.ends.growth(more));
-        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more, ids))
+        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more))
     }
 }
 

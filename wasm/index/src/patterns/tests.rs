@@ -113,7 +113,8 @@ fn patterns_are_found_as_in_a_plain_list() {
                 let strings = (0..3).map(string).collect();
                 let values = Values { known: &known, strings, place: place(&mut random) };
                 let mut found = BTreeSet::new();
-                patterns.each(&values, |id| {
+                patterns.each(&values, |id, certainty| {
+                    assert_eq!(certainty, Found::True);
                     found.insert(id);
                 });
                 let expected = known.iter().filter(|(_, held)| holds(held, &values)).map(|(&id, _)| id);
@@ -147,7 +148,34 @@ fn a_common_beginning_does_not_make_a_long_list() {
         text_of(&known[&id])
     };
     let mut found = Vec::new();
-    parts.each(b"GET http://www.example.com/0042 200", compare, &mut |id| found.push(id));
+    parts.each(b"GET http://www.example.com/0042 200", compare, &mut |id, _| found.push(id));
     assert_eq!(found, [PredicateId::from_index(42)]);
     assert!(compared.get() < 200, "{} comparisons", compared.get());
+}
+
+#[test]
+fn the_work_for_a_string_that_repeats_itself_is_bounded() {
+    let known: Known = (0..200)
+        .map(|number| {
+            let test = Test::Contains(format!("{}b{}", "a".repeat(number), "a".repeat(500)).into_bytes().into());
+            (PredicateId::from_index(number), Predicate { attribute: AttributeId::default(), test })
+        })
+        .collect();
+    let mut parts = Parts::default();
+    for (&id, predicate) in &known {
+        parts.insert(text_of(predicate), id, |id| text_of(&known[&id]));
+    }
+    let compared = std::cell::Cell::new(0);
+    let compare = |id: PredicateId| {
+        compared.set(compared.get() + 1);
+        text_of(&known[&id])
+    };
+    let value = "a".repeat(100_000);
+    let mut found = BTreeSet::new();
+    parts.each(value.as_bytes(), compare, &mut |id, certainty| {
+        assert_eq!(certainty, Found::Perhaps);
+        found.insert(id);
+    });
+    assert_eq!(found, known.keys().copied().collect());
+    assert!(compared.get() <= 70 * value.len(), "{} comparisons", compared.get());
 }

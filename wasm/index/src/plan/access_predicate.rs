@@ -11,7 +11,7 @@ use crate::event::key;
 use crate::model::predicate::{Constants, Predicate, Relation, Test};
 use crate::model::schema::{AttributeId, Type};
 use crate::model::strings::StringId;
-use crate::patterns::is_pattern;
+use crate::patterns::{self, is_pattern};
 
 /// The values of an attribute for which a literal can be true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl AccessPredicate {
             return Some(AccessPredicate {
                 attribute: schema.patterns(),
                 values: ValueSet::Points(Keys::One(key::of_predicate(id))),
-                is_exact: true,
+                is_exact: patterns::is_exact(&predicate.test),
                 is_lax: false,
             });
         }

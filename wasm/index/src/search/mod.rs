@@ -259,7 +259,7 @@ impl Search {
         self.matches.begin();
         if only.is_none() {
             let Search { event, memo, .. } = self;
-            patterns::find(event, index.catalog(), |pattern| memo.find_true(pattern))?;
+            patterns::find(event, index.catalog(), |pattern, found| memo.is_new(pattern, found))?;
         }
         digest::read(&self.event, index.schema(), &mut self.digests);
         if index.dense().len() > 0 {

@@ -65,7 +65,7 @@ fn seen(random: &mut Random, index: &Index) -> Seen {
     let mut event = Event::default();
     decode(Format::Record, &bytes, index.schema(), index.strings(), &mut event).unwrap();
     let mut found = BTreeSet::new();
-    patterns::find(&mut event, index.catalog(), |pattern| found.insert(pattern)).unwrap();
+    patterns::find(&mut event, index.catalog(), |pattern, _| found.insert(pattern)).unwrap();
     let mut digests = vec![ValueDigest::default(); index.schema().all_attributes().len() + 1];
     digest::read(&event, index.schema(), &mut digests);
     Seen { naive, event, digests }
