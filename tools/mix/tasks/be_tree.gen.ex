@@ -20,6 +20,10 @@ defmodule Mix.Tasks.BeTree.Gen do
     * `--skew` - for W5: the exponent, from 0.0;
     * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
     * `--matching` - for W5: the probability of a match, from 0.001 to 1.0.
+
+  ## Example
+
+      mix be_tree.gen W3 --out tmp/w3 --expressions 10000 --events 1000
   """
 
   use Mix.Task
@@ -46,8 +50,9 @@ defmodule Mix.Tasks.BeTree.Gen do
   @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]"
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, @switches)
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, rest) do
     workload = workload!(rest)
     Command.require!(options, [:out], @usage)
     for name <- [:seed, :expressions, :events], do: Command.check_count!(options, name)
