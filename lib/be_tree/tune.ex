@@ -203,6 +203,7 @@ defmodule BeTree.Tune do
   @longest 300
 
   defp text({:json, json}), do: cut(IO.iodata_to_binary(json))
+  defp text({:record, values}), do: text(values)
   defp text(event), do: event |> inspect(limit: 60, printable_limit: @longest) |> cut()
 
   defp cut(text), do: if(String.length(text) > @longest, do: String.slice(text, 0, @longest) <> "…", else: text)
