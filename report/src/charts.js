@@ -1,24 +1,26 @@
 // Charts on ECharts. Each is a figure with a title, a sentence on how to read it, and its numbers as a table. The arrow keys
 // move through the points of the chart that has the focus.
-import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
-import { AriaComponent, GridComponent, LegendComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
+import { CustomChart, LineChart, ScatterChart } from "echarts/charts";
+import { AriaComponent, GridComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
 import * as echarts from "echarts/core";
 import { SVGRenderer } from "echarts/renderers";
 import { el, escape, range, table } from "./format.js";
 import { colors, onTheme } from "./theme.js";
 
 echarts.use([
-  AriaComponent, BarChart, CustomChart, GridComponent, LegendComponent, LineChart, MarkLineComponent, ScatterChart, SVGRenderer,
-  TooltipComponent,
+  AriaComponent, CustomChart, GridComponent, LineChart, MarkLineComponent, ScatterChart, SVGRenderer, TooltipComponent,
 ]);
 
 /** A figure with a chart. `option` makes the options from the colors; `points` is how many points the arrow keys visit. */
-export const figure = ({ id, title, text, option, points, header, rows, numeric }) => {
+export const figure = ({ id, title, text, legend = [], option, points, header, rows, numeric }) => {
   const place = el("div", { class: "chart", id, tabindex: "0", role: "img", "aria-label": `${title}. ${text} The numbers follow as a table.` });
   const card = el(
     "figure",
     { class: "card" },
     el("figcaption", {}, el("h3", {}, title), el("p", { class: "muted small" }, text)),
+    legend.length > 1
+      ? el("ul", { class: "legend" }, legend.map(({ name, color, dashed }) => el("li", {}, el("i", { class: dashed ? "ring" : "disc", style: `color:${color}` }), name)))
+      : null,
     place,
     el("details", {}, el("summary", {}, "The numbers"), table(header, rows, { caption: title, numeric })),
   );
@@ -70,10 +72,7 @@ const base = (option) => {
     animation: false,
     textStyle: { fontFamily: "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif" },
     ...option,
-    grid: { left: 8, right: 18, top: option.legend ? 62 : 34, bottom: 34, containLabel: true, ...option.grid },
-    legend: option.legend && {
-      type: "plain", top: 0, left: 0, itemWidth: 18, itemHeight: 9, itemGap: 12, textStyle: { color: text, fontSize: 12 }, ...option.legend,
-    },
+    grid: { left: 8, right: 18, top: 34, bottom: 34, containLabel: true, ...option.grid },
     tooltip: {
       confine: true,
       backgroundColor: card,
@@ -94,16 +93,16 @@ export const xAxis = (name, rest) => ({ name, nameLocation: "middle", nameGap: 2
 export const yAxis = (name, rest) => ({ name, nameLocation: "end", nameTextStyle: { align: "left", padding: [0, 0, 0, -30] }, split: true, ...rest });
 
 /** A line through estimates over categories, with the intervals as bars through its points. */
-export const estimateLine = (name, estimates, color, { dashed = false, symbol = "circle" } = {}) => [
+export const estimateLine = (name, estimates, color, fill, dashed = false) => [
   {
     type: "line",
     name,
     data: estimates.map((estimate) => estimate?.value ?? null),
-    symbol,
+    symbol: "circle",
     symbolSize: 8,
     connectNulls: true,
     lineStyle: { width: 2, color, type: dashed ? "dashed" : "solid" },
-    itemStyle: { color },
+    itemStyle: { color: dashed ? fill : color, borderColor: color, borderWidth: dashed ? 2 : 0 },
   },
   {
     type: "custom",
@@ -147,16 +146,16 @@ export const estimates = ({ categories, x, y, lines, format, axisFormat = format
   const from = log ? logBounds(lines.flatMap(({ estimates: all }) => all.filter(Boolean)), mark) : {};
   return figure({
     ...rest,
+    legend: lines.map((line, at) => ({ ...line, color: `var(--series-${((line.hue ?? at) % 4) + 1})` })),
     points: { count: categories.length },
     header: [x, ...lines.map(({ name }) => `${name}, ${y}`)],
     numeric: lines.map((_line, at) => at + 1),
     rows: categories.map((category, at) => [category, ...lines.map(({ estimates: all }) => (all[at] ? range(all[at], format) : ""))]),
     option: (theme) => {
       const colored = lines.map((line, at) => ({ ...line, color: theme.series[(line.hue ?? at) % theme.series.length] }));
-      const series = colored.flatMap((line) => estimateLine(line.name, line.estimates, line.color, line));
+      const series = colored.flatMap((line) => estimateLine(line.name, line.estimates, line.color, theme.card, line.dashed));
       if (mark) series[0].markLine = markLine(mark, theme, axisFormat);
       return {
-        legend: lines.length > 1 ? { data: lines.map(({ name }) => name) } : undefined,
         tooltip: estimateTip(tipTitle, colored, format),
         xAxis: xAxis(x, { type: "category", data: categories, boundaryGap: true }),
         yAxis: yAxis(y, { type: log ? "log" : "value", ...from, axisLabel: { formatter: axisFormat } }),

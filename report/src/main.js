@@ -194,15 +194,15 @@ const axisTime = (microseconds) => grouped(microseconds);
 
 const besideLines = (beside) => {
   const crowds = [...new Set(beside.map((cell) => cell.processes))].filter((count) => count > 0).sort((one, other) => one - other);
-  const lines = (kind, name, dashed) =>
+  const lines = (kind, one, many, dashed) =>
     crowds.map((count, hue) => {
       const cell = beside.find((one) => one.kind === kind && one.processes === count);
-      return { name: `${count} ${name}`, hue, dashed, symbol: dashed ? "emptyCircle" : "circle", estimates: ["p50", "p90", "p99", "p99.9"].map((quantile) => cell?.late[quantile]) };
+      return { name: plural(count, one, many), hue, dashed, estimates: ["p50", "p90", "p99", "p99.9"].map((quantile) => cell?.late[quantile]) };
     });
   const nothing = beside.find((cell) => cell.kind === "nothing");
   return [
-    ...lines("search", "searching", false),
-    ...lines("plain", "loops of Elixir", true),
+    ...lines("search", "searches", "search", false),
+    ...lines("plain", "loop of Elixir", "loops of Elixir", true),
     { name: "nothing", hue: 3, estimates: ["p50", "p90", "p99", "p99.9"].map((quantile) => nothing.late[quantile]) },
   ];
 };
@@ -226,12 +226,12 @@ const front = (sweep) => {
     id: "chart-front",
     title: "What no other configuration surpasses",
     text: "Each point is a configuration: better is higher, and further left. Filled points are the Pareto front: no other one is better in searches a second, time of a call and lateness alike.",
+    legend: [{ name: "Pareto front", color: "var(--series-1)" }, { name: "surpassed", color: "var(--muted)", dashed: true }],
     points: { count: best.length },
     header: ["Configuration", "Searches a second", "Call p99", "Others late p99", ""],
     numeric: [1, 2, 3],
     rows: order.map((cell) => [described(cell.setting), range(cell.rate, grouped), time(cell.latency.p99.value), time(cell.late.p99.value), cell.front ? "front" : ""]),
     option: (theme) => ({
-      legend: { data: ["Pareto front", "surpassed"] },
       tooltip: {
         trigger: "item",
         formatter: ({ seriesIndex, dataIndex }) => {
