@@ -92,7 +92,7 @@ defmodule BeTree.Tune do
           input: map,
           costs: [map],
           budget: map,
-          profile: BeTree.Profile.t() | nil,
+          profile: BeTree.Profile.t(),
           default: map,
           sweep: map | nil,
           verdict: map | nil,
@@ -162,7 +162,7 @@ defmodule BeTree.Tune do
          {:ok, costs} <- Costs.measure(index, events),
          {:ok, budget} <- Costs.budget(index, events, costs),
          progress.(:profile, 0.0),
-         {:ok, profile} <- profile(index, Enum.take(events, @profiled)) do
+         {:ok, profile} <- BeTree.profile(index, Enum.take(events, @profiled)) do
       {:ok,
        %__MODULE__{
          machine: Machine.describe(),
@@ -173,10 +173,6 @@ defmodule BeTree.Tune do
          default: Sweep.default()
        }}
     end
-  end
-
-  defp profile(index, events) do
-    if function_exported?(BeTree, :profile, 2), do: apply(BeTree, :profile, [index, events]), else: {:ok, nil}
   end
 
   defp input(info, events, options) do

@@ -3,6 +3,8 @@ defmodule BeTree.Tune.Choice do
   # Chooses one configuration from a sweep, and says why; and decides, after the configuration was measured again beside the
   # defaults, whether the machine was quiet enough for a verdict.
 
+  import BeTree.Engine.Describe, only: [grouped: 1]
+
   alias BeTree.Fuel
   alias BeTree.Tune.{Rounds, Statistics, Sweep, Turn}
 
@@ -287,6 +289,4 @@ defmodule BeTree.Tune.Choice do
   defp number(:infinity), do: ":infinity"
   defp number(integer) when integer < 10_000, do: Integer.to_string(integer)
   defp number(integer), do: integer |> grouped() |> String.replace(",", "_")
-
-  defp grouped(integer), do: integer |> Integer.to_string() |> String.replace(~r/(?<=\d)(?=(\d{3})+$)/, ",")
 end

@@ -24,7 +24,7 @@ defmodule BeTree.Tune.Document do
       input: run.input |> Map.take([:expressions, :events]) |> Map.put(:module, %{sha256: module_digest()}),
       fuel: Enum.map(run.costs, & &1.fuel),
       budget: budget(run),
-      profile: run.profile && profile(run),
+      profile: profile(run),
       subscriptions: for({id, text} <- named, do: %{id: id, text: text}),
       default: setting(run.default),
       sweep: run.sweep && sweep(run.sweep),
@@ -80,13 +80,12 @@ defmodule BeTree.Tune.Document do
   defp name(position, lines) when position < tuple_size(lines), do: "line #{elem(lines, position)}"
   defp name(position, _lines), do: "event #{position}"
 
-  defp reason(_position, nil), do: nil
   defp reason(position, profile), do: Enum.find_value(profile.events, &(&1.position == position && &1.reason))
 
   # The texts of the subscriptions that the report names.
   defp named(run) do
     lost = for stop <- run.budget.stops, most <- stop.most || [], do: most.id
-    tested = if run.profile, do: run.profile.expressions |> Enum.take(@named) |> Enum.map(& &1.id), else: []
+    tested = run.profile.expressions |> Enum.take(@named) |> Enum.map(& &1.id)
 
     for id <- Enum.uniq(tested ++ lost), text = run.input.texts[id] do
       {Integer.to_string(id), if(String.length(text) > @text, do: String.slice(text, 0, @text) <> "…", else: text)}

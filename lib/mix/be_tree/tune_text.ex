@@ -23,8 +23,6 @@ defmodule Mix.BeTree.TuneText do
       "Fuel of an event: #{Enum.join(quantiles, ", ")}\n"
   end
 
-  defp profile(nil), do: []
-
   defp profile(profile) do
     shares =
       for {phase, fuel} <- Enum.sort_by(profile.phases, &(-elem(&1, 1))),
