@@ -6,8 +6,9 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
 browser_ready := _build/browser.done
+report := report/dist/tune.html
 
-.PHONY: help setup build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
+.PHONY: help setup report build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -26,13 +27,21 @@ $(browser_ready): scripts/setup test/browser/package-lock.json | $(ready)
 	@cd test/browser && npm ci --no-audit --no-fund --loglevel=error
 	@touch $(browser_ready)
 
+# The page of mix be_tree.tune. The library compiles without it.
+$(report): report/build.js report/package-lock.json $(wildcard report/src/*) | $(ready)
+	@scripts/setup browser
+	@cd report && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
+
+report: $(report) ## Build the page of mix be_tree.tune, with npm
+	@mix compile
+
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 	@mix compile
 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: $(ready) ## Run all tests, Rust's and Elixir's
+test: $(ready) $(browser_ready) $(report) ## Run all tests, Rust's and Elixir's
 	@echo "cargo test: the index and the guest"
 	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
 	@echo "mix test"
@@ -112,7 +121,7 @@ fmt: $(ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
-release: $(ready) ## Build the package and the archive of the NIF, in _build/release
+release: $(ready) $(report) ## Build the package and the archive of the NIF, in _build/release
 	@MIX_ENV=dev mix be_tree.release
 
 clean: ## Delete all that was built; the next build takes minutes

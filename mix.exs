@@ -27,7 +27,7 @@ defmodule BeTree.MixProject do
       # Cases and an application that tests read.
       test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
-      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
+      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host, :be_tree_report],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
       cargo_target_dir: if(@root, do: "wasm/target"),
       start_permanent: Mix.env() == :prod,
@@ -64,7 +64,7 @@ defmodule BeTree.MixProject do
       licenses: ["Apache-2.0"],
       links: %{},
       files:
-        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
+        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
           ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end
