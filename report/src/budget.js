@@ -1,6 +1,6 @@
 // The budget curve, and a slider over its budgets.
 import * as charts from "./charts.js";
-import { el, grouped, percent, plural, short, table } from "./format.js";
+import { el, grouped, percent, plural, table } from "./format.js";
 
 const LISTED = 8;
 
@@ -27,7 +27,7 @@ export const budget = (run) => {
           return `<b>${grouped(stop.budget)} fuel</b><br>ends ${percent(stop.share)}: ${grouped(stop.ended)} of ${grouped(run.fuel.length)} searches`;
         },
       },
-      xAxis: charts.xAxis("total budget of a search (fuel)", { type: "value", scale: true, axisLabel: { formatter: short } }),
+      xAxis: charts.xAxis("total budget of a search (fuel)", { type: "value", scale: true, axisLabel: { formatter: grouped } }),
       yAxis: charts.yAxis("searches that end (%)", { type: "value", min: 0, axisLabel: { formatter: (value) => `${value}` } }),
       series: [
         {

@@ -112,7 +112,7 @@ const profile = () => {
   section("fuel", "Where the fuel goes",
     `Fuel is the cost of a search: about one unit an instruction, and the same on every machine. ${plural(result.searches, "search", "searches")} took ${grouped(result.fuel)}.`,
     el("div", { class: "card" },
-      result.advice.length ? [el("h3", {}, "What to look at"), el("ul", { class: "reasons", id: "advice" }, result.advice.map((text) => el("li", {}, text)))] : null,
+      result.advice.length ? [el("h3", {}, "What to look at"), el("ul", { class: "reasons", id: "advice" }, result.advice.map((text) => el("li", {}, marked(text))))] : null,
       el("h3", {}, "By phase"),
       el("div", { class: "phases", id: "phases", role: "img", "aria-label": "Fuel by phase. The numbers follow as a list." },
         phases.map(({ phase, fuel }) => el("span", { style: `width:${(100 * fuel) / result.fuel}%;background:${hue(phase)}`, title: `${phase}: ${percent(fuel / result.fuel)}` }))),
@@ -123,11 +123,14 @@ const profile = () => {
           el("h3", {}, "By attribute"),
           el("p", { class: "muted small" }, "Attributes lead the search to expressions. Candidates are the expressions that had to be run; those that fail are wasted work."),
           table(["Attribute", "Entries scanned", "Candidates", "Of which failed", "Failed on"],
-            result.attributes.slice(0, 12).map((one) => [one.name ?? "(none)", grouped(one.entries), grouped(one.candidates), one.candidates ? percent(one.failed / one.candidates) : "–",
+            result.attributes.slice(0, 12).map((one) => [one.name ?? "every event", grouped(one.entries), grouped(one.candidates), one.candidates ? percent(one.failed / one.candidates) : "–",
               (one.failed_by ?? []).slice(0, 3).map(({ name, times }) => `${name ?? "other tests"} ${percent(times / Math.max(one.failed, 1))}`).join(", ")]),
             { caption: "Fuel by attribute", numeric: [1, 2, 3] }))
       : null);
 };
+
+// Names stand between backticks.
+const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 const hue = (phase) => HUES[Object.keys(PHASES).indexOf(phase) % HUES.length] ?? HUES.at(-1);
 
