@@ -241,33 +241,44 @@ defmodule BeTree.Tune do
   defp rounds(tree, events, loads, limits),
     do: Turn.with_stage(tree, events, Keyword.values(loads), &Rounds.run(loads, &1, limits))
 
+  @typedoc "An earlier run, as `read/1` returns it."
+  @type earlier :: %{String.t() => term}
+
   @doc """
-  Compares a run with an earlier one, of which `json` is the text (`to_json/1`), and returns the run with the comparison.
+  Reads the JSON of an earlier run (`to_json/1`), for `compare/3`.
+
+  Returns `{:error, error}` with the kind `:syntax` when `json` is not the text of a run.
+
+      iex> {:error, error} = BeTree.Tune.read("{}")
+      iex> error.kind
+      :syntax
+  """
+  @spec read(String.t()) :: {:ok, earlier} | {:error, Error.t()}
+  def read(json) when is_binary(json), do: Document.read(json)
+
+  @doc """
+  Compares a run with an earlier one, and returns the run with the comparison.
 
   `threshold` is the share by which a figure may become worse, such as 0.05. Fuel is compared exactly, event by event if the
   events are the same. Times are compared if both runs measured them on the same machine and with a verdict; a time is worse
   only if its whole interval of 95 % is beyond the threshold.
 
-  Returns `{:error, error}` with the kind `:syntax` when `json` is not the text of a run.
-
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
-      iex> old = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.to_json()
+      iex> {:ok, old} = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.to_json() |> BeTree.Tune.read()
       iex> BeTree.insert_all!(tree, for(id <- 2..100, do: {id, "not (age < \#{id})"}))
-      iex> {:ok, run} = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.compare(old, 0.05)
+      iex> run = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.compare(old, 0.05)
       iex> run.comparison.worse
       true
   """
-  @spec compare(t, String.t(), float) :: {:ok, t} | {:error, Error.t()}
-  def compare(%__MODULE__{} = run, json, threshold) when is_binary(json) and is_number(threshold) and threshold >= 0 do
-    with {:ok, old} <- Document.read(json) do
-      new = run |> Document.of() |> Json.encode() |> Json.decode!()
-      {:ok, %{run | comparison: Comparison.compare(old, new, threshold)}}
-    end
+  @spec compare(t, earlier, float) :: t
+  def compare(%__MODULE__{} = run, %{} = earlier, threshold) when is_number(threshold) and threshold >= 0 do
+    new = run |> Document.of() |> Json.encode() |> Json.decode!()
+    %{run | comparison: Comparison.compare(earlier, new, threshold)}
   end
 
   @doc """
-  Returns the run as JSON. `compare/3` reads it. `docs/tuning.md` describes it.
+  Returns the run as JSON, which `read/1` reads. `docs/tuning.md` describes it.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> json = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.to_json()

@@ -98,7 +98,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp tune(options) do
     check!(options)
     # An earlier run may stand where this one is written.
-    old = options[:compare] && read!(options[:compare])
+    old = options[:compare] && earlier!(options[:compare])
     {target, events, others} = input(options)
 
     run =
@@ -106,10 +106,7 @@ defmodule Mix.Tasks.BeTree.Tune do
       |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
       |> ok!(&located(&1, others[:lines], options))
 
-    run =
-      if old,
-        do: ok!(Tune.compare(run, old, (options[:threshold] || 5.0) / 100), &"#{options[:compare]}: #{&1}"),
-        else: run
+    run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
 
     Mix.shell().info(TuneText.of(run))
     write!(run, folder(options))
@@ -232,9 +229,9 @@ defmodule Mix.Tasks.BeTree.Tune do
     error in File.Error -> Mix.raise(Exception.message(error))
   end
 
-  defp read!(path) do
+  defp earlier!(path) do
     case File.read(path) do
-      {:ok, text} -> text
+      {:ok, text} -> text |> Tune.read() |> ok!(&"#{path}: #{Exception.message(&1)}")
       {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
     end
   end
