@@ -73,9 +73,14 @@ defmodule BeTree.MixProject do
     [
       main: "readme",
       source_ref: "v" <> @version,
-      extras: ["README.md", "CHANGELOG.md", "LICENSE" | Path.wildcard("docs/**/*.md")],
+      extras:
+        ["README.md", "CHANGELOG.md", "LICENSE"] ++ Path.wildcard("docs/**/*.md") ++ Path.wildcard("notebooks/*.livemd"),
       filter_modules: fn module, _metadata -> module.module_info(:compile)[:source] |> List.to_string() =~ "/lib/" end,
-      groups_for_extras: [Guides: @guides, Notes: Path.wildcard("docs/**/*.md") -- @guides],
+      groups_for_extras: [
+        Guides: @guides,
+        Notebooks: Path.wildcard("notebooks/*.livemd"),
+        Notes: Path.wildcard("docs/**/*.md") -- @guides
+      ],
       groups_for_modules: [
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],

@@ -65,6 +65,7 @@ defmodule BeTree.BencheeTest do
 
     for event <- W3.events(parameters), slice <- [:infinity, 10_000, 300_000] do
       {:ok, _ids, %{fuel: fuel, slices: slices}} = BeTree.search(index, event, slice: slice, stats: true)
+
       # The Elixir code takes some dozens, and more for each time that the search is taken up again. The VM loses some dozens
       # when it takes a process off its scheduler.
       assert_in_delta least_reductions(index, event, slice), fuel, 200 + 30 * slices
