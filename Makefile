@@ -8,7 +8,7 @@ ready := _build/setup.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
+.PHONY: help setup report build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -79,8 +79,18 @@ bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 bench.w7: $(ready) ## Measure how late others wake beside searches, ten minutes
 	@MIX_ENV=dev mix run bench/w7.exs
 
-bench.w7.quick: $(ready) ## The same without a million expressions, five minutes
+bench.w7.quick: $(ready) ## The same without a million expressions, two minutes
 	@MIX_ENV=dev mix run bench/w7.exs --quick
+
+bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a report each, one minute
+	@MIX_ENV=dev mix be_tree.tune --workload W1 --quick --out _build/bench/tune/W1
+	@MIX_ENV=dev mix be_tree.tune --workload W3 --quick --out _build/bench/tune/W3
+
+bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
+	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
+
+bench.every.quick: $(ready) ## Run every quick benchmark, under ten minutes, and print the time of each
+	@scripts/bench-every-quick
 
 bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
 	@MIX_ENV=dev mix be_tree.erl_bench generate
