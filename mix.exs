@@ -4,7 +4,7 @@ defmodule BeTree.MixProject do
   @version "0.1.0"
 
   # What a user of the library reads; the other pages of docs/ tell how it works, and what was measured.
-  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md) ++
+  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md docs/tuning.md) ++
             Path.wildcard("docs/guides/*.md")
 
   # As another project's dependency this file is loaded while that project is.
@@ -84,7 +84,7 @@ defmodule BeTree.MixProject do
       groups_for_modules: [
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
-        "Fuel and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Telemetry],
+        "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],
         "Sandbox and runtimes": [
           BeTree.Guest,
           BeTree.Sandbox,

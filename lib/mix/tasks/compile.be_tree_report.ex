@@ -1,5 +1,5 @@
 defmodule Mix.Tasks.Compile.BeTreeReport do
-  @shortdoc "Installs the page of mix be_tree.tune, tune.html"
+  @shortdoc "Installs the page of the tuning report, tune.html"
 
   @moduledoc """
   This task copies the page of `mix be_tree.tune` to `priv/tune.html` in the build of the project.
