@@ -39,13 +39,26 @@ defmodule BeTree.Tune.Turn do
     key = {__MODULE__, make_ref()}
     batches = settings |> Enum.map(& &1.batch) |> Enum.uniq()
     :persistent_term.put(key, Map.new(batches, &{&1, chunks(events, &1)}))
+    keeper = keep(key, self())
 
     try do
       with {:ok, indexes} <- publish(tree, settings |> Enum.map(& &1.replicas) |> Enum.uniq()),
            do: fun.(%{indexes: indexes, events: key})
     after
-      :persistent_term.erase(key)
+      send(keeper, :release)
     end
+  end
+
+  # Returns a process that erases the shared term on request, or when its owner is killed.
+  defp keep(key, owner) do
+    spawn(fn ->
+      monitor = Process.monitor(owner)
+
+      receive do
+        :release -> :persistent_term.erase(key)
+        {:DOWN, ^monitor, :process, ^owner, _reason} -> :persistent_term.erase(key)
+      end
+    end)
   end
 
   defp publish(tree, replicas) do
