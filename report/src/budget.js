@@ -28,7 +28,7 @@ export const budget = (run) => {
         },
       },
       xAxis: charts.xAxis("total budget of a search (fuel)", { type: "value", scale: true, axisLabel: { formatter: grouped } }),
-      yAxis: charts.yAxis("searches that end (%)", { type: "value", min: 0, axisLabel: { formatter: (value) => `${value}` } }),
+      yAxis: charts.yAxis("searches that it ends (%)", { type: "value", min: 0, axisLabel: { formatter: (value) => `${value}` } }),
       series: [
         {
           type: "line",

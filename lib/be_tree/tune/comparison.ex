@@ -116,10 +116,12 @@ defmodule BeTree.Tune.Comparison do
     %{name: name, unit: unit, old: old, new: new, ratio: ratio.value, low: ratio.low, high: ratio.high, worse: worse}
   end
 
+  defp not_compared(%{"turns" => old_turns}, %{"turns" => new_turns}) when old_turns == nil or new_turns == nil,
+    do: ["One run measured fuel only, so times are not compared."]
+
   defp not_compared(old, new) do
     Enum.reject(
       [
-        (old["turns"] == nil or new["turns"] == nil) and "One run measured fuel only, so times are not compared.",
         not Machine.same?(old["machine"], new["machine"]) and
           "The runs are of different machines, so times are not compared. Fuel is the same on every machine.",
         old["default"] != new["default"] and "The defaults differ, so times are not compared.",
