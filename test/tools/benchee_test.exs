@@ -8,11 +8,12 @@ defmodule BeTree.BencheeTest do
 
   setup do
     arguments = System.argv()
-    options = Code.compiler_options(ignore_module_conflict: true)
+    conflict = Code.get_compiler_option(:ignore_module_conflict)
+    Code.put_compiler_option(:ignore_module_conflict, true)
 
     on_exit(fn ->
       System.argv(arguments)
-      Code.compiler_options(options)
+      Code.put_compiler_option(:ignore_module_conflict, conflict)
       # The scripts of a run require this file once.
       Code.unrequire_files([Path.expand("bench/benchee/support.exs")])
     end)
