@@ -6,7 +6,7 @@ defmodule BeTree.Tune.Choice do
   import BeTree.Engine.Describe, only: [grouped: 1]
 
   alias BeTree.Fuel
-  alias BeTree.Tune.{Rounds, Statistics, Sweep, Turn}
+  alias BeTree.Tune.{Histogram, Rounds, Statistics, Sweep, Turn}
 
   # A sleeper may wake this many times as late as beside plain Elixir.
   @lateness 1.2
@@ -225,15 +225,17 @@ defmodule BeTree.Tune.Choice do
 
   # A second run's figure is the median of its turns. It lies between the 5th and the 95th percentile of these.
   defp promise(own, crowd, plain) do
-    [p50, p99, p999] = own |> Enum.map(& &1.latency) |> Statistics.of_quantiles([0.5, 0.99, 0.999])
+    latency = fn share ->
+      promised(for turn <- own, time = Histogram.quantile(turn.latency, share), do: Float.round(time / 1_000, 2))
+    end
 
     %{
       rate: promised(rates(own)),
-      latency_p50_us: promised(p50, 1_000),
-      latency_p99_us: promised(p99, 1_000),
-      "latency_p99.9_us": promised(p999, 1_000),
+      latency_p50_us: latency.(0.5),
+      latency_p99_us: latency.(0.99),
+      "latency_p99.9_us": latency.(0.999),
       late_p99_us: crowd |> lates() |> Enum.map(&(&1 / 1_000)) |> promised(),
-      late_of_plain: crowd |> lates() |> Statistics.of_ratio(lates(plain))
+      late_of_plain: Enum.zip_with(lates(crowd), lates(plain), &(&1 / &2)) |> promised()
     }
   end
 
@@ -244,8 +246,6 @@ defmodule BeTree.Tune.Choice do
       high: Statistics.quantile(turns, 0.95) / 1
     }
   end
-
-  defp promised(estimate, unit), do: Map.new(estimate, fn {key, value} -> {key, Float.round(value / unit, 2)} end)
 
   @doc "Returns the configuration as Elixir code."
   @spec paste(Turn.setting(), BeTree.Tune.Costs.budget()) :: String.t()
@@ -280,7 +280,7 @@ defmodule BeTree.Tune.Choice do
   end
 
   defp rates(turns), do: Enum.map(turns, & &1.rate)
-  defp lates(turns), do: Enum.map(turns, &Rounds.late(&1, 0.99))
+  defp lates(turns), do: Enum.map(turns, &Histogram.quantile(&1.late, 0.99))
 
   defp ratio(%{value: value, low: low, high: high}), do: "#{decimal(value)} (#{decimal(low)} to #{decimal(high)})"
   defp decimal(number), do: :erlang.float_to_binary(number / 1, decimals: 2)

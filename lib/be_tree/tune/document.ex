@@ -3,7 +3,7 @@ defmodule BeTree.Tune.Document do
   # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes it.
 
   alias BeTree.{Error, Profile}
-  alias BeTree.Tune.{Json, Rounds, Statistics}
+  alias BeTree.Tune.{Histogram, Json}
 
   @format "be_tree tune 1"
   @named 30
@@ -168,16 +168,15 @@ defmodule BeTree.Tune.Document do
          rate: Enum.map(own, &round(&1.rate)),
          latency_p50_us: latency(own, 0.5),
          latency_p99_us: latency(own, 0.99),
-         late_p99_us: Enum.map(own, &Float.round(Rounds.late(&1, 0.99) / 1_000, 1))
+         late_p99_us: Enum.map(own, &Float.round(Histogram.quantile(&1.late, 0.99) / 1_000, 1))
        }}
     end)
   end
 
   defp latency(turns, share) do
     for turn <- turns,
-        [estimate] = Statistics.of_quantiles([turn.latency], [share]),
-        estimate != nil,
-        do: Float.round(estimate.value / 1_000, 2)
+        nanoseconds = Histogram.quantile(turn.latency, share),
+        do: Float.round(nanoseconds / 1_000, 2)
   end
 
   defp verdict(verdict), do: Map.update!(verdict, :setting, &(&1 && setting(&1)))

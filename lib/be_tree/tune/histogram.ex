@@ -38,6 +38,17 @@ defmodule BeTree.Tune.Histogram do
   @spec count(t) :: non_neg_integer
   def count(histogram), do: histogram |> Enum.map(&elem(&1, 1)) |> Enum.sum()
 
+  @doc "Returns the nanoseconds that this share of the durations does not exceed, or `nil` without durations."
+  @spec quantile(t, float) :: float | nil
+  def quantile(histogram, share) do
+    rank = max(ceil(share * count(histogram)), 1)
+
+    Enum.reduce_while(histogram, 0, fn {bucket, count}, below ->
+      if below + count >= rank, do: {:halt, value(bucket)}, else: {:cont, below + count}
+    end)
+    |> then(fn found -> if is_float(found), do: found end)
+  end
+
   @doc "Returns the nanoseconds in the middle of a bucket."
   @spec value(non_neg_integer) :: float
   def value(bucket) do

@@ -77,20 +77,10 @@ defmodule BeTree.Tune.Rounds do
   defp rate_settled?(turns), do: turns |> Enum.map(& &1.rate) |> Statistics.of_median() |> narrow?(@rate_spread)
 
   defp late_settled?(turns) do
-    turns |> Enum.map(&late(&1, 0.99)) |> Statistics.of_median() |> narrow?(@late_spread)
+    turns |> Enum.map(&Histogram.quantile(&1.late, 0.99)) |> Statistics.of_median() |> narrow?(@late_spread)
   end
 
   defp narrow?(estimate, spread), do: Statistics.spread(estimate) <= spread
-
-  @doc "Returns a quantile of the sleeper's lateness in one turn, in nanoseconds."
-  @spec late(Turn.t(), float) :: float
-  def late(turn, share) do
-    rank = max(ceil(share * Histogram.count(turn.late)), 1)
-
-    Enum.reduce_while(turn.late, 0, fn {bucket, count}, below ->
-      if below + count >= rank, do: {:halt, Histogram.value(bucket)}, else: {:cont, below + count}
-    end)
-  end
 
   defp result(state, count, turns, settled) do
     %{

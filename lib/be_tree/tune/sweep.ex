@@ -8,7 +8,7 @@ defmodule BeTree.Tune.Sweep do
 
   alias BeTree.Engine.Limits
   alias BeTree.Fuel
-  alias BeTree.Tune.{Rounds, Statistics, Turn}
+  alias BeTree.Tune.{Histogram, Rounds, Statistics, Turn}
 
   @slices [50_000, 100_000, 300_000, 1_000_000, :infinity]
   @ratios [25, 75, 250]
@@ -88,7 +88,7 @@ defmodule BeTree.Tune.Sweep do
       late: quantiles(turns, :late),
       turns: %{
         rate: Enum.map(rates, &round/1),
-        late_p99: Enum.map(turns, &round(Rounds.late(&1, 0.99)))
+        late_p99: Enum.map(turns, &round(Histogram.quantile(&1.late, 0.99)))
       }
     }
   end

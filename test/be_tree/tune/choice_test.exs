@@ -99,6 +99,30 @@ defmodule BeTree.Tune.ChoiceTest do
     assert_in_delta verdict.promise.late_of_plain.value, 1.06, 0.01
   end
 
+  # Turns with independent noise of a tenth.
+  defp noisy(seed) do
+    :rand.seed(:exsss, seed)
+    rounds = rounds(turns({1_000, 1_050}, {1_300, 1_060}))
+
+    turns =
+      Map.new(rounds.turns, fn {name, own} ->
+        {name, for(turn <- own, do: %{turn | rate: turn.rate * (1 + 0.1 * (:rand.uniform() - 0.5))})}
+      end)
+
+    %{rounds | turns: turns}
+  end
+
+  test "a second run lies within what the first promises" do
+    candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: []}
+    promises = for seed <- 1..50, do: Choice.decide(candidate, noisy(seed), @budget).promise.rate
+
+    for {first, second} <- Enum.zip(promises, Enum.drop(promises, 1)) do
+      assert first.low <= second.value and second.value <= first.high
+      # The range says something.
+      assert first.high / first.low < 1.12
+    end
+  end
+
   test "recommends the defaults where nothing is certainly better" do
     candidate = %{setting: %{Sweep.default() | batch: 8}, reasons: ["8 events a call: why."]}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_000, 1_050}), 0.03), @budget)
