@@ -99,6 +99,10 @@ const comparison = () => {
       el("span", { class: `badge ${result.worse ? "bad" : "good"}` }, result.worse ? `Worse by more than ${percent(result.threshold)}` : `Nothing is worse by more than ${percent(result.threshold)}`),
       result.changes.length ? el("ul", { class: "reasons" }, result.changes.map((text) => el("li", {}, text))) : el("p", {}, "The expressions, the events and the versions are the same."),
       table(["", "Before", "Now", "Change", ""], result.lines.map((line) => [line.name, `${number(line.old)} ${line.unit}`, `${number(line.new)} ${line.unit}`, change(line), line.worse ? "worse" : ""]), { caption: "Comparison", numeric: [1, 2, 3] }),
+      result.events.length
+        ? [el("h3", {}, "Events whose fuel grew the most"),
+           table(["Event", "Before", "Now", "Change"], result.events.map((event) => [event.name, grouped(event.old), grouped(event.new), signed(event.new / Math.max(event.old, 1))]), { caption: "Events whose fuel grew the most", numeric: [1, 2, 3] })]
+        : null,
       result.not_compared.map((text) => el("p", { class: "muted small" }, text))));
 };
 

@@ -30,7 +30,7 @@ defmodule BeTree.Tune.Document do
       sweep: run.sweep && sweep(run.sweep),
       turns: run.sweep && turns(run.sweep.confirmation.turns),
       verdict: run.verdict && verdict(run.verdict),
-      comparison: run.comparison
+      comparison: run.comparison && comparison(run)
     }
   end
 
@@ -134,6 +134,11 @@ defmodule BeTree.Tune.Document do
       [only] -> only
       frames -> frames |> List.replace_at(-1, "…") |> Enum.join(";")
     end
+  end
+
+  defp comparison(run) do
+    named = for event <- run.comparison.events, do: Map.put(event, :name, name(event.position, run.input.lines))
+    %{run.comparison | events: named}
   end
 
   defp setting(setting), do: %{setting | slice: slice(setting.slice)}

@@ -9,7 +9,7 @@ defmodule Mix.BeTree.TuneText do
 
   @spec of(BeTree.Tune.t()) :: String.t()
   def of(run) do
-    [fuel(run), profile(run.profile), budget(run), times(run), verdict(run.verdict), comparison(run.comparison)]
+    [fuel(run), profile(run.profile), budget(run), times(run), verdict(run.verdict), comparison(run)]
     |> Enum.reject(&(&1 == []))
     |> Enum.intersperse("\n")
     |> IO.iodata_to_binary()
@@ -48,10 +48,23 @@ defmodule Mix.BeTree.TuneText do
       "The most expensive events: ",
       Enum.join(events, ", "),
       "\n",
+      losers(budget.stops),
       "With #{grouped(budget.budget)} fuel 99.9 % of the searches end by themselves. With some room: fuel: ",
       underscored(BeTree.Tune.round_up(budget.budget)),
       "\n"
     ]
+  end
+
+  # The expressions that lose the most, at the largest budget that ends one search of a hundred.
+  defp losers(stops) do
+    case Enum.find(stops, &(&1.share >= 0.01)) do
+      %{most: [_ | _] = most, budget: budget} ->
+        named = for one <- Enum.take(most, @shown_events), do: "#{one.id} (#{grouped(one.times)})"
+        ["The expressions that lose the most matches with #{grouped(budget)} fuel: ", Enum.join(named, ", "), "\n"]
+
+      _none_or_not_counted ->
+        []
+    end
   end
 
   defp name(position, lines) when position < tuple_size(lines), do: "line #{elem(lines, position)}"
@@ -128,9 +141,13 @@ defmodule Mix.BeTree.TuneText do
 
   defp range(%{value: value, low: low, high: high}, text), do: "#{text.(value)} (#{text.(low)} to #{text.(high)})"
 
-  defp comparison(nil), do: []
+  defp comparison(%{comparison: nil}), do: []
 
-  defp comparison(comparison) do
+  defp comparison(%{comparison: comparison, input: input}) do
+    events =
+      for event <- Enum.take(comparison.events, @shown_events),
+          do: "#{name(event.position, input.lines)} #{signed(event.new / max(event.old, 1))}"
+
     rows =
       for line <- comparison.lines do
         [
@@ -149,6 +166,7 @@ defmodule Mix.BeTree.TuneText do
         else: for(change <- comparison.changes, do: ["  ", change, "\n"])
       ),
       table(["", "before", "now", "change", ""], rows),
+      if(events == [], do: [], else: ["  The events whose fuel grew the most: ", Enum.join(events, ", "), "\n"]),
       for(reason <- comparison.not_compared, do: ["  ", reason, "\n"])
     ]
   end

@@ -47,6 +47,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert output =~ ~r/^ +[\d,]+ +0\.0 % +0 +0 +0$/m
     assert output =~ ~r/^The most expensive events: line \d+ \([\d,]+ fuel, \d+ matches\)/m
     assert [_, budget] = Regex.run(~r/With some room: fuel: ([\d_]+)/, output)
+    assert output =~ ~r/^The expressions that lose the most matches with [\d,]+ fuel: \d+ \(\d+\)/m
     refute output =~ "RECOMMENDED"
 
     json = folder |> Path.join("out/tune.json") |> File.read!() |> Json.decode!()
@@ -90,7 +91,9 @@ defmodule Mix.Tasks.BeTree.TuneTest do
 
     message = refused(files(folder, 300) ++ ["--budget", "--compare", old, "--out", Path.join(folder, "out")], folder)
     assert message =~ ~r/\Aworse than before by more than 5\.00 %: fuel of all events \+\d+(\.\d+)? %; /
-    assert said() =~ "number of expressions: 100 became 300"
+    output = said()
+    assert output =~ "number of expressions: 100 became 300"
+    assert output =~ ~r/The events whose fuel grew the most: line \d+ \+\d+(\.\d+)? %, line /
 
     tune(files(folder, 300) ++ ["--budget", "--compare", old, "--threshold", "1000.0"], folder)
     assert File.read!(old) == before
