@@ -37,7 +37,7 @@ const header = () => {
 const verdict = () => {
   const { verdict: result } = run;
   if (!result) {
-    section("verdict", "Fuel", "This run measured fuel, not time: all of it is exact and the same on every machine. Run mix be_tree.tune without --budget for a recommendation.", fuelTiles());
+    section("verdict", "Fuel", "This run measured fuel, not time: all of it is exact and the same on every machine. Run mix be_tree.tune without --budget for a recommendation.", el("div", { class: "card" }, fuelTiles()));
   } else if (result.state === "too_noisy") {
     section("verdict", "Recommendation", null,
       el("div", { class: "card" },

@@ -3,6 +3,7 @@ defmodule BeTree.Tune.Comparison do
   # Compares two runs, as their JSON has them. Fuel is exact: the runs may be of different machines, and a change is a change.
   # Times are compared between runs of the same machine that were quiet enough for a verdict, by bootstrapped intervals.
 
+  alias BeTree.Engine.Describe
   alias BeTree.Tune.{Machine, Statistics}
 
   @shown 10
@@ -67,6 +68,7 @@ defmodule BeTree.Tune.Comparison do
 
   # The first digits of a digest tell it from another.
   defp short(text) when is_binary(text) and byte_size(text) == 64, do: binary_part(text, 0, 12)
+  defp short(number) when is_integer(number), do: Describe.grouped(number)
   defp short(other), do: to_string(other)
 
   # With the same events, each event is compared with itself, and there is no chance. Other events are a sample.
