@@ -6,8 +6,10 @@ export LC_ALL := C.UTF-8
 CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
+browser_ready := _build/browser.done
+report := report/dist/tune.html
 
-.PHONY: help setup build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
+.PHONY: help setup report build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -20,13 +22,27 @@ $(ready): scripts/setup scripts/cargo
 	@scripts/setup
 	@touch $(ready)
 
+# Node, Chromium, and the packages that the lock files name.
+$(browser_ready): scripts/setup test/browser/package-lock.json | $(ready)
+	@scripts/setup browser
+	@cd test/browser && npm ci --no-audit --no-fund --loglevel=error
+	@touch $(browser_ready)
+
+# The page of mix be_tree.tune. The library compiles without it.
+$(report): report/build.js report/package-lock.json $(wildcard report/src/*) | $(ready)
+	@scripts/setup browser
+	@cd report && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
+
+report: $(report) ## Build the page of mix be_tree.tune, with npm
+	@mix compile
+
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 	@mix compile
 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: $(ready) ## Run all tests, Rust's and Elixir's
+test: $(ready) $(browser_ready) $(report) ## Run all tests, Rust's and Elixir's
 	@echo "cargo test: the index and the guest"
 	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
 	@echo "cargo test: the index in the sandbox"
@@ -66,8 +82,18 @@ bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 bench.w7: $(ready) ## Measure how late others wake beside searches, ten minutes
 	@MIX_ENV=dev mix run bench/w7.exs
 
-bench.w7.quick: $(ready) ## The same without a million expressions, five minutes
+bench.w7.quick: $(ready) ## The same without a million expressions, two minutes
 	@MIX_ENV=dev mix run bench/w7.exs --quick
+
+bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a report each, one minute
+	@MIX_ENV=dev mix be_tree.tune --workload W1 --quick --out _build/bench/tune/W1
+	@MIX_ENV=dev mix be_tree.tune --workload W3 --quick --out _build/bench/tune/W3
+
+bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
+	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
+
+bench.every.quick: $(ready) ## Run every quick benchmark, under ten minutes, and print the time of each
+	@scripts/bench-every-quick
 
 bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
 	@MIX_ENV=dev mix be_tree.erl_bench generate
@@ -110,7 +136,7 @@ fmt: $(ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
-release: $(ready) ## Build the package and the archive of the NIF, in _build/release
+release: $(ready) $(report) ## Build the package and the archive of the NIF, in _build/release
 	@MIX_ENV=dev mix be_tree.release
 
 clean: ## Delete all that was built; the next build takes minutes

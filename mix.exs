@@ -4,7 +4,7 @@ defmodule BeTree.MixProject do
   @version "0.1.0"
 
   # What a user of the library reads; the other pages of docs/ tell how it works, and what was measured.
-  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md) ++
+  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md docs/tuning.md) ++
             Path.wildcard("docs/guides/*.md")
 
   # As another project's dependency this file is loaded while that project is.
@@ -27,7 +27,7 @@ defmodule BeTree.MixProject do
       # Cases and an application that tests read.
       test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
-      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host],
+      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host, :be_tree_report],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
       cargo_target_dir: if(@root, do: "wasm/target"),
       start_permanent: Mix.env() == :prod,
@@ -64,7 +64,7 @@ defmodule BeTree.MixProject do
       licenses: ["Apache-2.0"],
       links: %{},
       files:
-        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
+        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
           ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end
@@ -73,13 +73,18 @@ defmodule BeTree.MixProject do
     [
       main: "readme",
       source_ref: "v" <> @version,
-      extras: ["README.md", "CHANGELOG.md", "LICENSE" | Path.wildcard("docs/**/*.md")],
+      extras:
+        ["README.md", "CHANGELOG.md", "LICENSE"] ++ Path.wildcard("docs/**/*.md") ++ Path.wildcard("notebooks/*.livemd"),
       filter_modules: fn module, _metadata -> module.module_info(:compile)[:source] |> List.to_string() =~ "/lib/" end,
-      groups_for_extras: [Guides: @guides, Notes: Path.wildcard("docs/**/*.md") -- @guides],
+      groups_for_extras: [
+        Guides: @guides,
+        Notebooks: Path.wildcard("notebooks/*.livemd"),
+        Notes: Path.wildcard("docs/**/*.md") -- @guides
+      ],
       groups_for_modules: [
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
-        "Fuel and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Telemetry],
+        "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],
         "Sandbox and runtimes": [
           BeTree.Guest,
           BeTree.Sandbox,

@@ -2,7 +2,8 @@ defmodule BeTree.Bench do
   @moduledoc false
   # Runs the cases, prints the results, and writes them as JSON lines.
 
-  alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Json, Library, Machine, Native, Report, Tiny}
+  alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Library, Machine, Native, Readme, Report, Tiny}
+  alias BeTree.Tune.Json
 
   @results "_build/bench/results.jsonl"
 
@@ -21,19 +22,24 @@ defmodule BeTree.Bench do
     File.mkdir_p!(Path.dirname(@results))
     File.write!(@results, [Json.encode(Map.put(machine, :quick, quick)), ?\n])
 
-    for name <- names do
-      cases =
-        for {title, rows, bars} <- results(name, quick, programs, limits) do
-          tell("#{title}, microseconds an event\n#{Report.table(rows)}", bars, rows)
-          rows
-        end
+    rows = for name <- names, rows <- measure(name, quick, programs, limits), row <- rows, do: row
+    if not quick and Readme.write(machine, rows), do: say("\nThe table is in README.md")
+    say("\nAlso in #{@results}")
+  end
 
-      with {chart, bars} <- Growth.of(name, cases) do
-        tell("#{name}: how its time grows, in a logarithmic scale\n#{chart}", bars, [])
+  # Measures the cases of a workload, and prints and returns the rows of each.
+  defp measure(name, quick, programs, limits) do
+    cases =
+      for {title, rows, bars} <- results(name, quick, programs, limits) do
+        tell("#{title}, microseconds an event\n#{Report.table(rows)}", bars, rows)
+        rows
       end
+
+    with {chart, bars} <- Growth.of(name, cases) do
+      tell("#{name}: how its time grows, in a logarithmic scale\n#{chart}", bars, [])
     end
 
-    say("\nAlso in #{@results}")
+    cases
   end
 
   defp tell(text, bars, rows) do
@@ -45,12 +51,12 @@ defmodule BeTree.Bench do
   defp results("adversaries", _quick, _programs, limits), do: [Adversaries.run(limits)]
 
   defp results(name, quick, programs, limits) do
-    name |> Cases.of(quick) |> Stream.map(&measure(&1, programs, limits))
+    name |> Cases.of(quick) |> Stream.map(&measure_case(&1, programs, limits))
   end
 
-  defp measure(%{churn: true} = bench, _programs, limits), do: Churn.run(bench, Cache.folder(bench), limits)
+  defp measure_case(%{churn: true} = bench, _programs, limits), do: Churn.run(bench, Cache.folder(bench), limits)
 
-  defp measure(bench, programs, limits) do
+  defp measure_case(bench, programs, limits) do
     folder = Cache.folder(bench)
     rows = Native.run(programs, bench, folder, limits) ++ Library.run(bench, folder, limits)
     {"#{bench.name}: #{counts(bench, rows)}", rows, Bars.of(bench, rows)}

@@ -3,7 +3,7 @@ defmodule BeTree.Bench.Cache do
   # The files of a case, written once for its parameters and the code that generates them. `domains` and `expressions` are in
   # be-tree's lines. `events.json` and so on have the events in each format, each after its length in 4 little-endian bytes.
 
-  alias BeTree.Bench.Json
+  alias BeTree.Tune.Json
   alias BeTree.Event
   alias BeTree.Fuel.Calibration.{AdTargeting, Dense, Random}
   alias BeTree.Workload.Lines
@@ -76,7 +76,7 @@ defmodule BeTree.Bench.Cache do
     |> Stream.run()
   end
 
-  defp to_map({:json, json}, _domains), do: Json.decode(json)
+  defp to_map({:json, json}, _domains), do: Json.decode!(json)
 
   defp to_map({:record, values}, domains) do
     for {domain, value} <- Enum.zip(domains, values), into: %{}, do: {domain.name, named(domain.type, value)}

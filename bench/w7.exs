@@ -5,7 +5,7 @@ defmodule BeTree.Bench.W7 do
   # VM's timers tick every millisecond. The loads take turns, so that other work on the machine affects all alike. Each round
   # has a random order, so that it does not coincide with periodic work of the machine.
   #
-  # --quick leaves out the tree of a million expressions, which takes minutes to build.
+  # --quick leaves out the tree of a million expressions, which takes minutes to build, and measures for a third of the time.
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
@@ -15,9 +15,8 @@ defmodule BeTree.Bench.W7 do
   @sleep 1
 
   # The milliseconds of a turn, the turns of each load, and the turns when long schedules, which are rare, are counted.
-  @turn 1_000
-  @turns 3
-  @many_turns 20
+  @full %{turn: 1_000, turns: 3, many_turns: 20}
+  @quick %{turn: 500, turns: 2, many_turns: 10}
 
   # The least milliseconds of a time slice that the VM reports as long.
   @long_schedule 5
@@ -39,7 +38,10 @@ defmodule BeTree.Bench.W7 do
   @processes 10
 
   def run(arguments) do
-    quick = arguments == ["--quick"]
+    {options, rest} = Mix.BeTree.Command.parse!(arguments, quick: :boolean)
+    if rest != [], do: Mix.raise("Usage: mix run bench/w7.exs [--quick]")
+    quick = options[:quick] || false
+    share(:limits, if(quick, do: @quick, else: @full))
     schedulers = System.schedulers_online()
     IO.puts("#{schedulers} schedulers, #{Fuel.per_reduction()} fuel a reduction, load #{load_average()}")
     IO.puts("How late is a sleep of #{@sleep} ms, in microseconds:\n")
@@ -65,8 +67,8 @@ defmodule BeTree.Bench.W7 do
     table("beside #{@processes}", results)
     lateness_bars(results)
 
-    results = measure(counted_loads(index), @many_turns)
-    table("\nbeside #{@processes}, #{@many_turns} s", results)
+    results = measure(counted_loads(index), shared(:limits).many_turns)
+    table("\nbeside #{@processes}, #{shared(:limits).many_turns} turns", results)
     long_schedule_bars(results)
     unless quick, do: million(schedulers)
   end
@@ -180,7 +182,9 @@ defmodule BeTree.Bench.W7 do
 
   # `[{title, %{late: sorted nanoseconds, long: events of the system monitor in each turn, first: those of the first
   # process, searches: a second}}]`
-  defp measure(loads, turns \\ @turns) do
+  defp measure(loads), do: measure(loads, shared(:limits).turns)
+
+  defp measure(loads, turns) do
     results = for _ <- 1..turns, {title, load} <- Enum.shuffle(loads), do: {title, turn(load)}
 
     for {title, _load} <- loads do
@@ -191,7 +195,7 @@ defmodule BeTree.Bench.W7 do
          late: own |> Enum.flat_map(& &1.late) |> Enum.sort() |> List.to_tuple(),
          long: Enum.map(own, & &1.long),
          first: own |> Enum.map(& &1.first) |> Enum.sum(),
-         searches: own |> Enum.map(& &1.searches) |> Enum.sum() |> Kernel.*(1_000) |> div(turns * @turn)
+         searches: own |> Enum.map(& &1.searches) |> Enum.sum() |> Kernel.*(1_000) |> div(turns * shared(:limits).turn)
        }}
     end
   end
@@ -200,7 +204,7 @@ defmodule BeTree.Bench.W7 do
     counter = :counters.new(1, [])
     :erlang.system_monitor(self(), [{:long_schedule, @long_schedule}])
     workers = for work <- load, do: spawn_monitor(fn -> work.(counter) end)
-    late = Task.async(fn -> sleep(now() + @turn * 1_000_000, []) end) |> Task.await(:infinity)
+    late = Task.async(fn -> sleep(now() + shared(:limits).turn * 1_000_000, []) end) |> Task.await(:infinity)
     searches = :counters.get(counter, 1)
     for {pid, _monitor} <- workers, do: Process.exit(pid, :kill)
     for {_pid, monitor} <- workers, do: receive(do: ({:DOWN, ^monitor, _, _, reason} -> :killed = reason))

@@ -24,6 +24,7 @@ defmodule BeTree do
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/4` and `BeTree.Explanation` - why a subscription matches, or does not;
     * `profile/3` and `BeTree.Profile` - where the fuel of searches goes;
+    * `BeTree.Tune` - which slice, ratio, batch, replicas and budget suit your expressions and events;
     * `BeTree.Error` - the one exception, with its kinds;
     * `BeTree.Guest` - another index module in place of the built-in one.
 

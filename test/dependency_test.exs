@@ -48,6 +48,7 @@ defmodule BeTree.DependencyTest do
       assert Regex.scan(~r/mix (be_tree\.\w+)/, help, capture: :all_but_first) == [
                ["be_tree.image"],
                ["be_tree.match"],
+               ["be_tree.profile"],
                ["be_tree.tune"]
              ]
     end

@@ -2,6 +2,8 @@ defmodule BeTree.GuidesTest do
   # The guides name servers and attach handlers, as an application does.
   use ExUnit.Case
 
+  import ExUnit.CaptureIO
+
   alias BeTree.Test.Guide
 
   # A guide attaches to telemetry, which need not be there.
@@ -11,9 +13,10 @@ defmodule BeTree.GuidesTest do
     on_exit(fn -> Code.put_compiler_option(:no_warn_undefined, before) end)
   end
 
-  for page <- ["README.md" | Path.wildcard("docs/guides/*.md")] do
+  for page <- ["README.md" | Path.wildcard("docs/guides/*.md") ++ Path.wildcard("notebooks/*.livemd")] do
     test "#{page} does what it says" do
-      assert Guide.run(unquote(page)) > 0
+      # A notebook prints.
+      capture_io(fn -> assert Guide.run(unquote(page)) > 0 end)
     end
   end
 

@@ -1,9 +1,12 @@
 missing = BeTree.Test.Runtimes.missing()
 for runtime <- missing, do: IO.puts("Left out: the cases of #{inspect(runtime)}, which cannot be used here.")
 
+no_browser = BeTree.Test.Browser.missing()
+if no_browser, do: IO.puts("Left out: the cases in a browser. Missing: #{no_browser}.")
+
 # These end what hangs. A busy machine is slow, so they are far longer than any test takes.
 ExUnit.start(
-  exclude: for(runtime <- missing, do: {:runtime, runtime}),
+  exclude: for(runtime <- missing, do: {:runtime, runtime}) ++ if(no_browser, do: [:browser], else: []),
   assert_receive_timeout: 30_000,
   timeout: 600_000
 )

@@ -4,12 +4,13 @@ defmodule BeTree.Test.Guide do
 
   A block with `iex>` prompts is compared with the results below them: a value, `** (Module) message`, or, for a value that
   prints as `#Name<...>`, its printed form. Other blocks are evaluated, modules and matches included. A block after
-  `<!-- not run -->` is skipped.
+  `<!-- not run -->` is skipped, and so is the set-up of a notebook (`Mix.install`).
   """
 
   import ExUnit.Assertions
 
   @block ~r/^(<!-- not run -->\n)?```elixir\n(.*?)^```$/ms
+  @set_up ~r/^Mix\.install\(/m
 
   @doc """
   Runs the file at `path` and returns the number of blocks that it ran.
@@ -21,7 +22,11 @@ defmodule BeTree.Test.Guide do
     blocks =
       for [{at, _}, mark, {from, length}] <- Regex.scan(@block, page, return: :index), do: {at, mark, from, length}
 
-    run = for {at, {_, 0}, from, length} <- blocks, do: {line(page, at) + 1, binary_part(page, from, length)}
+    run =
+      for {at, {_, 0}, from, length} <- blocks,
+          block = binary_part(page, from, length),
+          not Regex.match?(@set_up, block),
+          do: {line(page, at) + 1, block}
 
     Enum.reduce(run, {[], Code.env_for_eval(file: path)}, fn {line, block}, state ->
       block |> steps(line) |> Enum.reduce(state, &step(&1, &2, path))

@@ -24,15 +24,18 @@ defmodule BeTree.Files.Match do
   @typedoc "Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches."
   @type t :: %__MODULE__{}
 
-  # Returns the index in an image, or a tree with the expressions in files, by the options `:image`, or `:expressions` and those
-  # of `BeTree.Files.load/2`.
+  # Returns the index in an image, or one with the expressions in files, by the options `:image`, or `:expressions` and those of
+  # `BeTree.Files.load/2`. A tree that was built is published, so that its searches and those of an image take the same time.
   @spec open(keyword(Path.t())) ::
-          {:ok, BeTree.t() | BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
+          {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
   def open(options) do
     case Keyword.pop(options, :image) do
       {nil, files} ->
         {path, others} = Keyword.pop!(files, :expressions)
-        build(path, others)
+
+        with {:ok, tree, summary} <- build(path, others),
+             {:ok, index} <- BeTree.publish(tree),
+             do: {:ok, index, summary}
 
       {image, _none} ->
         read(image)

@@ -109,7 +109,8 @@ defmodule BeTree.Profile.Recorder do
     slice = slice(tree)
     timeout = Deadline.left(deadline)
     request = %{input: input, output: :binary, fuel: :infinity, slice: slice, scheduler: :normal, timeout: timeout}
-    slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, %{fuel: :infinity, timeout: timeout})
+    limits = Map.take(request, [:fuel, :slice, :timeout])
+    slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, limits)
 
     case tree.instance |> runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end() do
       {:done, 0, output, slices} -> {:ok, output, slices.fuel}

@@ -2,13 +2,40 @@ defmodule Mix.BeTree.Command do
   @moduledoc false
   # Functions that the Mix tasks share: arguments, terminals, numbers.
 
-  # Returns the options and the other arguments in `arguments`. `switches` are those of `OptionParser`.
+  # Runs a task: prints the task's documentation if `arguments` ask for help, and otherwise calls `fun` with the options and the
+  # other arguments. `switches` are those of `OptionParser`.
+  @spec run(module, [String.t()], keyword, (keyword, [String.t()] -> term)) :: term
+  def run(task, arguments, switches, fun) do
+    if Enum.any?(arguments, &(&1 in ["--help", "-h"])) do
+      Mix.shell().info(Mix.Task.moduledoc(task) || "mix help #{Mix.Task.task_name(task)} has no text in this build")
+    else
+      {options, rest} = parse!(arguments, switches)
+      fun.(options, rest)
+    end
+  end
+
+  # Returns the options and the other arguments in `arguments`. An unknown option is refused with the nearest one.
   @spec parse!([String.t()], keyword) :: {keyword, [String.t()]}
   def parse!(arguments, switches) do
-    OptionParser.parse!(arguments, strict: switches)
-  rescue
-    error in OptionParser.ParseError -> Mix.raise(Exception.message(error))
+    case OptionParser.parse(arguments, strict: switches) do
+      {options, rest, []} -> {options, rest}
+      {_options, _rest, [{name, value} | _]} -> Mix.raise(wrong(name, value, switches))
+    end
   end
+
+  defp wrong(given, value, switches) do
+    names = for {name, _type} <- switches, do: switch(name)
+    known = Enum.find(switches, fn {name, _type} -> switch(name) == given end)
+
+    cond do
+      known && value -> "#{given} : Expected type #{elem(known, 1)}, got #{inspect(value)}"
+      known -> "#{given} : Missing argument of type #{elem(known, 1)}"
+      names == [] -> "#{given} : Unknown option. There are no options but --help"
+      true -> "#{given} : Unknown option. Did you mean #{Enum.max_by(names, &String.jaro_distance(&1, given))}?"
+    end
+  end
+
+  defp switch(name), do: "--" <> String.replace(Atom.to_string(name), "_", "-")
 
   # Raises unless each of `names` is among the options.
   @spec require!(keyword, [atom], String.t()) :: :ok

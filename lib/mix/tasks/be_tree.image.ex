@@ -10,6 +10,18 @@ defmodule Mix.Tasks.BeTree.Image do
   `build` reads files in either of the formats of `BeTree.Files`. `mix be_tree.match --image` matches events against an image.
   `info` prints the header of an image. `verify` reads the whole image, starts its module, and checks the header.
 
+  ## Options
+
+    * `--expressions` - the expressions;
+    * `--schema` - the attributes, unless the file of expressions begins with them;
+    * `--constants` - the ids and constants of the expressions;
+    * `--out` - the image.
+
+  ## Example
+
+      mix be_tree.image build --schema betree_defs --expressions betree_exprs --out ads.wasm
+      mix be_tree.match --image ads.wasm --events betree_events
+
   On an error the task prints it and ends with status 1.
   """
 
@@ -30,14 +42,12 @@ defmodule Mix.Tasks.BeTree.Image do
            "       mix be_tree.image verify FILE"
 
   @impl true
-  def run(arguments) do
-    case Command.parse!(arguments, @switches) do
-      {options, ["build"]} -> build(options)
-      {[], ["info", path]} -> info(path)
-      {[], ["verify", path]} -> verify(path)
-      _other -> Mix.raise("expected build, or info or verify and a file\n\nUsage: #{@usage}")
-    end
-  end
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, ["build"]), do: build(options)
+  defp run([], ["info", path]), do: info(path)
+  defp run([], ["verify", path]), do: verify(path)
+  defp run(_options, _other), do: Mix.raise("expected build, or info or verify and a file\n\nUsage: #{@usage}")
 
   defp build(options) do
     Command.require!(options, [:expressions, :out], @usage)

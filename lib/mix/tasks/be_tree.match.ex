@@ -6,13 +6,16 @@ defmodule Mix.Tasks.BeTree.Match do
       mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
 
-  The files are in either of the formats of `BeTree.Files`, told apart by their content:
+  The files are in either of the formats of `BeTree.Files`, told apart by their content.
+
+  ## Example
 
       mix be_tree.match --expressions P_128_Ex_5_000.txt --events P_128_Ev_3_000.txt
       mix be_tree.match --schema betree_defs --expressions betree_exprs --events betree_events --out results
 
   At the end the task prints the numbers of expressions, events and matches, the speed of the searches, and their fuel and
-  slices. The times are those of the searches only, including the decoding of the event.
+  slices. The times are those of the searches only, including the decoding of the event. Expressions are built and
+  then published (`BeTree.publish/2`), and an image is a published index too, so both are timed alike.
 
   ## Options
 
@@ -54,8 +57,9 @@ defmodule Mix.Tasks.BeTree.Match do
   @progress_milliseconds 200
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, @switches)
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, rest) do
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
     Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
     Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)

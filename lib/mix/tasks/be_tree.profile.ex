@@ -7,9 +7,7 @@ defmodule Mix.Tasks.BeTree.Profile do
       mix be_tree.profile --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--top N] [--folded FILE]
       mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]
 
-  The files are in either of the formats of `BeTree.Files`, told apart by their content. For example:
-
-      mix be_tree.profile --schema betree_defs --expressions betree_exprs --events betree_events --folded search.folded
+  The files are in either of the formats of `BeTree.Files`, told apart by their content.
 
   The output is the same on every machine, as it counts fuel and not time. An event takes some five times as long as its
   search. The profile of all events is held in memory.
@@ -24,6 +22,10 @@ defmodule Mix.Tasks.BeTree.Profile do
     * `--top` - the number of attributes, expressions and events to show, 10 by default;
     * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
       draw a flame graph.
+
+  ## Example
+
+      mix be_tree.profile --schema betree_defs --expressions betree_exprs --events betree_events --folded search.folded
   """
 
   use Mix.Task
@@ -50,8 +52,9 @@ defmodule Mix.Tasks.BeTree.Profile do
            "       mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]"
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, @switches)
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, rest) do
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
     Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
     Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)

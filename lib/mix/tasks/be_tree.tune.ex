@@ -1,89 +1,260 @@
 defmodule Mix.Tasks.BeTree.Tune do
-  @shortdoc "Measures the fuel per reduction of this machine"
+  @shortdoc "Measures an index on your events, and recommends how to search it"
   @moduledoc """
-  Measures the fuel per reduction of this machine, and prints the configuration.
+  Measures an index on your events, recommends how to search it, and writes a report.
 
+      mix be_tree.tune --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FOLDER]
+      mix be_tree.tune --image FILE --events FILE
+      mix be_tree.tune --workload W3
+      mix be_tree.tune --budget ...
+      mix be_tree.tune --compare OLD.json ...
       mix be_tree.tune --calibrate
 
-  The task searches two generated trees (`BeTree.Fuel.Calibration`) for about ten seconds. Nothing else should run meanwhile.
-  It prints
+  The files are in either of the formats of `BeTree.Files`. The first 10,000 events are used. In two minutes the task
 
-    * the fuel that wasm burns in a microsecond;
-    * the time of a reduction of plain Elixir, and the fuel that burns in that time;
-    * the percentage by which searches take longer in slices of 10,000 to 10,000,000 fuel than without slices;
-    * the line for the application's configuration, with the `:fuel_per_reduction` (`BeTree.Fuel`) at which a time slice of
-      searching takes 2.2 times as long on this machine as one of plain Elixir.
+    * counts the fuel of every event, and shows what total budgets would end, and where the fuel goes (`BeTree.profile/3`);
+    * measures slices, fuel per reduction, batches, replicas and numbers of processes: searches a second, the time of a call from
+      p50 to p99.9, and how late a process wakes that sleeps a millisecond beside the searches;
+    * recommends one configuration, ready to paste, or says that the machine is too noisy for that;
+    * writes `tune.html`, a page with charts that needs no network, and `tune.json`, which `--compare` reads.
+
+  Nothing else should run meanwhile. `BeTree.Tune` describes the statistics.
+
+  ## Options
+
+    * `--expressions` - the expressions;
+    * `--schema` - the attributes, unless the file of expressions begins with them;
+    * `--constants` - the ids and constants of the expressions;
+    * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
+    * `--events` - the events;
+    * `--workload` - generated expressions and events in place of files: `W1`, dense boolean expressions, or `W3`, ad targeting;
+    * `--out` - the folder of the report. Defaults to `be_tree_tune`, and to `be_tree_tune/compared` with `--compare`;
+    * `--seconds` - the seconds that times are measured. Defaults to 120. In 20 seconds five rounds of short turns fit;
+    * `--quick` - the same as `--seconds 20`;
+    * `--budget` - only what total budgets would end, and where the fuel goes. No time is measured: it takes seconds, and the
+      result is the same on every machine;
+    * `--compare` - a `tune.json` of an earlier run. The task prints what became better or worse, and ends with status 1 if
+      a figure is worse by more than the threshold, with 95 % confidence. With `--budget` only fuel is compared, which suits a
+      busy CI;
+    * `--threshold` - percent. Defaults to 5;
+    * `--calibrate` - measure the fuel per reduction of this machine on two generated trees (`BeTree.Fuel.Calibration`), for about
+      ten seconds, and print the line for the configuration with which a time slice of searching takes 2.2 times as long as
+      one of plain Elixir.
+
+  ## Example
+
+      mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events
+      mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events --budget --compare be_tree_tune/tune.json
+
+  On an error in a file the task prints the file, the line and the column, and ends with status 1.
   """
 
   use Mix.Task
 
-  import Mix.BeTree.Command, only: [grouped: 1]
-
-  alias BeTree.Fuel
-  alias Mix.BeTree.Command
+  alias BeTree.Files.Match
   alias BeTree.Fuel.Calibration
+  alias BeTree.{Files, Image, Tune}
+  alias Mix.BeTree.{CalibrationText, Command, TuneText}
 
   @requirements ["app.start"]
 
+  @switches [
+    expressions: :string,
+    schema: :string,
+    constants: :string,
+    image: :string,
+    events: :string,
+    workload: :string,
+    out: :string,
+    seconds: :integer,
+    quick: :boolean,
+    budget: :boolean,
+    compare: :string,
+    threshold: :float,
+    calibrate: :boolean
+  ]
+
+  @usage "mix be_tree.tune --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FOLDER]\n" <>
+           "       mix be_tree.tune --image FILE --events FILE\n" <>
+           "       mix be_tree.tune --workload W1|W3\n" <>
+           "       mix be_tree.tune --calibrate"
+
+  @workloads %{"W1" => Calibration.Dense, "W3" => Calibration.AdTargeting}
+  @quick 20
+  @most_events 10_000
+
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, calibrate: :boolean)
-    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option")
-    Command.require!(options, [:calibrate], "mix be_tree.tune --calibrate")
-    Calibration.measure() |> report() |> Mix.shell().info()
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(_options, [first | _]), do: refuse("#{inspect(first)} belongs to no option")
+
+  defp run(options, []) do
+    if options[:calibrate], do: calibrate(Keyword.delete(options, :calibrate)), else: tune(options)
   end
 
-  defp report(measured) do
-    """
-    #{rates(measured)}
-    A reduction of plain Elixir takes #{decimal(measured.nanoseconds_per_reduction, 1)} ns, as long as \
-    #{grouped(round(measured.nanoseconds_per_reduction * measured.fuel_per_microsecond / 1_000))} fuel; \
-    4,000 of them take #{grouped(round(4 * measured.nanoseconds_per_reduction))} microseconds.
+  defp calibrate([]), do: Calibration.measure() |> CalibrationText.of() |> Mix.shell().info()
+  defp calibrate([{name, _value} | _]), do: refuse("--calibrate and --#{name} exclude each other")
 
-    #{slices(measured.workloads)}
-    The default slice of #{grouped(Fuel.default_slice())} fuel takes about \
-    #{grouped(round(Fuel.default_slice() / measured.fuel_per_microsecond))} microseconds here. \
-    The 4,000 reductions of a time slice take
-    #{grouped(round(Fuel.from_reductions(4_000) / measured.fuel_per_microsecond))} microseconds of searching at \
-    #{grouped(Fuel.per_reduction())} fuel a reduction, as it is now. For 2.2 times as long as in plain Elixir:
+  defp tune(options) do
+    check!(options)
+    # An earlier run may stand where this one is written.
+    old = options[:compare] && earlier!(options[:compare])
+    {target, events, others} = input(options)
 
-        config :be_tree, fuel_per_reduction: #{underscored(measured.fuel_per_reduction)}
-    """
+    run =
+      target
+      |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
+      |> ok!(&located(&1, others[:lines], options))
+
+    run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
+
+    Mix.shell().info(TuneText.of(run))
+    write!(run, folder(options))
+    if run.comparison && run.comparison.worse, do: Mix.raise(TuneText.worse(run.comparison))
   end
 
-  defp rates(%{workloads: workloads}) do
-    for {name, measured} <- workloads do
-      "#{name}: #{grouped(round(measured.fuel))} fuel a search, " <>
-        "#{grouped(round(measured.fuel_per_microsecond))} fuel a microsecond\n"
+  defp check!(options) do
+    for {one, other} <- [
+          expressions: :image,
+          expressions: :workload,
+          image: :workload,
+          quick: :seconds,
+          budget: :seconds,
+          budget: :quick
+        ],
+        options[one] && options[other],
+        do: refuse("--#{one} and --#{other} exclude each other")
+
+    for name <- [:schema, :constants],
+        options[name],
+        not Keyword.has_key?(options, :expressions),
+        do: refuse("--#{name} belongs to --expressions")
+
+    cond do
+      options[:workload] && options[:events] -> refuse("--workload and --events exclude each other")
+      options[:workload] -> :ok
+      options[:image] -> Command.require!(options, [:events], @usage)
+      true -> Command.require!(options, [:expressions, :events], @usage)
+    end
+
+    if options[:seconds] && options[:seconds] < 1, do: refuse("--seconds is 1 or more, got: #{options[:seconds]}")
+
+    if options[:threshold] && options[:threshold] < 0,
+      do: refuse("--threshold is 0 or more, got: #{options[:threshold]}")
+
+    if options[:compare] && Path.expand(options[:compare]) == Path.expand("tune.json", folder(options)),
+      do: refuse("--compare names the file that this run writes; name another folder with --out")
+
+    if options[:threshold] && !options[:compare], do: refuse("--threshold belongs to --compare")
+  end
+
+  defp folder(options), do: options[:out] || if(options[:compare], do: "be_tree_tune/compared", else: "be_tree_tune")
+
+  defp seconds(options) do
+    cond do
+      options[:budget] -> nil
+      options[:quick] -> @quick
+      true -> options[:seconds] || 120
     end
   end
 
-  defp slices([{_name, %{slices: slices}} | _] = workloads) do
-    header = row(["slice" | for({name, _measured} <- workloads, do: name)])
+  # Returns what is searched, the events, and more options of `BeTree.Tune.run/3`.
+  defp input(options) do
+    cond do
+      name = options[:workload] -> workload(name)
+      path = options[:image] -> with_events(ok!(Image.read(path)), options, [])
+      true -> files(options)
+    end
+  end
 
-    rows =
-      for {slice, _percent} <- slices do
-        row([grouped(slice) | for({_name, measured} <- workloads, do: percent(measured.slices, slice))])
+  defp files(options) do
+    others = Keyword.take(options, [:schema, :constants])
+
+    case Match.build(options[:expressions], others) do
+      {:ok, tree, _summary} ->
+        {:ok, _schema, subscriptions} = Files.load(options[:expressions], others)
+        with_events(tree, options, subscriptions: subscriptions)
+
+      {:error, error} ->
+        Mix.raise(Exception.message(error))
+    end
+  end
+
+  defp with_events(target, options, others) do
+    {events, lines} = options[:events] |> Files.events() |> Enum.take(@most_events) |> Enum.unzip()
+    if events == [], do: Mix.raise("#{options[:events]}: there are no events to measure with")
+    {target, events, [lines: lines] ++ others}
+  rescue
+    error in Files.Error -> Mix.raise(Exception.message(error))
+  end
+
+  defp workload(name) do
+    workload =
+      @workloads[name] ||
+        refuse(
+          "there is no workload #{name}, only W1 and W3. `mix be_tree.gen` writes files of others in a checkout of BeTree"
+        )
+
+    parameters = Map.put(workload.defaults(), :events, 1_000)
+    subscriptions = parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
+    tree = ok!(BeTree.new(workload.schema(parameters)))
+    BeTree.insert_all!(tree, subscriptions)
+    {tree, Enum.to_list(workload.events(parameters)), [subscriptions: subscriptions]}
+  end
+
+  # An error of an event has the event's line.
+  defp located(%BeTree.Error{position: position} = error, lines, options)
+       when is_list(lines) and is_integer(position) do
+    {event, line} = options[:events] |> Files.events() |> Enum.at(position)
+    error |> Files.locate_event(event, options[:events], line) |> Exception.message()
+  end
+
+  defp located(error, _lines, _options), do: Exception.message(error)
+
+  defp write!(run, folder) do
+    File.mkdir_p!(folder)
+    json = Path.join(folder, "tune.json")
+    File.write!(json, Tune.to_json(run))
+
+    case Tune.to_html(run) do
+      {:ok, page} ->
+        html = Path.join(folder, "tune.html")
+        File.write!(html, page)
+        Mix.shell().info("\nThe report: #{html}\nFor a later --compare: #{json}")
+
+      {:error, error} ->
+        Mix.shell().info("\nNo report: #{Exception.message(error)}\nFor a later --compare: #{json}")
+    end
+  rescue
+    error in File.Error -> Mix.raise(Exception.message(error))
+  end
+
+  defp earlier!(path) do
+    case File.read(path) do
+      {:ok, text} -> text |> Tune.read() |> ok!(&"#{path}: #{Exception.message(&1)}")
+      {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
+    end
+  end
+
+  # A line that the next one overwrites, on a terminal.
+  defp progress do
+    fn part, share ->
+      if Command.terminal?() do
+        text = "#{part_name(part)} #{round(100 * share)} %"
+        IO.write(["\r", String.pad_trailing(text, 60), "\r"])
       end
-
-    [header | rows]
-  end
-
-  defp row([slice | cells]) do
-    [String.pad_leading(slice, 12), for(cell <- cells, do: String.pad_leading(cell, 12)), ?\n]
-  end
-
-  defp percent(slices, slice) do
-    case List.keyfind!(slices, slice, 0) do
-      {_slice, nil} -> "no yield"
-      {_slice, percent} when percent >= 0 -> "+#{decimal(percent, 1)} %"
-      {_slice, percent} -> "#{decimal(percent, 1)} %"
     end
   end
 
-  defp decimal(number, digits), do: :erlang.float_to_binary(number / 1, decimals: digits)
+  defp part_name(:fuel), do: "counting fuel"
+  defp part_name(:profile), do: "profiling"
+  defp part_name(:sweep), do: "measuring configurations"
+  defp part_name(:confirmation), do: "measuring the best again, beside the defaults"
 
-  # Writes a number as Elixir's formatter does.
-  defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
-  defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
+  defp ok!(result, text \\ &Exception.message/1)
+  defp ok!({:ok, value}, _text), do: value
+  defp ok!({:error, error}, text), do: Mix.raise(text.(error))
+
+  @spec refuse(String.t()) :: no_return
+  defp refuse(message), do: Mix.raise("#{message}\n\nUsage: #{@usage}")
 end

@@ -31,6 +31,10 @@ defmodule Mix.Tasks.BeTree.Bench do
 
     * `--quick` - run fewer and smaller cases for a shorter time;
     * `--only` - the workloads to run, in this order.
+
+  ## Example
+
+      mix be_tree.bench --quick --only W1,W3
   """
 
   use Mix.Task
@@ -43,8 +47,9 @@ defmodule Mix.Tasks.BeTree.Bench do
   @requirements ["app.start"]
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, quick: :boolean, only: :string)
+  def run(arguments), do: Command.run(__MODULE__, arguments, [quick: :boolean, only: :string], &run/2)
+
+  defp run(options, rest) do
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option")
     load()
     names = BeTree.Bench.Cases.names()

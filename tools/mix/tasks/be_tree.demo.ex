@@ -7,6 +7,14 @@ defmodule Mix.Tasks.BeTree.Demo do
 
   It matches events against 5,000 dense boolean trees (`BeTree.Workload.W1`) and against 10,000 ad-targeting expressions
   (`BeTree.Workload.W3`). It prints an explanation of one match in each, and the cost of the searches.
+
+  ## Options
+
+  There are none but `--help`.
+
+  ## Example
+
+      mix be_tree.demo
   """
 
   use Mix.Task
@@ -21,8 +29,9 @@ defmodule Mix.Tasks.BeTree.Demo do
   @telling_length 120
 
   @impl true
-  def run(arguments) do
-    {[], rest} = Command.parse!(arguments, [])
+  def run(arguments), do: Command.run(__MODULE__, arguments, [], &run/2)
+
+  defp run([], rest) do
     if rest != [], do: Mix.raise("mix be_tree.demo takes no arguments, got: #{Enum.join(rest, " ")}")
 
     with_folder(fn folder ->

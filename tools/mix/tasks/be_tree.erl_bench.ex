@@ -33,6 +33,12 @@ defmodule Mix.Tasks.BeTree.ErlBench do
     * `--expressions`, `--events` - the numbers of expressions and events. Default to 5,000 and 100,000;
     * `--dir` - the folder of the files. Defaults to `_build/erl_bench`;
     * `--output` - also write the ids.
+
+  ## Example
+
+      mix be_tree.erl_bench generate --parameters 64 --events 10000
+      mix be_tree.erl_bench measure --parameters 64 --events 10000
+      mix be_tree.erl_bench compare_stats --parameters 64
   """
 
   use Mix.Task
@@ -59,8 +65,9 @@ defmodule Mix.Tasks.BeTree.ErlBench do
   @shown 10
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, @switches)
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, rest) do
     for name <- [:expressions, :events], do: Command.check_count!(options, name)
 
     parameters =

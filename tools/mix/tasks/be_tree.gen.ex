@@ -23,6 +23,10 @@ defmodule Mix.Tasks.BeTree.Gen do
     * `--patterns` - for W8: the percentage of rules with patterns, from 0 to 100;
     * `--form` - for W8: `start`, `end`, `part` or `mixed`;
     * `--city` - for W9: circles around one city.
+
+  ## Example
+
+      mix be_tree.gen W3 --out tmp/w3 --expressions 10000 --events 1000
   """
 
   use Mix.Task
@@ -52,8 +56,9 @@ defmodule Mix.Tasks.BeTree.Gen do
   @usage "mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]"
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, @switches)
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, rest) do
     workload = workload!(rest)
     Command.require!(options, [:out], @usage)
     for name <- [:seed, :expressions, :events], do: Command.check_count!(options, name)

@@ -15,6 +15,14 @@ defmodule Mix.Tasks.BeTree.Release do
       WebAssembly module, its SHA-256 and these checksums. `mix hex.publish` belongs in this folder, not in the checkout;
     * the SHA-256 of each archive beside it;
     * `be_tree-0.1.0.tar` - Hex's own package, where Hex is installed.
+
+  ## Options
+
+    * `--out` - the folder.
+
+  ## Example
+
+      mix be_tree.release --out /tmp/release
   """
 
   use Mix.Task
@@ -24,8 +32,9 @@ defmodule Mix.Tasks.BeTree.Release do
   @requirements ["compile"]
 
   @impl true
-  def run(arguments) do
-    {options, rest} = Command.parse!(arguments, out: :string)
+  def run(arguments), do: Command.run(__MODULE__, arguments, [out: :string], &run/2)
+
+  defp run(options, rest) do
     if rest != [], do: Mix.raise("mix be_tree.release takes no argument, got: #{Enum.join(rest, " ")}")
 
     folder = Keyword.get(options, :out, "_build/release")

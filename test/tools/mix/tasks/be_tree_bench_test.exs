@@ -2,9 +2,9 @@ defmodule Mix.Tasks.BeTree.BenchTest do
   use ExUnit.Case
 
   # Compiled by the task, which every test here has run before.
-  @compile {:no_warn_undefined, [BeTree.Bench.Bars, BeTree.Bench.Cases, BeTree.Bench.Json]}
+  @compile {:no_warn_undefined, [BeTree.Bench.Bars, BeTree.Bench.Cases, BeTree.Bench.Readme]}
 
-  alias BeTree.Bench.{Bars, Cases, Json}
+  alias BeTree.Bench.{Bars, Cases, Readme}
 
   setup do
     message = refusal(["--only", "W7"])
@@ -34,11 +34,40 @@ defmodule Mix.Tasks.BeTree.BenchTest do
     end
   end
 
-  test "reads the JSON of workloads, and writes that of results" do
-    assert Json.decode(~s({"a": null, "b": [1, -2], "c": 0.5, "d": "x_1", "e": [], "f": true})) ==
-             %{"a" => nil, "b" => [1, -2], "c" => 0.5, "d" => "x_1", "e" => [], "f" => true}
+  # A number stands for any number, and the processor for any processor.
+  defp shape(text) do
+    text |> String.replace(~r/on one core \(.*\)\./, "on one core (CPU).") |> String.replace(~r/\d[\d,.]*(?= |$)/m, "N")
+  end
 
-    assert Json.encode(%{a: nil, b: [1, "x\"\\"], c: 0.5, d: :e}) == ~S({"a":null,"b":[1,"x\"\\"],"c":0.5,"d":"e"})
+  defp rows(scale) do
+    for name <- ["W1@128", "W3@10k", "W3@100k", "W3@1M", "W4@100k"],
+        row <- [
+          %{engine: "search", format: "json", total_p50: 9_100 * scale, matches: 1_000 * scale, verified: 2},
+          %{engine: "search", format: "term", total_p50: 1, matches: 1_000 * scale, verified: 2},
+          %{engine: "scan", format: "json", total_p50: 33_000_000 * scale},
+          %{engine: "insert_all", format: "", build: 16_400_000 * scale, memory_bytes: 2_640_000, expressions: 10_000}
+        ],
+        do: Map.put(row, :case, name)
+  end
+
+  test "the README's table has the shape that a full run writes" do
+    readme = File.read!("README.md")
+    text = Readme.text(%{cpu: "A processor"}, rows(1))
+    assert shape(Readme.present(readme)) == shape(text)
+    assert shape(Readme.present(readme)) == shape(Readme.text(%{cpu: "Another"}, rows(7)))
+    assert text =~ "| 10,000 ad-targeting expressions | 500 | 9.1 us | 33,000 us |\n"
+    assert text =~ "The million takes 16 seconds to insert and 264 bytes an expression."
+
+    # Only what stands between the marks is written.
+    written = Readme.replace(readme, text)
+    assert Readme.present(written) == text
+    assert Readme.replace(written, Readme.present(readme)) == readme
+  end
+
+  test "a run that lacks a case of the table leaves the README as it is" do
+    before = File.read!("README.md")
+    refute Readme.write(%{cpu: "A processor"}, Enum.reject(rows(1), &(&1.case == "W4@100k")))
+    assert File.read!("README.md") == before
   end
 
   test "a bar holds up to its limit, and lines that lack a measurement are left out" do

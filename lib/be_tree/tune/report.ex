@@ -1,0 +1,28 @@
+defmodule BeTree.Tune.Report do
+  @moduledoc false
+  # Puts the JSON of a run into the page that `make report` builds, `report/` of the sources.
+
+  alias BeTree.Error
+
+  @page "priv/tune.html"
+  @place "\"the run's JSON goes here\""
+
+  @spec html(String.t()) :: {:ok, iodata} | {:error, Error.t()}
+  def html(json) do
+    case :be_tree |> Application.app_dir(@page) |> File.read() do
+      {:ok, page} -> {:ok, fill(page, json)}
+      {:error, reason} -> {:error, %Error{kind: :file, message: missing(reason)}}
+    end
+  end
+
+  # In a script element, only a < could end the element.
+  defp fill(page, json) do
+    [before, behind] = String.split(page, @place)
+    [before, String.replace(json, "<", "\\u003c"), behind]
+  end
+
+  defp missing(reason) do
+    "the page's program is missing (#{@page}: #{:file.format_error(reason)}). Released packages have it. " <>
+      "In a checkout, install npm, then run: make report && mix compile"
+  end
+end

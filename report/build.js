@@ -1,0 +1,48 @@
+// Bundles the page's program and styles into one HTML file without network: dist/tune.html.
+import { build } from "esbuild";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+
+const bundle = async (entry, options = {}) => {
+  const { outputFiles, metafile } = await build({
+    entryPoints: [entry],
+    bundle: true,
+    minify: true,
+    write: false,
+    metafile: true,
+    target: "es2020",
+    legalComments: "none",
+    ...options,
+  });
+  return { text: outputFiles[0].text.trim(), inputs: Object.keys(metafile.inputs) };
+};
+
+// The licenses of the packages whose code is in the bundle, whole, as they ask for.
+const licenses = async (inputs) => {
+  const packages = new Set(inputs.map((input) => input.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1]).filter(Boolean));
+  const texts = [...packages].sort().map(async (name) => {
+    const folder = `node_modules/${name}`;
+    const { license, version } = JSON.parse(await readFile(`${folder}/package.json`, "utf8"));
+    const file = (await readdir(folder)).find((one) => /^licen[sc]e/i.test(one));
+    if (!file) throw new Error(`${name} has no file with its license`);
+    return `${name} ${version} (${license})\n\n${await readFile(`${folder}/${file}`, "utf8")}`;
+  });
+  return (await Promise.all(texts)).join("\n\n");
+};
+
+const [program, styles, template] = await Promise.all([
+  // The page has styles of its own for what d3-flame-graph draws.
+  bundle("src/main.js", { format: "iife", loader: { ".css": "empty" } }),
+  bundle("src/page.css"),
+  readFile("src/page.html", "utf8"),
+]);
+
+// A function as the replacement, because $ in a text means something to replace. A comment of HTML has no two hyphens.
+const notices = (await licenses(program.inputs)).replaceAll("--", "- -");
+const page = template
+  .replace("/* styles */", () => styles.text)
+  .replace("/* program */", () => program.text.replaceAll("</script", "<\\/script"))
+  .replace("/* licenses */", () => notices);
+
+await mkdir("dist", { recursive: true });
+await writeFile("dist/tune.html", page);
+console.log(`dist/tune.html: ${Buffer.byteLength(page)} bytes`);

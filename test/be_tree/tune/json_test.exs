@@ -1,0 +1,52 @@
+defmodule BeTree.Tune.JsonTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.Tune.Json
+
+  test "what is written is read again" do
+    for term <- [
+          nil,
+          true,
+          -12,
+          1.5e300,
+          18_446_744_073_709_551_615,
+          "",
+          "ä \"quoted\" \\ \n\t\e 𝄞",
+          [],
+          %{},
+          [1, [2, %{"a" => [nil]}]],
+          %{"b" => %{"c" => "d"}, "a" => 1}
+        ] do
+      assert term |> Json.encode() |> Json.decode() == {:ok, term}
+    end
+  end
+
+  test "keys are sorted, atoms are strings, and bytes that are not UTF-8 stay readable" do
+    assert Json.encode(%{b: :x, a: 1.0}) == ~S({"a":1.0,"b":"x"})
+    assert Json.decode!(Json.encode(<<255, ?a>>)) == "ÿa"
+  end
+
+  test "reads all forms" do
+    assert Json.decode!(~S( { "a" : [ 1 , -0.5e-2 , "\u00e4\ud834\udd1e\/\b\f\r" ] , "b":false } )) ==
+             %{"a" => [1, -0.005, "ä𝄞/\b\f\r"], "b" => false}
+  end
+
+  test "tells where a fault is" do
+    for {text, offset} <- [
+          {"", 0},
+          {"[1,]", 3},
+          {"{\"a\" 1}", 5},
+          {"{1}", 1},
+          {"[1 2]", 3},
+          {"nul", 0},
+          {"1 x", 2},
+          {~S("\q"), 1},
+          {~S("\ud834"), 1}
+        ] do
+      assert {text, Json.decode(text)} == {text, {:error, offset}}
+    end
+
+    assert {:error, _offset} = Json.decode(~S("abc))
+    assert_raise ArgumentError, "no JSON at byte 1", fn -> Json.decode!("[") end
+  end
+end

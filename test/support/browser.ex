@@ -1,0 +1,22 @@
+defmodule BeTree.Test.Browser do
+  @moduledoc "What the tests in a browser need besides Elixir and Rust."
+
+  @doc "Returns what is missing, in words, or nil."
+  def missing do
+    cond do
+      System.find_executable("node") == nil -> "Node"
+      not File.exists?("test/browser/node_modules/playwright-core") -> "the packages of test/browser (npm ci)"
+      not chromium?() -> "Chromium"
+      not File.exists?(Application.app_dir(:be_tree, "priv/tune.html")) -> "the page of the tuning report (make report)"
+      true -> nil
+    end
+  end
+
+  defp chromium? do
+    places = [
+      System.get_env("CHROMIUM") | Enum.map(~w(chromium chromium-browser google-chrome), &Path.join("/usr/bin", &1))
+    ]
+
+    Enum.any?(places, &(&1 != nil and File.exists?(&1)))
+  end
+end
