@@ -5,6 +5,7 @@ export LC_ALL := C.UTF-8
 
 CARGO := $(CURDIR)/scripts/cargo
 ready := _build/setup.done
+browser_ready := _build/browser.done
 
 .PHONY: help setup build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
 
@@ -18,6 +19,12 @@ setup: ## Install what is missing: Elixir, Rust, its wasm32 library
 $(ready): scripts/setup scripts/cargo
 	@scripts/setup
 	@touch $(ready)
+
+# Node, Chromium, and the packages that the lock files name.
+$(browser_ready): scripts/setup test/browser/package-lock.json | $(ready)
+	@scripts/setup browser
+	@cd test/browser && npm ci --no-audit --no-fund --loglevel=error
+	@touch $(browser_ready)
 
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 	@mix compile
