@@ -92,6 +92,7 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd examples/steiner && $(CARGO) fmt --check
 	@cd examples/scan && $(CARGO) fmt --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
+	@cd wasm/index/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings

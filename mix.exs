@@ -79,7 +79,7 @@ defmodule BeTree.MixProject do
       groups_for_modules: [
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
-        "Fuel and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Telemetry],
+        "Fuel and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Telemetry],
         "Sandbox and runtimes": [
           BeTree.Guest,
           BeTree.Sandbox,

@@ -23,6 +23,7 @@ defmodule BeTree do
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that run step by step;
     * `BeTree.Fuel` - fuel and reductions;
     * `explain/4` and `BeTree.Explanation` - why a subscription matches, or does not;
+    * `profile/3` and `BeTree.Profile` - where the fuel of searches goes;
     * `BeTree.Error` - the one exception, with its kinds;
     * `BeTree.Guest` - another index module in place of the built-in one.
 
@@ -59,7 +60,7 @@ defmodule BeTree do
   wrong options. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Search, Stats, Tree}
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Tree}
 
   alias BeTree.Engine.{
     Bang,
@@ -76,6 +77,7 @@ defmodule BeTree do
   }
 
   alias BeTree.Engine.Options.Common
+  alias BeTree.Profile.Recorder
   alias BeTree.Server.View
 
   @typedoc "A tree, see `BeTree.Tree`."
@@ -113,6 +115,8 @@ defmodule BeTree do
 
   @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :stats])
   @search_defaults Map.put(Search.check([]), :stats, false)
+
+  @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`")
 
   @many_options Common.take([:fuel, :slice, :timeout, :ids, :as])
 
@@ -561,6 +565,55 @@ defmodule BeTree do
   """
   @spec explain!(target, Event.t(), id, timeout: timeout) :: Explanation.t()
   def explain!(target, event, id, options \\ []), do: Bang.unwrap!(explain(target, event, id, options))
+
+  @doc """
+  Returns `{:ok, profile}`, which tells where the fuel of the searches for `events` goes (`BeTree.Profile`).
+
+  The searches run in a private copy of the target, one after the other, on the scheduler of the calling process. An event
+  costs some five times the fuel of its search, and a copy takes the memory that its searches write. The target stays as it
+  is, and may be changed and searched meanwhile.
+
+  ## Options
+
+  #{Options.docs(@profile_options)}
+
+  Returns `{:error, error}` with the kinds of `search/3` and the position of the event that is refused, or `:bad_module` when
+  the index module of the target has no profiles.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
+      iex> {:ok, profile} = BeTree.profile(tree, [%{age: 30}, %{age: 70}])
+      iex> {:ok, _ids, stats} = BeTree.search(tree, %{age: 30}, stats: true)
+      iex> Enum.find(profile.events, &(&1.position == 0)).fuel == stats.fuel
+      true
+  """
+  @spec profile(target, Enumerable.t(), timeout: timeout) :: {:ok, Profile.t()} | {:error, Error.t()}
+  def profile(target, events, options \\ []) do
+    timeout = options |> Options.validate!(@profile_options) |> Keyword.fetch!(:timeout)
+    deadline = Deadline.new(timeout)
+
+    with :ok <- Check.enumerable(events, "events"),
+         {:ok, indexes} <- indexes(Target.resolve(target), target, deadline),
+         do: Recorder.profile(indexes, events, deadline)
+  end
+
+  defp indexes({:error, error}, _target, _deadline), do: {:error, error}
+  defp indexes(_view, name, _deadline) when is_atom(name), do: View.indexes(name)
+  defp indexes(%Index{} = index, _index, _deadline), do: {:ok, [index]}
+
+  defp indexes(%Tree{} = tree, _tree, deadline) do
+    with {:ok, index} <- publish(tree, replicas: 1, timeout: Deadline.left(deadline)), do: {:ok, [index]}
+  end
+
+  @doc """
+  Like `profile/3`, but returns the profile and raises on error.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.profile!(tree, [%{age: 30}]).searches
+      1
+  """
+  @spec profile!(target, Enumerable.t(), timeout: timeout) :: Profile.t()
+  def profile!(target, events, options \\ []), do: Bang.unwrap!(profile(target, events, options))
 
   @doc """
   Returns a map of counts and sizes.

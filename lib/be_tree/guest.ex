@@ -46,7 +46,10 @@ defmodule BeTree.Guest do
     {"be_tree_check", {:function, [:i32], [:i32]}},
     {"be_tree_keep_reasons", {:function, [], [:i32]}},
     {"be_tree_reasons", {:function, [:i32, :i32, :i32], [:i32]}},
-    {"be_tree_draw", {:function, [], [:i32]}}
+    {"be_tree_draw", {:function, [], [:i32]}},
+    {"be_tree_profile", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_profile_part", {:function, [], [:i32]}},
+    {"be_tree_profile_counts", {:function, [], [:i32]}}
   ]
 
   @doc """

@@ -47,6 +47,10 @@ defmodule BeTree.Engine.Describe do
   def expressions(1), do: "1 expression"
   def expressions(count), do: "#{count} expressions"
 
+  @doc "Returns 1234567 as `1,234,567`."
+  @spec grouped(integer) :: String.t()
+  def grouped(integer), do: integer |> Integer.to_string() |> String.replace(~r/(?<=\d)(?=(\d{3})+$)/, ",")
+
   @doc "Returns a number of bytes as `3.1 MB`."
   @spec megabytes(non_neg_integer) :: String.t()
   def megabytes(bytes), do: :erlang.float_to_binary(bytes / 1_000_000, decimals: 1) <> " MB"

@@ -149,7 +149,9 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  defp exports?(%Guest{runtime: runtime, compiled: compiled}, name) do
+  # Returns whether the module of a guest has this optional export.
+  @spec exports?(Guest.t(), String.t()) :: boolean
+  def exports?(%Guest{runtime: runtime, compiled: compiled}, name) do
     List.keymember?(runtime.exports(compiled), name, 0)
   end
 

@@ -124,7 +124,7 @@ defmodule BeTree.Engine.Reply do
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(binary) do
     with {:ok, pairs} <- term(binary) do
-      if is_list(pairs) and List.improper?(pairs) == false and Enum.all?(pairs, &count?/1) and
+      if proper?(pairs) and Enum.all?(pairs, &count?/1) and
            Enum.sort(@counts) == pairs |> Enum.map(&elem(&1, 0)) |> Enum.sort() do
         {:ok, Map.new(pairs)}
       else
@@ -135,6 +135,36 @@ defmodule BeTree.Engine.Reply do
 
   defp count?({name, count}), do: is_atom(name) and is_count(count, 0)
   defp count?(_other), do: false
+
+  @doc "Returns the rows of the counts of a part of a profile, for a schema of this many attributes."
+  @spec counts(binary, non_neg_integer) :: {:ok, [tuple]} | {:error, Error.t()}
+  def counts(binary, attributes) do
+    with {:ok, rows} <- term(binary) do
+      if proper?(rows) and Enum.all?(rows, &row?(&1, attributes)),
+        do: {:ok, rows},
+        else: {:error, bad("rows of the wrong shape: #{Describe.kind(rows)}")}
+    end
+  end
+
+  defp row?({at, lookups, nodes}, attributes) do
+    attribute?(at, attributes) and is_count(lookups, 0) and is_count(nodes, 0)
+  end
+
+  defp row?({id, tests, holds, at}, attributes) when is_boolean(holds) do
+    is_count(id, 0) and is_count(tests, 0) and attribute?(at, attributes)
+  end
+
+  defp row?({at, entries, proven, ids}, attributes) do
+    attribute?(at, attributes) and is_count(entries, 0) and is_count(proven, 0) and proper?(ids) and
+      Enum.all?(ids, &is_count(&1, 0))
+  end
+
+  defp row?(_other, _attributes), do: false
+
+  defp attribute?(nil, _attributes), do: true
+  defp attribute?(at, attributes), do: is_count(at, 0) and at < attributes
+
+  defp proper?(list), do: is_list(list) and not List.improper?(list)
 
   @doc "Returns the error for a guest whose reply is wrong. `reply` describes it, and completes the sentence."
   @spec bad(String.t()) :: Error.t()

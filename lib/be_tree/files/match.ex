@@ -24,6 +24,21 @@ defmodule BeTree.Files.Match do
   @typedoc "Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches."
   @type t :: %__MODULE__{}
 
+  # Returns the index in an image, or a tree with the expressions in files, by the options `:image`, or `:expressions` and those
+  # of `BeTree.Files.load/2`.
+  @spec open(keyword(Path.t())) ::
+          {:ok, BeTree.t() | BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
+  def open(options) do
+    case Keyword.pop(options, :image) do
+      {nil, files} ->
+        {path, others} = Keyword.pop!(files, :expressions)
+        build(path, others)
+
+      {image, _none} ->
+        read(image)
+    end
+  end
+
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
   # `BeTree.Files.load/2`.
   @spec build(Path.t(), schema: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
@@ -71,6 +86,20 @@ defmodule BeTree.Files.Match do
           {:halt, {:error, Files.locate_event(error, event, path, line)}}
       end
     end)
+  rescue
+    error in Files.Error -> {:error, error}
+  end
+
+  # Returns the profile of the searches for the events in the file at `path`.
+  @spec profile(BeTree.target(), Path.t()) :: {:ok, BeTree.Profile.t()} | {:error, BeTree.Error.t() | Files.Error.t()}
+  def profile(target, path) do
+    events = path |> Files.events() |> Enum.to_list()
+
+    with {:error, %BeTree.Error{position: position} = error} when position != nil <-
+           BeTree.profile(target, Enum.map(events, fn {event, _line} -> event end)) do
+      {event, line} = Enum.at(events, position)
+      {:error, Files.locate_event(%{error | position: nil}, event, path, line)}
+    end
   rescue
     error in Files.Error -> {:error, error}
   end

@@ -28,7 +28,16 @@ defmodule BeTree.Server.View do
   @doc "Shows `view` to every later call of `fetch/1`. The table belongs to the server and has its name."
   @spec show(t, atom) :: true
   def show(%__MODULE__{base: base, delta: delta} = view, name) do
-    :ets.insert(name, {:view, %{view | base: lean(base), delta: lean(delta)}})
+    :ets.insert(name, [{:view, %{view | base: lean(base), delta: lean(delta)}}, {:indexes, [base, delta]}])
+  end
+
+  @doc "Returns the indexes of the view that the server `name` shows now, with all of their fields."
+  @spec indexes(atom) :: {:ok, [Index.t()]} | {:error, Error.t()}
+  def indexes(name) do
+    with {:ok, _view} <- fetch(name) do
+      [{:indexes, indexes}] = :ets.lookup(name, :indexes)
+      {:ok, Enum.reject(indexes, &is_nil/1)}
+    end
   end
 
   # Each search copies the row, so it has only the fields that a search needs.

@@ -19,6 +19,17 @@ defmodule Mix.BeTree.Command do
     end
   end
 
+  # Raises if the option `name` is given together with one of `others`.
+  @spec check_one!(keyword, atom, [atom], String.t()) :: :ok
+  def check_one!(options, name, others, usage) do
+    with true <- Keyword.has_key?(options, name),
+         other when other != nil <- Enum.find(others, &Keyword.has_key?(options, &1)) do
+      Mix.raise("--#{name} and --#{other} exclude each other\n\nUsage: #{usage}")
+    else
+      _only_one -> :ok
+    end
+  end
+
   # Raises unless the option is absent or not negative.
   @spec check_count!(keyword, atom) :: :ok
   def check_count!(options, name) do
@@ -32,5 +43,5 @@ defmodule Mix.BeTree.Command do
 
   # Formats 1234567 as 1,234,567.
   @spec grouped(integer) :: String.t()
-  def grouped(integer), do: integer |> Integer.to_string() |> String.replace(~r/(?<=\d)(?=(\d{3})+$)/, ",")
+  defdelegate grouped(integer), to: BeTree.Engine.Describe
 end

@@ -58,6 +58,7 @@ defmodule Mix.Tasks.BeTree.Match do
     {options, rest} = Command.parse!(arguments, @switches)
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
     Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
+    Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
 
     with_output(options[:out], fn write ->
       {target, summary} = index(options)
@@ -70,21 +71,11 @@ defmodule Mix.Tasks.BeTree.Match do
   defp index(options) do
     show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
-    case read_or_build(options[:image], Keyword.take(options, [:expressions, :schema, :constants])) do
+    case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
       {:ok, target, summary} -> {target, summary}
       {:error, error} -> Mix.raise(Exception.message(error))
     end
   end
-
-  defp read_or_build(nil, files) do
-    {path, others} = Keyword.pop!(files, :expressions)
-    Match.build(path, others)
-  end
-
-  defp read_or_build(image, []), do: Match.read(image)
-
-  defp read_or_build(_image, [{name, _} | _]),
-    do: Mix.raise("--image and --#{name} exclude each other\n\nUsage: #{@usage}")
 
   defp match(target, summary, options, write) do
     progress = progress(options)

@@ -110,6 +110,24 @@ pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
     with_state(|state| state.search(Request::Prepare { format, event: event as usize }))
 }
 
+/// Starts the profile of a search for the event in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_profile(format: i32, event: u32) -> i32 {
+    with_state(|state| state.search(Request::Profile { format, event: event as usize }))
+}
+
+/// Runs the next part of the profile. The result is the number of its phase.
+#[no_mangle]
+pub extern "C" fn be_tree_profile_part() -> i32 {
+    with_state(|state| state.profile(Request::ProfilePart))
+}
+
+/// Returns the counts of the part that ran last.
+#[no_mangle]
+pub extern "C" fn be_tree_profile_counts() -> i32 {
+    with_state(|state| state.profile(Request::ProfileCounts))
+}
+
 /// Explains the subscription `id` for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {

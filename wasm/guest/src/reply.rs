@@ -1,6 +1,8 @@
 //! Writes results as external terms.
 
 use be_tree_index::index::Info;
+use be_tree_index::model::schema::AttributeId;
+use be_tree_index::search::Counts;
 use be_tree_index::term::Writer;
 
 use crate::memory;
@@ -46,4 +48,55 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
         writer.unsigned(number);
     }
     writer.end_list();
+}
+
+/// Writes the counts of a part of a profile as a list of tuples. Attributes are positions in the schema, or `nil`.
+///
+///   - a walk: `{Attribute, Lookups, Nodes}`;
+///   - a scan, or dense expressions: `{Attribute, Entries, Proven, [Id]}` with the ids of the candidates;
+///   - expressions: `{Id, Tests, Holds, Attribute}` with the attribute that decided.
+pub(crate) fn counts(counts: &Counts, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    match counts {
+        Counts::None => {}
+        Counts::Walk(levels) => {
+            writer.list(levels.len());
+            for level in levels {
+                writer.tuple(3);
+                attribute(level.attribute, &mut writer);
+                writer.unsigned(level.lookups);
+                writer.unsigned(level.nodes);
+            }
+        }
+        Counts::Scan(lists) => {
+            writer.list(lists.len());
+            for list in lists {
+                writer.tuple(4);
+                attribute(list.attribute, &mut writer);
+                writer.unsigned(list.entries);
+                writer.unsigned(list.proven);
+                writer.list(list.candidates.len());
+                list.candidates.iter().for_each(|&id| writer.unsigned(id));
+                writer.end_list();
+            }
+        }
+        Counts::Run(runs) => {
+            writer.list(runs.len());
+            for run in runs {
+                writer.tuple(4);
+                writer.unsigned(run.id);
+                writer.unsigned(run.tests.into());
+                writer.boolean(run.holds);
+                attribute(run.decided_by, &mut writer);
+            }
+        }
+    }
+    writer.end_list();
+}
+
+fn attribute(attribute: Option<AttributeId>, writer: &mut Writer) {
+    match attribute {
+        Some(attribute) => writer.unsigned(attribute.index() as u64),
+        None => writer.atom("nil"),
+    }
 }

@@ -9,7 +9,7 @@ use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::Index;
-use be_tree_index::search::{self, packed, Batch, Form, Packed, Search};
+use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
 
 use crate::memory::{self, in_order};
 use crate::outbox::{Outbox, NOTED, NOTHING};
@@ -20,6 +20,9 @@ const INBOX: u32 = 4096;
 
 /// A larger inbox is freed when the host next asks for a small one.
 const LARGE: u32 = 1 << 20;
+
+/// The phase of a profile whose search is finished.
+const NO_PART: u32 = u32::MAX;
 
 /// The result of a deletion after which the instance is spent.
 static SPENT: [u8; 1] = [1];
@@ -36,6 +39,10 @@ pub(crate) struct State {
     request: Request,
     /// The number of the batch that can be continued.
     unfinished: Option<u64>,
+    /// A profile is under way.
+    profiling: bool,
+    /// The phase of the profile's last part, or [`NO_PART`].
+    part: [u32; 1],
     /// Whether a change of the heap began and did not end, because a trap cut it off. The heap is not used from then on.
     changing: AtomicBool,
     inbox: Vec<u8>,
@@ -79,6 +86,15 @@ pub(crate) enum Request {
         format: i32,
         event: usize,
     },
+    /// A search that is run part by part.
+    Profile {
+        format: i32,
+        event: usize,
+    },
+    /// The next part of the profile.
+    ProfilePart,
+    /// The counts of the part that ran last.
+    ProfileCounts,
 }
 
 /// An error, and the position of the insertion or the event that it belongs to.
@@ -130,6 +146,7 @@ impl State {
         }
         self.begin_change();
         self.unfinished = None;
+        self.profiling = false;
         // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
         // stays until there is another, so that a refusal changes nothing.
         if self.inbox.len() > LARGE as usize {
@@ -170,6 +187,7 @@ impl State {
         self.outbox.advance_to(NOTHING);
         self.begin_change();
         self.unfinished = None;
+        self.profiling = false;
         self.change_error.clear();
         self.outbox.clear();
         let outcome = self.with_memory_of_searches(operation);
@@ -202,6 +220,7 @@ impl State {
     /// only in the memory of searches. So it may be cut off anywhere, and can report that an earlier change was.
     pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         self.outbox.advance_to(NOTHING);
+        self.profiling = false;
         memory::of_search(true);
         self.transient = Vec::new();
         self.outbox.clear();
@@ -265,6 +284,7 @@ impl State {
         self.outbox.advance_to(NOTHING);
         self.request = request;
         self.unfinished = None;
+        self.profiling = false;
         self.outbox.advance_to(NOTED);
         self.go_on()
     }
@@ -277,6 +297,18 @@ impl State {
         self.search(Request::More { number })
     }
 
+    /// Runs the next part of a profile or counts the last one, unless another operation came in between.
+    pub fn profile(&mut self, request: Request) -> i32 {
+        if !self.profiling {
+            return self.refuse_at_once("no profile is under way; start one");
+        }
+        self.outbox.advance_to(NOTHING);
+        self.request = request;
+        // The memory of searches has the profile's event and lists, so it must not begin anew.
+        self.outbox.step();
+        self.go_on()
+    }
+
     /// Continues a search that was cut off.
     pub fn resume(&mut self) -> i32 {
         if self.outbox.progress() == NOTHING {
@@ -286,6 +318,7 @@ impl State {
     }
 
     fn refuse_at_once(&mut self, message: &str) -> i32 {
+        self.profiling = false;
         memory::of_search(true);
         self.refuse(Error::new(Kind::NotFound, message).into());
         1
@@ -336,6 +369,9 @@ impl State {
                 self.advance_batch(number)
             }
             Request::Prepare { format, event } => self.prepare(format, event),
+            Request::Profile { format, event } => self.open_profile(format, event),
+            Request::ProfilePart => self.profile_part(),
+            Request::ProfileCounts => self.profile_counts(),
         }
     }
 
@@ -382,6 +418,32 @@ impl State {
         *transient = Vec::new();
         search.prepare(index, Format::from_code(format)?, message(inbox, event)?, transient)?;
         outbox.send(transient);
+        Ok(())
+    }
+
+    /// Decodes the event in the inbox, and opens its search.
+    fn open_profile(&mut self, format: i32, event: usize) -> Outcome {
+        let State { index, search, inbox, profiling, .. } = self;
+        let index = index.as_ref().ok_or_else(no_schema)?;
+        let event = message(inbox, event)?;
+        search.open(index, Format::from_code(format)?, event, None::<std::iter::Empty<u64>>)?;
+        *profiling = true;
+        Ok(())
+    }
+
+    fn profile_part(&mut self) -> Outcome {
+        let State { index, search, part, outbox, .. } = self;
+        *part = [search.next_part(index.as_ref().ok_or_else(no_schema)?).map_or(NO_PART, Part::code)];
+        outbox.send(part);
+        Ok(())
+    }
+
+    fn profile_counts(&mut self) -> Outcome {
+        let State { index, search, transient, .. } = self;
+        let counts: Counts = search.counts(index.as_ref().ok_or_else(no_schema)?);
+        *transient = Vec::new();
+        reply::counts(&counts, transient);
+        self.outbox.send(&self.transient);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 mod event;
 
-use be_tree_index::catalog::strings::Interner;
+use be_tree_index::model::strings::Interner;
 use be_tree_index::error::Kind;
 use be_tree_index::event::{decode, Event, Format};
 use be_tree_index::model::schema::Schema;

@@ -128,12 +128,33 @@ pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
 /// Runs the packed tests whose head is the word at `head`. Returns the value, and the number of tests that ran.
 #[inline(never)]
 pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGESTS]) -> (bool, usize) {
+    run_with(words, head, digests, |_| ())
+}
+
+/// Calls `each` with the attribute of each test that [`run`] makes.
+pub(crate) fn each_test(
+    words: impl Words,
+    head: usize,
+    digests: &[ValueDigest; DIGESTS],
+    each: impl FnMut(AttributeId),
+) {
+    run_with(words, head, digests, each);
+}
+
+#[inline(always)]
+fn run_with(
+    words: impl Words,
+    head: usize,
+    digests: &[ValueDigest; DIGESTS],
+    mut each: impl FnMut(AttributeId),
+) -> (bool, usize) {
     let end = FIRST + (words.word(head) >> JUMP_SHIFT) as usize;
     let mut at = FIRST;
     let mut taken = 0;
     while (FIRST..end).contains(&at) {
         let test = at - FIRST;
         let Boolean { literal, target } = packed(words.word(head + 1 + test / 2))[test % 2];
+        each(attribute(literal));
         let is_true = digests[digest::place(attribute(literal))].value() == 1;
         at = if usize::from(is_true) == literal % 2 { target } else { at + 1 };
         taken += 1;

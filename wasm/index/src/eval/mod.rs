@@ -3,3 +3,4 @@
 pub(crate) mod memo;
 pub(crate) mod predicate;
 pub(crate) mod run;
+pub(crate) mod trace;

@@ -96,7 +96,7 @@ fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &m
 /// Runs the operation at `at` of the program that starts at `start`. Returns the position of the next operation or, at the
 /// program's end, its value and the end's position.
 #[inline(always)]
-fn take(
+pub(super) fn take(
     words: impl Words,
     start: usize,
     at: usize,

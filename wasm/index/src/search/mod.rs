@@ -27,6 +27,7 @@ mod found;
 mod matches;
 pub(crate) mod observe;
 mod pick;
+mod profile;
 mod progress;
 mod reasons;
 mod room;
@@ -40,6 +41,7 @@ mod walk;
 
 pub use batch::{packed, Batch, Packed, Refused, Request};
 pub use found::Found;
+pub use profile::{Counts, Lookups, Part, Run, Scanned};
 
 use dense::Dense;
 use found::HEADER;
@@ -129,6 +131,8 @@ pub struct Search {
     sort: Sort,
     reasons: reasons::Work,
     checkpoint: Checkpoint<Progress>,
+    /// The progress before the part that a profile ran last.
+    before_part: Progress,
 }
 
 /// The form of a search's result.
@@ -345,23 +349,10 @@ impl Search {
         let visited = progress.visited;
         loop {
             let phase = progress.phase;
-            match phase {
-                Phase::Walk => self.walk(index, &mut progress),
-                Phase::Scan => self.scan(index, &mut progress),
-                Phase::Verify => self.verify(index, &mut progress),
-                Phase::Dense => match dense {
-                    Dense::Open => self.decide_dense(index, &mut progress),
-                    Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, &mut progress),
-                },
-                Phase::Unindexed => self.evaluate_unindexed(index, &mut progress),
-                Phase::Collect => self.collect(index, &mut progress),
-                Phase::Sort => self.sort(&mut progress),
-                Phase::Gather => self.gather(index, &mut progress),
-                Phase::Explain => self.explain(index, &mut progress),
-                Phase::Count => self.count(index, &mut progress),
-                Phase::Group => self.group(index, &mut progress),
-                Phase::Done => return true,
+            if phase == Phase::Done {
+                return true;
             }
+            self.run_phase(index, dense, &mut progress);
             if progress.visited - visited > LITTLE || !phase.leads_on_to(progress.phase) {
                 break;
             }
@@ -369,6 +360,28 @@ impl Search {
         debug_assert!(progress.is_within_lists(), "{progress:?}");
         self.checkpoint.commit(progress);
         progress.phase == Phase::Done
+    }
+
+    /// Runs the present phase, for about a step.
+    #[inline(always)]
+    fn run_phase(&mut self, index: &Index, dense: Dense, progress: &mut Progress) {
+        match progress.phase {
+            Phase::Walk => self.walk(index, progress),
+            Phase::Scan => self.scan(index, progress),
+            Phase::Verify => self.verify(index, progress),
+            Phase::Dense => match dense {
+                Dense::Open => self.decide_dense(index, progress),
+                Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, progress),
+            },
+            Phase::Unindexed => self.evaluate_unindexed(index, progress),
+            Phase::Collect => self.collect(index, progress),
+            Phase::Sort => self.sort(progress),
+            Phase::Gather => self.gather(index, progress),
+            Phase::Explain => self.explain(index, progress),
+            Phase::Count => self.count(index, progress),
+            Phase::Group => self.group(index, progress),
+            Phase::Done => {}
+        }
     }
 }
 

@@ -181,6 +181,11 @@ impl Tree {
         &self.levels[id.index()]
     }
 
+    /// Returns the attribute of the value level that leads to `node`. None leads to the root and to [`NodeId::SCANNED`].
+    pub fn attribute_above(&self, node: NodeId) -> Option<AttributeId> {
+        self.node(node).level().map(|level| self.level(level).attribute)
+    }
+
     /// Returns the entries that every search scans, because their filters decide most events.
     pub fn scanned(&self) -> &[Entry] {
         self.node(NodeId::SCANNED).entries()

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use be_tree_index::catalog::strings::{Interner, StringId};
+use be_tree_index::model::strings::{Interner, StringId};
 use be_tree_index::error::Error;
 use be_tree_index::event::{decode, Event, Format, Text, Value};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};

@@ -1,0 +1,128 @@
+defmodule BeTree.Profile.Recorder do
+  @moduledoc false
+  # Runs searches part by part (docs/abi.md), measures the fuel of each part, and reads its counts.
+  #
+  # Each event is first searched as usual, for its fuel. The parts then run the same phases. A part costs what its phase
+  # costs in the search, and the fixed price of a call, which the last, empty part tells. The rest of the search's fuel is
+  # its own call.
+
+  alias BeTree.{Error, Event, Index, Search}
+  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.Profile.Tally
+
+  @phases List.to_tuple([:walk, :scan, :verify, :dense, :unindexed, :collect, :sort])
+  @no_part 0xFFFF_FFFF
+
+  # The most that a module can address. A copy takes only what it writes.
+  @memory 0x1_0000_0000
+
+  @typedoc "A part: its phase, its fuel, and its counts as the module returns them."
+  @type part :: {BeTree.Profile.phase(), BeTree.Fuel.t(), [tuple]}
+
+  @typedoc "What one search did: its statistics, its number of matches, and its parts, of which `:call` may be negative."
+  @type recorded :: %{stats: BeTree.Stats.t(), matches: non_neg_integer, parts: [part]}
+
+  @doc "Returns the profile of the searches for `events` in the indexes of one target: one, or two for a server."
+  @spec profile([Index.t()], Enumerable.t(), Deadline.t()) :: {:ok, BeTree.Profile.t()} | {:error, Error.t()}
+  def profile(indexes, events, deadline) do
+    with {:ok, trees} <- copies(indexes) do
+      events
+      |> Stream.with_index()
+      |> Enum.reduce_while({:ok, Tally.new(hd(trees).schema)}, fn {event, position}, {:ok, tally} ->
+        case record_in_time(trees, event, deadline) do
+          {:ok, recorded} -> {:cont, {:ok, Tally.add(tally, recorded)}}
+          {:error, error} -> {:halt, {:error, %{error | position: position}}}
+        end
+      end)
+      |> case do
+        {:ok, tally} -> {:ok, Tally.profile(tally)}
+        {:error, error} -> {:error, error}
+      end
+    end
+  end
+
+  defp record_in_time(trees, event, deadline) do
+    if Deadline.passed?(deadline),
+      do: {:error, %Error{kind: :timeout, message: "the profile passed its timeout"}},
+      else: record_all(trees, event, deadline, [])
+  end
+
+  defp record_all([], _event, _deadline, recorded), do: {:ok, Enum.reverse(recorded)}
+
+  defp record_all([tree | trees], event, deadline, recorded) do
+    with {:ok, search} <- record(tree, event, deadline), do: record_all(trees, event, deadline, [search | recorded])
+  end
+
+  # A profile takes several calls for an event. In a private copy no other call comes in between, and the index is not held up.
+  defp copies(indexes) do
+    Enum.reduce_while(indexes, {:ok, []}, fn index, {:ok, copies} ->
+      case copy(index) do
+        {:ok, tree} -> {:cont, {:ok, copies ++ [tree]}}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp copy(%Index{guest: guest} = index) do
+    if Instance.exports?(guest, "be_tree_profile") do
+      Index.to_tree(index, @memory)
+    else
+      message = "this index module has no profiles: it lacks the export be_tree_profile"
+      {:error, %Error{kind: :bad_module, message: message}}
+    end
+  end
+
+  # Returns what the search of `event` in `tree` does.
+  defp record(tree, event, deadline) do
+    with {:done, ids, stats} <-
+           Search.run(tree, event, slice: slice(tree), timeout: Deadline.left(deadline), as: :binary),
+         {:ok, format, bytes} <- Event.encode(event),
+         {:ok, _nothing, decode} <- call(tree, "be_tree_profile", [format, byte_size(bytes)], bytes, deadline),
+         {:ok, parts, price} <- parts(tree, deadline, []) do
+      parts = for {phase, fuel, counts} <- [{:decode, decode, []} | parts], do: {phase, fuel - price, counts}
+      call = stats.fuel - Enum.sum(for {_phase, fuel, _counts} <- parts, do: fuel)
+      {:ok, %{stats: stats, matches: div(byte_size(ids), 8), parts: parts ++ [{:call, call, []}]}}
+    end
+  end
+
+  # Returns all parts, and the fuel of a call that does nothing.
+  defp parts(tree, deadline, parts) do
+    case call(tree, "be_tree_profile_part", [], nil, deadline) do
+      {:ok, <<@no_part::little-32>>, fuel} ->
+        {:ok, Enum.reverse(parts), fuel}
+
+      {:ok, <<phase::little-32>>, fuel} when phase < tuple_size(@phases) ->
+        with {:ok, output, _fuel} <- call(tree, "be_tree_profile_counts", [], nil, deadline),
+             {:ok, counts} <- Reply.counts(output, length(tree.schema)) do
+          parts(tree, deadline, [{elem(@phases, phase), fuel, counts} | parts])
+        end
+
+      {:ok, _output, _fuel} ->
+        {:error, Reply.bad("a part of a profile that is none")}
+
+      {:error, error} ->
+        {:error, error}
+    end
+  end
+
+  defp call(%{runtime: runtime} = tree, function, arguments, input, deadline) do
+    slice = slice(tree)
+    timeout = Deadline.left(deadline)
+    request = %{input: input, output: :binary, fuel: :infinity, slice: slice, scheduler: :normal, timeout: timeout}
+    slices = Slices.new(runtime, &runtime.resume/1, tree.fuel_per_reduction, %{fuel: :infinity, timeout: timeout})
+
+    case tree.instance |> runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end() do
+      {:done, 0, output, slices} -> {:ok, output, slices.fuel}
+      {:done, 1, refusal, _slices} when is_binary(refusal) -> {:error, Reply.event_refusal(refusal)}
+      {:done, status, _output, _slices} -> {:error, Reply.bad("#{function} with status #{status}")}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp to_end({:yield, slices}), do: slices |> Slices.resume() |> to_end()
+  defp to_end(ended), do: ended
+
+  # A runtime that resumes from a checkpoint runs some of the work twice, so there a call runs in one slice.
+  defp slice(%{runtime: BeTree.Runtime.Wasmtime = runtime}), do: runtime.default_slice()
+  defp slice(_tree), do: :infinity
+end

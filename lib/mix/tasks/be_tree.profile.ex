@@ -1,0 +1,148 @@
+defmodule Mix.Tasks.BeTree.Profile do
+  @shortdoc "Shows where the fuel of searches goes"
+  @moduledoc """
+  Searches for a file of events in a file of expressions, and shows where the fuel goes: by phase, by attribute, by expression
+  and by event (`BeTree.Profile`).
+
+      mix be_tree.profile --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--top N] [--folded FILE]
+      mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]
+
+  The files are in either of the formats of `BeTree.Files`, told apart by their content. For example:
+
+      mix be_tree.profile --schema betree_defs --expressions betree_exprs --events betree_events --folded search.folded
+
+  The output is the same on every machine, as it counts fuel and not time. An event takes some five times as long as its
+  search. The profile of all events is held in memory.
+
+  ## Options
+
+    * `--expressions` - the expressions;
+    * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
+    * `--events` - the events;
+    * `--schema` - the attributes, unless the file of expressions begins with them;
+    * `--constants` - the ids and constants of the expressions;
+    * `--top` - the number of attributes, expressions and events to show, 10 by default;
+    * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
+      draw a flame graph.
+  """
+
+  use Mix.Task
+
+  alias BeTree.Files.Match
+  alias BeTree.Profile
+  alias Mix.BeTree.Command
+
+  import Command, only: [grouped: 1]
+
+  @requirements ["app.start"]
+
+  @switches [
+    expressions: :string,
+    image: :string,
+    events: :string,
+    schema: :string,
+    constants: :string,
+    top: :integer,
+    folded: :string
+  ]
+
+  @usage "mix be_tree.profile --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--top N] [--folded FILE]\n" <>
+           "       mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]"
+
+  @impl true
+  def run(arguments) do
+    {options, rest} = Command.parse!(arguments, @switches)
+    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
+    Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
+    Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
+    Command.check_count!(options, :top)
+
+    profile = options |> index!() |> profile!(options[:events])
+    if options[:folded], do: write!(options[:folded], Profile.folded(profile))
+
+    profile
+    |> report(Keyword.get(options, :top, 10))
+    |> IO.iodata_to_binary()
+    |> String.trim_trailing()
+    |> Mix.shell().info()
+  end
+
+  defp index!(options) do
+    case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
+      {:ok, target, _summary} -> target
+      {:error, error} -> Mix.raise(Exception.message(error))
+    end
+  end
+
+  defp profile!(target, path) do
+    case Match.profile(target, path) do
+      {:ok, profile} -> profile
+      {:error, error} -> Mix.raise(Exception.message(error))
+    end
+  end
+
+  defp write!(path, folded) do
+    with {:error, reason} <- File.write(path, folded), do: Mix.raise("#{path}: #{:file.format_error(reason)}")
+  end
+
+  defp report(%{searches: 0}, _top), do: "There are no events.\n"
+
+  defp report(profile, top) do
+    [
+      "#{grouped(profile.searches)} searches, #{grouped(profile.fuel)} fuel, #{grouped(div(profile.fuel, profile.searches))} a search\n\n",
+      for(text <- Profile.advice(profile), do: ["  ", text, ".\n"]),
+      "\nphase             fuel      %\n",
+      for({phase, fuel} <- profile.phases, do: phase(phase, fuel, profile.fuel)),
+      table(
+        "\nattribute that leads",
+        ~w(lookups nodes entries proven candidates failed),
+        profile.attributes,
+        top,
+        fn row ->
+          {row.name || "(every event)", [row.lookups, row.nodes, row.entries, row.proven, row.candidates, row.failed],
+           failed_by(row)}
+        end
+      ),
+      table("\nexpression", ~w(candidate tests matched failed), profile.expressions, top, fn row ->
+        {Integer.to_string(row.id), [row.candidate, row.tests, row.matched, row.failed], ""}
+      end),
+      table("\nevent, from 0", ~w(fuel visited evaluated matches), profile.events, top, fn row ->
+        {Integer.to_string(row.position), [row.fuel, row.visited, row.evaluated, row.matches], row.reason}
+      end)
+    ]
+  end
+
+  defp phase(phase, fuel, all) do
+    percent = :erlang.float_to_binary(100 * fuel / all, decimals: 1)
+
+    [
+      String.pad_trailing(Atom.to_string(phase), 10),
+      String.pad_leading(grouped(fuel), 12),
+      String.pad_leading(percent, 7),
+      "\n"
+    ]
+  end
+
+  defp failed_by(%{failed_by: []}), do: ""
+  defp failed_by(%{failed_by: [{name, times} | _]}), do: "#{grouped(times)} on #{name}"
+
+  defp table(_title, _columns, [], _top, _cells), do: []
+  defp table(_title, _columns, _rows, 0, _cells), do: []
+
+  defp table(title, columns, rows, top, cells) do
+    [
+      line(title, columns, ""),
+      for(
+        row <- Enum.take(rows, top),
+        {name, numbers, note} = cells.(row),
+        do: line(name, Enum.map(numbers, &grouped/1), note)
+      ),
+      if(length(rows) > top, do: "and #{grouped(length(rows) - top)} more\n", else: [])
+    ]
+  end
+
+  defp line(name, cells, note) do
+    cells = for cell <- cells, do: String.pad_leading(cell, 12)
+    [String.trim_trailing(IO.iodata_to_binary([String.pad_trailing(name, 22), cells, "  ", note])), "\n"]
+  end
+end
