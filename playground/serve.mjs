@@ -32,7 +32,8 @@ export async function serve(folder, { port = 0, prefix = "/" } = {}) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [folder = fileURLToPath(new URL("../_build/playground", import.meta.url)), port = "8080"] = process.argv.slice(2);
+  const [folder = fileURLToPath(new URL("../_build/playground", import.meta.url)), port = "8080"] =
+    process.argv.slice(2);
   const { url } = await serve(folder, { port: Number(port) });
   console.log(`The playground is at ${url} (end it with Ctrl+C)`);
 }

@@ -1,9 +1,32 @@
 // An editor of one text, with the faults that the index finds below the lines, and a mark at lines that match.
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type CompletionSource } from "@codemirror/autocomplete";
+import {
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  completionKeymap,
+  type CompletionSource,
+} from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, syntaxHighlighting } from "@codemirror/language";
-import { Compartment, EditorState, type Extension, RangeSet, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, type DecorationSet, EditorView, GutterMarker, gutter, keymap, lineNumbers, WidgetType } from "@codemirror/view";
+import {
+  Compartment,
+  EditorState,
+  type Extension,
+  RangeSet,
+  RangeSetBuilder,
+  StateEffect,
+  StateField,
+} from "@codemirror/state";
+import {
+  Decoration,
+  type DecorationSet,
+  EditorView,
+  GutterMarker,
+  gutter,
+  keymap,
+  lineNumbers,
+  WidgetType,
+} from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
 
 import type { Fault } from "./protocol";
@@ -54,7 +77,9 @@ class FaultWidget extends WidgetType {
 /** Returns the offset of a fault. Its column counts characters. */
 function offsetOf(state: EditorState, fault: Fault) {
   const line = state.doc.line(Math.min(fault.line, state.doc.lines));
-  const before = Array.from(line.text).slice(0, fault.column - 1).join("");
+  const before = Array.from(line.text)
+    .slice(0, fault.column - 1)
+    .join("");
   return { line, before, from: line.from + before.length };
 }
 
@@ -62,7 +87,9 @@ function faultDecorations(state: EditorState, faults: readonly Fault[]): Decorat
   const ranges = faults.flatMap((fault) => {
     const { line, before, from } = offsetOf(state, fault);
     const length = /^(\w+|.?)/u.exec(line.text.slice(from - line.from))![0].length;
-    const below = Decoration.widget({ widget: new FaultWidget(before, fault.reason), block: true, side: 1 }).range(line.to);
+    const below = Decoration.widget({ widget: new FaultWidget(before, fault.reason), block: true, side: 1 }).range(
+      line.to,
+    );
     return length > 0 ? [Decoration.mark({ class: "cm-fault" }).range(from, from + length), below] : [below];
   });
   return Decoration.set(ranges, true);
@@ -95,7 +122,9 @@ const matchField = StateField.define<RangeSet<GutterMarker>>({
     if (!effect) return marks.map(transaction.changes);
     const { doc } = transaction.state;
     const builder = new RangeSetBuilder<GutterMarker>();
-    effect.value.filter((line) => line <= doc.lines).forEach((line) => builder.add(doc.line(line).from, doc.line(line).from, mark));
+    effect.value
+      .filter((line) => line <= doc.lines)
+      .forEach((line) => builder.add(doc.line(line).from, doc.line(line).from, mark));
     return builder.finish();
   },
   provide: (field) =>
@@ -137,11 +166,12 @@ export class Editor {
         syntaxHighlighting(classHighlighter),
         faultField,
         this.#readOnly.of([]),
-        EditorView.contentAttributes.of({ "aria-label": label }),
+        EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !this.#isSetting) onChange();
           const at = update.state.doc.lineAt(update.state.selection.main.head).number;
-          if (onLine && !this.#isSetting && (update.selectionSet || update.docChanged) && at !== line) onLine((line = at));
+          if (onLine && !this.#isSetting && (update.selectionSet || update.docChanged) && at !== line)
+            onLine((line = at));
         }),
       ],
     });
@@ -160,7 +190,11 @@ export class Editor {
       ...(this.#view.state.field(matchField, false) ? [setMatches.of([])] : []),
       setFaults.of([]),
     ];
-    this.#view.dispatch({ changes: { from: 0, to: this.#view.state.doc.length, insert: text }, effects, selection: { anchor: 0 } });
+    this.#view.dispatch({
+      changes: { from: 0, to: this.#view.state.doc.length, insert: text },
+      effects,
+      selection: { anchor: 0 },
+    });
     this.#isSetting = false;
   }
 

@@ -7,15 +7,16 @@ export interface Texts {
 }
 
 export interface Example extends Texts {
+  /** The name of its button in the page. */
   name: string;
-  title: string;
 }
 
 /** Joins parts of a text, of which the lists are lines. */
 const lines = (...parts: (string | string[])[]) => parts.flat().join("\n");
 
 /** Returns a line for each number below `count`. */
-const times = (count: number, line: (number: number) => string) => Array.from({ length: count }, (_, number) => line(number));
+const times = (count: number, line: (number: number) => string) =>
+  Array.from({ length: count }, (_, number) => line(number));
 
 const at = <T>(list: readonly T[], place: number): T => list[place % list.length]!;
 
@@ -25,7 +26,6 @@ const TOPICS = ["sport", "travel", "music", "cars", "food", "news", "games"] as 
 
 const ads: Example = {
   name: "ads",
-  title: "Ad targeting",
   schema: `{
   "country": "string",
   "city": {"type": "string", "optional": true},
@@ -54,7 +54,10 @@ const ads: Example = {
     "# Campaigns by country, and by city.",
     times(32, (n) => `country = '${at(COUNTRIES, n)}' and age >= ${18 + 3 * (n % 9)} and hour < ${12 + (n % 12)}`),
     times(24, (n) => `city = '${at(CITIES, n)}' and topics one of ('${at(TOPICS, n)}', '${at(TOPICS, n + 3)}')`),
-    times(16, (n) => `country <> '${at(COUNTRIES, n)}' and device = '${n % 2 ? "tv" : "desktop"}' and age < ${20 + 2 * n}`),
+    times(
+      16,
+      (n) => `country <> '${at(COUNTRIES, n)}' and device = '${n % 2 ? "tv" : "desktop"}' and age < ${20 + 2 * n}`,
+    ),
   ),
   event: `{
   "country": "DE",
@@ -76,7 +79,6 @@ const PLANS = ["free", "team", "business", "enterprise"] as const;
 
 const flags: Example = {
   name: "flags",
-  title: "Feature flags",
   schema: `{
   "user_id": "integer",
   "plan": "string",
@@ -100,7 +102,7 @@ const flags: Example = {
     times(30, (n) => `team = '${at(TEAMS, n)}' and app_version >= ${400 + n} and bucket < ${10 + ((7 * n) % 90)}`),
     "",
     "# By plan.",
-    times(24, (n) => `plan = '${at(PLANS, n)}' and bucket >= ${4 * n} and bucket < ${4 * n + 12}`),
+    times(24, (n) => `plan = '${at(PLANS, n)}' and bucket >= ${4 * n} and bucket <= ${Math.min(4 * n + 11, 99)}`),
     "",
     "# Single users, for support.",
     times(20, (n) => `user_id in (${1000 + 17 * n}, ${1001 + 31 * n}, ${1042})`),
@@ -121,7 +123,6 @@ const REGIONS = ["eu-1", "eu-2", "us-1", "us-2", "ap-1"] as const;
 
 const alerts: Example = {
   name: "alerts",
-  title: "Alert routing",
   schema: `{
   "service": "string",
   "severity": {"type": "integer", "min": 0, "max": 5},
@@ -147,7 +148,10 @@ const alerts: Example = {
     "",
     "# Thresholds.",
     times(20, (n) => `service = '${at(SERVICES, n)}' and latency_ms > ${100 * (n + 1)}`),
-    times(20, (n) => `error_rate > ${(n + 1) / 100} and service = '${at(SERVICES, n + 2)}' and environment = 'production'`),
+    times(
+      20,
+      (n) => `error_rate > ${(n + 1) / 100} and service = '${at(SERVICES, n + 2)}' and environment = 'production'`,
+    ),
     times(12, (n) => `'team-${n}' in tags and severity >= ${n % 5}`),
   ),
   event: `{
@@ -168,7 +172,6 @@ const CATEGORIES = ["electronics", "travel", "gift cards", "groceries", "jewelle
 
 const fraud: Example = {
   name: "fraud",
-  title: "Fraud",
   schema: `{
   "amount": "float",
   "currency": "string",
@@ -192,10 +195,16 @@ const fraud: Example = {
     "not (signals is empty) and payments_today > 20",
     "",
     "# Limits by currency and category.",
-    times(30, (n) => `currency = '${at(CURRENCIES, n)}' and category = '${at(CATEGORIES, n)}' and amount > ${100 + 60 * n}`),
+    times(
+      30,
+      (n) => `currency = '${at(CURRENCIES, n)}' and category = '${at(CATEGORIES, n)}' and amount > ${100 + 60 * n}`,
+    ),
     "",
     "# Countries that do not agree.",
-    times(24, (n) => `card_country = '${at(COUNTRIES, n)}' and ip_country = '${at(COUNTRIES, n + 3)}' and amount >= ${20 * n}`),
+    times(
+      24,
+      (n) => `card_country = '${at(COUNTRIES, n)}' and ip_country = '${at(COUNTRIES, n + 3)}' and amount >= ${20 * n}`,
+    ),
     "",
     "# Bursts.",
     times(18, (n) => `payments_today >= ${3 + n} and category = '${at(CATEGORIES, n)}' and new_device`),

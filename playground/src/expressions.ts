@@ -1,5 +1,10 @@
 // The language of expressions in the editor: colors and completion. The index alone decides what is an expression.
-import { type Completion, type CompletionContext, type CompletionResult, snippetCompletion } from "@codemirror/autocomplete";
+import {
+  type Completion,
+  type CompletionContext,
+  type CompletionResult,
+  snippetCompletion,
+} from "@codemirror/autocomplete";
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
@@ -59,7 +64,11 @@ const FUNCTIONS = [
   operator("geo_within_radius(${latitude}, ${longitude}, ${kilometers})", "geo_within_radius", "a distance"),
   operator("segment_within(${attribute}, ${id}, ${seconds})", "segment_within", "seen lately"),
   operator("segment_before(${attribute}, ${id}, ${seconds})", "segment_before", "seen before"),
-  operator('within_frequency_cap("${type}", "${namespace}", ${value}, ${seconds})', "within_frequency_cap", "shown rarely"),
+  operator(
+    'within_frequency_cap("${type}", "${namespace}", ${value}, ${seconds})',
+    "within_frequency_cap",
+    "shown rarely",
+  ),
 ].map((completion): Completion => ({ ...completion, type: "function" }));
 
 const START = [keyword("not"), keyword("true"), keyword("false"), ...FUNCTIONS];
@@ -128,6 +137,10 @@ export function completeSchema(context: CompletionContext): CompletionResult | n
   if (!given) return null;
   const start = /"?[a-z_]*$/.exec(given.text)![0];
   if (start === "" && !context.explicit) return null;
-  const options = Object.keys(OPERATORS).map((type) => ({ label: `"${type}"`, apply: applyName(`"${type}"`), type: "type" }));
+  const options = Object.keys(OPERATORS).map((type) => ({
+    label: `"${type}"`,
+    apply: applyName(`"${type}"`),
+    type: "type",
+  }));
   return { from: context.pos - start.length, options, validFor: /^"?[a-z_]*$/ };
 }

@@ -4,7 +4,20 @@ import type { Schema } from "be-tree";
 const COUNTRIES = ["US", "CA", "GB", "DE", "FR", "IT", "ES", "BR", "MX", "JP", "KR", "IN", "AU", "SE", "NO", "PL"];
 const DEVICES = ["phone", "tablet", "desktop", "tv", "console"];
 const LANGUAGES = ["en", "fr", "de", "es", "it", "pt", "ja", "ko", "hi", "sv", "no", "pl"];
-const TOPICS = ["news", "sport", "music", "games", "travel", "food", "cars", "finance", "health", "fashion", "home", "tech"];
+const TOPICS = [
+  "news",
+  "sport",
+  "music",
+  "games",
+  "travel",
+  "food",
+  "cars",
+  "finance",
+  "health",
+  "fashion",
+  "home",
+  "tech",
+];
 
 /** The number of attributes `interest_0`, `interest_1` and so on. The first are the most popular. */
 const INTERESTS = 40;
@@ -58,7 +71,7 @@ const quoted = (values: string[]) => values.map((value) => `'${value}'`).join(",
 
 function expression(random: Random): string {
   const parts = [place(random)];
-  const more = 1 + random.below(4);
+  const more = 2 + random.below(4);
   for (let number = 0; number < more; number++) parts.push(condition(random));
   const joined = parts.join(" and ");
   return random.below(12) === 0 ? `${joined} and not (${condition(random)} or ${condition(random)})` : joined;
@@ -115,5 +128,7 @@ export function sampleEvent(seed: number): string {
     topics: random.some(TOPICS, 3),
   };
   for (const name of interests.slice(0, 6)) event[name] = random.below(100);
-  return JSON.stringify(event, null, 2).replace(/\[[^\]]*\]/g, (list) => JSON.stringify(JSON.parse(list)).replaceAll(",", ", "));
+  return JSON.stringify(event, null, 2).replace(/\[[^\]]*\]/g, (list) =>
+    JSON.stringify(JSON.parse(list)).replaceAll(",", ", "),
+  );
 }

@@ -1,4 +1,4 @@
-// The page: three editors, the result of a search, and the search's way through the tree.
+// The page: three editors, the result of a search, and the search's path through the tree.
 import { json } from "@codemirror/lang-json";
 import type { Id, Schema, Trace } from "be-tree";
 
@@ -24,13 +24,14 @@ const page = {
   share: find("share", HTMLButtonElement),
   status: find("status", HTMLElement),
   counts: find("counts", HTMLElement),
+  result: find("result", HTMLElement),
   headline: find("headline", HTMLElement),
   detail: find("detail", HTMLElement),
   matches: find("matches", HTMLElement),
   explained: find("explained", HTMLInputElement),
   verdict: find("verdict", HTMLElement),
   explanation: find("explanation", HTMLElement),
-  way: find("way", HTMLElement),
+  path: find("path", HTMLElement),
   step: find("step", HTMLInputElement),
   previous: find("previous", HTMLButtonElement),
   next: find("next", HTMLButtonElement),
@@ -45,8 +46,8 @@ let source: Source = { kind: "text", schema: "{}", expressions: "" };
 let build = 0;
 let search = 0;
 let schema: Schema = {};
-let selected: Id | null = null;
-let isChosen = false;
+/** The expression that the user chose to have explained. Without one it is the first match. */
+let chosen: Id | null = null;
 let drawing: string | null = null;
 let trace: Trace | null = null;
 let picture: Picture | null = null;
@@ -72,6 +73,8 @@ function receive(reply: Reply) {
       if (build > 0) tell(`Inserting: ${reply.done.toLocaleString("en")} of ${plural(reply.count, "expression")}`);
       return;
     case "refused":
+      setBusy(false);
+      showNothing("No index");
       return tell(`${source.kind === "image" ? source.name : "The image"} was not read: ${reply.reason}`, true);
     case "built":
       return showBuilt(reply);
@@ -85,6 +88,7 @@ function receive(reply: Reply) {
 let pause: ReturnType<typeof setTimeout> | undefined;
 
 const later = (run: () => void) => {
+  setBusy(true);
   clearTimeout(pause);
   pause = setTimeout(run, PAUSE);
 };
@@ -122,17 +126,26 @@ function rebuildIfText() {
 }
 
 function isOutdated() {
-  return source.kind === "text" && (source.schema !== schemaEditor.text || source.expressions !== expressionsEditor.text);
+  return (
+    source.kind === "text" && (source.schema !== schemaEditor.text || source.expressions !== expressionsEditor.text)
+  );
 }
 
 function rebuildText() {
-  if (source.kind === "text") startBuild({ kind: "text", schema: schemaEditor.text, expressions: expressionsEditor.text });
+  if (source.kind === "text")
+    startBuild({ kind: "text", schema: schemaEditor.text, expressions: expressionsEditor.text });
   else startSearch();
 }
 
 // --- Builds and searches
 
+/** Tells whether the result is that of the texts as they are. */
+function setBusy(isBusy: boolean) {
+  page.result.setAttribute("aria-busy", `${isBusy}`);
+}
+
 function startBuild(next: Source, transfer: Transferable[] = []) {
+  setBusy(true);
   source = next;
   build += 1;
   ask({ kind: "build", build, source }, transfer);
@@ -140,14 +153,14 @@ function startBuild(next: Source, transfer: Transferable[] = []) {
 }
 
 function startSearch() {
+  setBusy(true);
   search += 1;
-  ask({ kind: "search", build, search, event: eventEditor.text, selected: isChosen ? selected : null });
+  ask({ kind: "search", build, search, event: eventEditor.text, selected: chosen });
   void remember();
 }
 
 function select(id: Id) {
-  selected = id;
-  isChosen = true;
+  chosen = id;
   startSearch();
 }
 
@@ -167,8 +180,10 @@ function showBuilt(built: Built) {
   schemaEditor.showFaults(faults.schema);
   expressionsEditor.showFaults(faults.expressions);
   showCounts(built);
-  if (built.schemaFault) showNothing("The schema has a fault");
-  else tellFaults();
+  tellFaults();
+  if (!built.schemaFault) return;
+  showNothing("The schema has a fault");
+  setBusy(false);
 }
 
 function showCounts({ info, milliseconds }: Built) {
@@ -179,35 +194,44 @@ function showCounts({ info, milliseconds }: Built) {
 }
 
 function showFound({ fault, result }: Found) {
+  setBusy(false);
   faults.event = fault ? [fault] : [];
   eventEditor.showFaults(faults.event);
   tellFaults();
   if (!result) return showNothing("The event has a fault");
-  const { count, ids, texts, milliseconds, explanation } = result;
-  ({ trace, selected } = result);
+  const { count, ids, texts, milliseconds, selected, explanation } = result;
+  trace = result.trace;
   expressionsEditor.showMatches(source.kind === "image" ? [] : ids.map(Number));
   page.headline.textContent = `${count.toLocaleString("en")} ${count === 1 ? "expression matches" : "expressions match"}`;
   page.detail.textContent = `found in ${duration(milliseconds)}`;
-  page.matches.replaceChildren(...ids.map((id, place) => matchItem(id, texts[place] ?? null)));
+  page.matches.replaceChildren(...ids.map((id, place) => matchItem(id, texts[place] ?? null, id === selected)));
   if (count > ids.length) {
     page.matches.append(element("li", { className: "note" }, `and ${(count - ids.length).toLocaleString("en")} more`));
   }
-  if (ids.length === 0) page.matches.append(element("li", { className: "note" }, "No expression is true of this event."));
+  if (ids.length === 0)
+    page.matches.append(element("li", { className: "note" }, "No expression is true of this event."));
   if (document.activeElement !== page.explained) page.explained.value = selected === null ? "" : `${selected}`;
   if (explanation) {
     page.verdict.textContent = explanation.match ? "matches, because" : "does not match, because";
     page.explanation.replaceChildren(explanationList(explanation.root));
   } else {
     page.verdict.textContent = "";
-    page.explanation.replaceChildren(element("p", { className: "note" }, "Choose an expression: it is explained part by part."));
+    page.explanation.replaceChildren(
+      element("p", { className: "note" }, "Choose an expression: it is explained part by part."),
+    );
   }
-  showWay();
+  showPath();
 }
 
-function matchItem(id: Id, text: string | null) {
+function matchItem(id: Id, text: string | null, isSelected: boolean) {
   const label = element("code", {}, text ?? "an expression of the image");
   const number = element("span", { className: "id" }, `${id}`);
-  const button = element("button", { type: "button", "aria-pressed": id === selected, onclick: () => select(id) }, number, label);
+  const button = element(
+    "button",
+    { type: "button", "aria-pressed": isSelected, onclick: () => select(id) },
+    number,
+    label,
+  );
   return element("li", {}, button);
 }
 
@@ -221,7 +245,7 @@ function showNothing(headline: string) {
   page.matches.replaceChildren();
   page.explanation.replaceChildren();
   page.picture.replaceChildren();
-  page.way.hidden = true;
+  page.path.hidden = true;
 }
 
 function tellFaults() {
@@ -248,18 +272,19 @@ function duration(milliseconds: number): string {
   return `${(milliseconds * 1000).toFixed(milliseconds < 0.01 ? 1 : 0)} µs`;
 }
 
-// --- The search's way
+// --- The search's path
 
-function showWay() {
-  const way = !drawing && trace ? readTrace(trace) : null;
-  const cards = drawing ? readDrawing(drawing) : (way?.cards ?? null);
-  const note = way
-    ? `Of a tree this large only the search's way is shown.${way.hidden > 0 ? ` ${plural(way.hidden, "step")} beyond these nodes.` : ""}`
+function showPath() {
+  const path = !drawing && trace ? readTrace(trace) : null;
+  const cards = drawing ? readDrawing(drawing) : (path?.cards ?? null);
+  const note = path
+    ? `Of a tree this large only the search's path is shown.${path.hidden > 0 ? ` ${plural(path.hidden, "step")} beyond these nodes.` : ""}`
     : "";
-  page.way.hidden = trace === null;
+  page.path.hidden = trace === null;
   if (cards) picture = new Picture(page.picture, cards, note);
   else page.picture.replaceChildren(element("p", { className: "note" }, "This tree is too large for a picture."));
-  if (!trace) page.picture.append(element("p", { className: "note" }, "The module of an image does not tell a search's way."));
+  if (!trace)
+    page.picture.append(element("p", { className: "note" }, "The module of an image does not tell a search's path."));
   if (step !== null && trace && step > trace.steps.length) step = null;
   showStep();
 }
@@ -276,9 +301,10 @@ function showStep() {
   page.previous.disabled = lit === 0;
   page.next.disabled = lit === steps.length;
   page.stepText.textContent = stepText(steps, lit);
-  const sum = (count: "visited" | "passed" | "evaluated" | "matches") => seen.reduce((total, each) => total + each[count], 0);
+  const sum = (count: "visited" | "passed" | "evaluated" | "matches") =>
+    seen.reduce((total, each) => total + each[count], 0);
   const totals = [
-    ["Lists", lit],
+    ["Nodes visited", lit],
     ["Entries scanned", sum("visited")],
     ["Candidates", sum("passed")],
     ["Programs run", sum("evaluated")],
@@ -294,10 +320,16 @@ function showStep() {
 function stepText(steps: Trace["steps"], lit: number): string {
   const last = steps[lit - 1];
   if (!last) return `Before the first of ${plural(steps.length, "step")}`;
-  const { node, way, visited, passed, evaluated, matched, matches } = last;
-  const place = way ? `${way.attribute}: ${way.label}` : node === null ? "what every search visits" : "the root";
-  const found = matches === 0 ? "no match" : `${plural(matches, "match", "matches")} (${matched.slice(0, 8).join(", ")}${matches > 8 ? ", ..." : ""})`;
-  const work = visited === 0 ? "no entries" : `${plural(visited, "entry", "entries")}, ${plural(passed, "candidate")}, ${plural(evaluated, "program")} run, ${found}`;
+  const { node, edge, visited, passed, evaluated, matched, matches } = last;
+  const place = edge ? `${edge.attribute}: ${edge.label}` : node === null ? "what every search visits" : "the root";
+  const found =
+    matches === 0
+      ? "no match"
+      : `${plural(matches, "match", "matches")} (${matched.slice(0, 8).join(", ")}${matches > 8 ? ", ..." : ""})`;
+  const work =
+    visited === 0
+      ? "no entries"
+      : `${plural(visited, "entry", "entries")}, ${plural(passed, "candidate")}, ${plural(evaluated, "program")} run, ${found}`;
   return `Step ${lit} of ${steps.length}, ${place}: ${work}`;
 }
 
@@ -351,7 +383,7 @@ function showTexts({ schema, expressions, event }: Texts) {
 function begin(name: string | null) {
   stop();
   step = null;
-  isChosen = false;
+  chosen = null;
   start = { event: null };
   faults = { schema: [], expressions: [], event: [] };
   for (const button of page.examples.querySelectorAll("button")) {
@@ -372,11 +404,7 @@ function showGenerated(generated: Source & { kind: "generated" }) {
   startBuild({ ...generated });
 }
 
-for (const { name, title } of [...EXAMPLES, { name: "generated", title: "100,000 expressions" }]) {
-  const onclick = () => showExample(name);
-  const button = element("button", { type: "button", "data-name": name, "aria-pressed": false, onclick }, title);
-  page.examples.append(element("li", {}, button));
-}
+for (const button of page.examples.querySelectorAll("button")) button.onclick = () => showExample(button.dataset.name!);
 
 async function openImage(file: File) {
   begin(null);
@@ -421,9 +449,11 @@ page.explained.onchange = () => {
 
 /** The fragment that this page wrote last. */
 let written = "";
+/** Counts what is to be written or read. The last one counts. */
+let turn = 0;
 
 function state(): State | null {
-  const common = { step, selected: isChosen ? selected : null };
+  const common = { step, selected: chosen };
   const event = eventEditor.text;
   switch (source.kind) {
     case "text":
@@ -437,9 +467,10 @@ function state(): State | null {
 
 /** Writes the state to the address. An image does not fit into one. */
 async function remember(): Promise<void> {
+  const own = ++turn;
   const given = state();
   const fragment = given ? await encode(given) : "#";
-  if (fragment === written) return;
+  if (fragment === written || own !== turn) return;
   written = fragment;
   history.replaceState(null, "", fragment);
 }
@@ -456,12 +487,13 @@ page.share.onclick = async () => {
 };
 
 async function restore() {
+  const own = ++turn;
   try {
     const given = await decode(location.hash);
+    if (own !== turn) return;
     if (!given) return showExample(EXAMPLES[0]!.name);
     begin(null);
-    ({ step, selected } = given);
-    isChosen = selected !== null;
+    ({ step, selected: chosen } = given);
     if (given.kind === "text") return showTexts(given);
     start = { event: given.event };
     showGenerated(given);

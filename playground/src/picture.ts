@@ -1,4 +1,4 @@
-// The picture of the tree. Its nodes, levels and labels are those of the drawing, or of the search's way if the tree is too
+// The picture of the tree. Its nodes, levels and labels are those of the drawing, or of the search's path if the tree is too
 // large for a drawing.
 import type { Trace } from "be-tree";
 
@@ -25,7 +25,7 @@ interface Level {
 const ROOT = "node0";
 const EVERY = "every";
 
-/** The nodes that are shown of a way. */
+/** The nodes that are shown of a path. */
 const SHOWN = 150;
 
 /** Reads a drawing. Returns its cards: the root, and the expressions that every search visits. */
@@ -64,27 +64,27 @@ function unescaped(label: string): string {
   return label.replace(/\\(.)/g, (_all, character) => (character === "n" ? "\n" : character));
 }
 
-/** Returns the cards of a search's way. */
+/** Returns the cards of a search's path. */
 export function readTrace({ steps }: Trace): { cards: Card[]; hidden: number } {
   const cards = new Map<string, Card>();
   const levels = new Map<string, Level>();
   let hidden = 0;
-  for (const { node, way, visited } of steps) {
+  for (const { node, edge, visited } of steps) {
     const name = node === null ? EVERY : `node${node}`;
-    const above = way && cards.get(`node${way.above}`);
-    if ((way && !above) || cards.size >= SHOWN) {
+    const above = edge && cards.get(`node${edge.above}`);
+    if ((edge && !above) || cards.size >= SHOWN) {
       hidden += 1;
       continue;
     }
-    const title = way ? way.label : node === null ? "every event" : "root";
+    const title = edge ? edge.label : node === null ? "every event" : "root";
     const card = cards.get(name) ?? { name, title, text: "", levels: [] };
     card.text = `${visited.toLocaleString("en")} ${visited === 1 ? "entry" : "entries"}`;
     cards.set(name, card);
-    if (!way || !above) continue;
-    const levelName = `level${way.level}`;
+    if (!edge || !above) continue;
+    const levelName = `level${edge.level}`;
     let level = levels.get(levelName);
     if (!level) {
-      level = { name: levelName, attribute: way.attribute, cards: [], hidden: way.siblings };
+      level = { name: levelName, attribute: edge.attribute, cards: [], hidden: edge.siblings };
       levels.set(levelName, level);
       above.levels.push(level);
     }
@@ -110,11 +110,16 @@ export class Picture {
   }
 
   #node({ name, title, text, levels }: Card): HTMLElement {
-    const card = element("div", { className: "card" }, element("span", { className: "card-title" }, title || "(empty)"));
+    const card = element(
+      "div",
+      { className: "card" },
+      element("span", { className: "card-title" }, title || "(empty)"),
+    );
     if (text) card.append(element("span", { className: "card-text" }, text));
     const item = element("li", { className: "node" }, card);
     this.#cards.set(name, item);
-    if (levels.length > 0) item.append(element("ul", { className: "levels" }, ...levels.map((level) => this.#level(level))));
+    if (levels.length > 0)
+      item.append(element("ul", { className: "levels" }, ...levels.map((level) => this.#level(level))));
     return item;
   }
 
@@ -130,13 +135,15 @@ export class Picture {
 
   /** Lights up the nodes of `steps`, and shows the last one if `isLast`. */
   light(steps: Trace["steps"], isLast: boolean) {
-    for (const card of this.#cards.values()) card.classList.remove("lit", "now");
-    this.frame.querySelectorAll(".level.lit").forEach((level) => level.classList.remove("lit"));
-    steps.forEach(({ node }) => {
+    const marked = this.frame.querySelectorAll(".lit, .now, .reached, .passed");
+    marked.forEach((marked) => marked.classList.remove("lit", "now", "reached", "passed"));
+    for (const { node } of steps) {
       const card = this.#cards.get(node === null ? EVERY : `node${node}`);
+      const level = card?.closest(".level");
       card?.classList.add("lit");
-      card?.closest(".level")?.classList.add("lit");
-    });
+      level?.classList.add("lit");
+      if (level) [level, card!].forEach(lightLines);
+    }
     const last = steps.at(-1);
     const now = last && isLast && this.#cards.get(last.node === null ? EVERY : `node${last.node}`);
     if (!now) return;
@@ -151,6 +158,16 @@ export class Picture {
     const left = shown.left - frame.left + this.frame.scrollLeft;
     const isSeen =
       shown.top >= frame.top && shown.bottom <= frame.bottom && shown.left >= frame.left && shown.right <= frame.right;
-    if (!isSeen) this.frame.scrollTo({ top: Math.max(0, top - frame.height / 2), left: Math.max(0, left - frame.width / 2) });
+    if (!isSeen)
+      this.frame.scrollTo({ top: Math.max(0, top - frame.height / 2), left: Math.max(0, left - frame.width / 2) });
+  }
+}
+
+/** Lights up the lines that lead to a child: from the parent, and past the children before it. */
+function lightLines(child: Element) {
+  child.parentElement!.classList.add("reached");
+  let before = child.previousElementSibling;
+  for (; before && !before.classList.contains("passed"); before = before.previousElementSibling) {
+    before.classList.add("passed");
   }
 }

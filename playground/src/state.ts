@@ -2,7 +2,7 @@
 import type { Id } from "be-tree";
 
 export type State = {
-  /** The node of the search's way that is shown, or `null` for all. */
+  /** The step of the search's path that is shown, or `null` for all. */
   step: number | null;
   selected: Id | null;
 } & (

@@ -14,7 +14,7 @@ const LISTED = 200;
 /** The generated expressions that are shown. */
 const SHOWN = 500;
 /** A search is measured over this time, since clocks of browsers are coarse. */
-const MEASURED = 20;
+const MEASURED = 8;
 
 let tree: BeTree | null = null;
 let texts = new Map<Id, string>();
@@ -154,7 +154,16 @@ async function buildImage(bytes: ArrayBuffer) {
   }
   const sample = { expressions: "", event: "{}", schema: pretty(tree.schema) };
   const milliseconds = performance.now() - started;
-  reply({ ...EMPTY, kind: "built", build, schema: tree.schema, info: tree.info(), milliseconds, drawing: drawing(), sample });
+  reply({
+    ...EMPTY,
+    kind: "built",
+    build,
+    schema: tree.schema,
+    info: tree.info(),
+    milliseconds,
+    drawing: drawing(),
+    sample,
+  });
 }
 
 /** Returns a schema as text, an attribute a line. */

@@ -80,6 +80,24 @@ refusals =
     }
   end
 
+profile = BeTree.profile!(tree, for(row <- Language.rows(), do: elem(row, 1)))
+
+by = fn times -> for {name, times} <- times, do: %{"name" => name, "times" => times} end
+
+profile = %{
+  "searches" => profile.searches,
+  "attributes" =>
+    for attribute <- profile.attributes do
+      {failed_by, counts} = Map.pop!(attribute, :failed_by)
+      Map.new([{"failedBy", by.(failed_by)} | Enum.map(counts, fn {name, count} -> {"#{name}", count} end)])
+    end,
+  "expressions" =>
+    for expression <- profile.expressions do
+      {decided_by, counts} = Map.pop!(expression, :decided_by)
+      Map.new([{"decidedBy", by.(decided_by)} | Enum.map(counts, fn {name, count} -> {"#{name}", count} end)])
+    end
+}
+
 attributes = fn schema -> Enum.map(schema, fn attribute -> attribute |> Cases.attribute() |> Tuple.to_list() end) end
 
 cases = %{
@@ -87,6 +105,7 @@ cases = %{
   "bounded" => attributes.(bounded),
   "constants" => Map.new(Language.constants(), fn {name, value} -> {"#{name}", value} end),
   "info" => Map.new(BeTree.info!(tree), fn {name, count} -> {"#{name}", count} end),
+  "profile" => profile,
   "rows" => rows,
   "refusals" => refusals
 }

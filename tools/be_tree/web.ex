@@ -13,7 +13,7 @@ defmodule BeTree.Web do
 
   # What the package has beside the module and the JavaScript that wasm-bindgen writes.
   @files [
-    "LICENSE" | Enum.map(~w(README.md package.json js/index.js js/index.d.ts), &Path.join(@workspace, &1))
+    "LICENSE" | Enum.map(~w(README.md package.json js/index.js js/index.d.ts js/profile.js), &Path.join(@workspace, &1))
   ]
   @generated ~w(be_tree_web.js be_tree_web_bg.wasm)
 

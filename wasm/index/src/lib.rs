@@ -41,7 +41,7 @@
 //! | [`room`] | room in the tables of searches |
 //! | [`index`] | insertion and deletion, which keep all of the above consistent |
 //! | [`search`] | the search, in steps that can be cut off |
-//! | [`diagnostics`] | explanations, a drawing of the tree, and the way of a search through it |
+//! | [`diagnostics`] | explanations, a drawing of the tree, and the path of a search through it |
 
 mod boolean;
 mod catalog;

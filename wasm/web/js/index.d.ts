@@ -85,8 +85,19 @@ export type Actual = undefined | boolean | number | bigint | string | Actual[] |
 
 /** A part of an expression with its value for the event. */
 export type ExplanationNode =
-  | { kind: "and" | "or" | "not" | "constant"; verdict: boolean; children: ExplanationNode[] }
-  | { kind: "predicate"; verdict: boolean; attribute: string; text: string; actual: Actual; children: [] }
+  | {
+      kind: "and" | "or" | "not" | "constant";
+      verdict: boolean;
+      children: ExplanationNode[];
+    }
+  | {
+      kind: "predicate";
+      verdict: boolean;
+      attribute: string;
+      text: string;
+      actual: Actual;
+      children: [];
+    }
   /** Stands for as many operands, whose joint value it has. */
   | { kind: "omitted"; verdict: boolean; omitted: number; children: [] };
 
@@ -96,7 +107,7 @@ export interface Explanation {
 }
 
 /** The edge that led to a node, from the value level above it. */
-export interface Way {
+export interface Edge {
   /** The node that has the level: `node` and this number in the drawing. */
   above: number;
   /** The level: `level` and this number in the drawing. */
@@ -113,12 +124,12 @@ export interface Step {
   /** `node` and this number in the drawing, or `null` for the expressions that every search visits. */
   node: number | null;
   /** `null` for the root, and for the expressions that every search visits. */
-  way: Way | null;
+  edge: Edge | null;
   /** The entries that were scanned. */
   visited: number;
   /** Of these, the candidates: those whose filters the event passed. */
   passed: number;
-  /** The expressions that were evaluated. The others were proven by their way and their filters. */
+  /** The expressions that were evaluated. The others were proven by their path and their filters. */
   evaluated: number;
   /** The number of matches that were found here, and not before. */
   matches: number;
@@ -131,6 +142,43 @@ export interface Trace {
   visited: number;
   evaluated: number;
   ids: Id[];
+}
+
+/** How often the last test of a program read each attribute, the most frequent first. `null` is no attribute. */
+export type Deciding = { name: string | null; times: number }[];
+
+/** The work of searches below one attribute, or below none (`null`): in the lists that every search visits. */
+export interface AttributeProfile {
+  name: string | null;
+  /** The values that were looked up, and the nodes that they led to. */
+  lookups: number;
+  nodes: number;
+  /** The entries that were scanned there, and the expressions that these proved. */
+  entries: number;
+  proven: number;
+  /** The candidates found there, how many of them were false, and why. */
+  candidates: number;
+  failed: number;
+  failedBy: Deciding;
+}
+
+/** The runs of one expression's program. An expression that is proven runs no program. */
+export interface ExpressionProfile {
+  id: Id;
+  candidate: number;
+  tests: number;
+  matched: number;
+  failed: number;
+  decidedBy: Deciding;
+}
+
+/** The work of searches, in counts. JavaScript has no fuel. */
+export interface Profile {
+  searches: number;
+  /** The attribute with the most candidates first. */
+  attributes: AttributeProfile[];
+  /** The expression with the most tests first. */
+  expressions: ExpressionProfile[];
 }
 
 export interface Info {
@@ -187,7 +235,10 @@ export class BeTree {
   /** Explains why a subscription matches the event, or does not. Every part is evaluated. */
   explain(event: Event, id: Id): Explanation;
 
-  /** Searches, and returns the search's way through the tree. Not for an image. */
+  /** Searches for the events, and returns which attributes and expressions take the work. */
+  profile(events: readonly Event[]): Profile;
+
+  /** Searches, and returns the search's path through the tree. Not for an image. */
   trace(event: Event): Trace;
 
   /** Returns a drawing of the tree in Graphviz's language. */

@@ -1,8 +1,11 @@
 // The package's interface: the index of be_tree_web_bg.wasm, or of an image, as a class.
 
 import initialize, { Engine, Image, attributes, caret } from "./be_tree_web.js";
+import { summarize } from "./profile.js";
 
-await initialize({ module_or_path: await read(new URL("./be_tree_web_bg.wasm", import.meta.url)) });
+await initialize({
+  module_or_path: await read(new URL("./be_tree_web_bg.wasm", import.meta.url)),
+});
 
 /** Reads a file of the package, from a disk or a server. */
 async function read(url) {
@@ -71,7 +74,8 @@ export class BeTree {
   }
 
   insertAll(subscriptions) {
-    if (!Array.isArray(subscriptions)) throw new TypeError(`insertAll expects an array, but got ${describe(subscriptions)}`);
+    if (!Array.isArray(subscriptions))
+      throw new TypeError(`insertAll expects an array, but got ${describe(subscriptions)}`);
     this.#insert(subscriptions, true);
     return subscriptions.length;
   }
@@ -117,10 +121,31 @@ export class BeTree {
     return this.#attempt(() => this.#engine.explain(json, wide), ...ofEvent(event));
   }
 
+  profile(events) {
+    if (!Array.isArray(events)) throw new TypeError(`profile expects an array, but got ${describe(events)}`);
+    const searches = events.map((event, position) => {
+      const json = toJson(event);
+      const adapt = (refusal) => ({
+        ...withoutColumn(refusal, event),
+        position,
+      });
+      return this.#attempt(
+        () => this.#engine.profile(json),
+        adapt,
+        () => textOf(event),
+      );
+    });
+    const names = this.#attributes.map(([name]) => name);
+    return summarize(searches, names);
+  }
+
   trace(event) {
     const json = toJson(event);
     if (this.#engine instanceof Image) {
-      throw new BeTreeError({ kind: "not_found", message: "the module of an image does not trace; insert into a new BeTree" });
+      throw new BeTreeError({
+        kind: "not_found",
+        message: "the module of an image does not trace; insert into a new BeTree",
+      });
     }
     const trace = this.#attempt(() => this.#engine.trace(json), ...ofEvent(event));
     return { ...trace, ids: fromIds(trace.ids) };
@@ -164,7 +189,10 @@ function attempt(call, adapt = (refusal) => refusal, textOf = () => null) {
     return call();
   } catch (thrown) {
     if (thrown instanceof WebAssembly.RuntimeError || thrown instanceof RangeError) {
-      throw new BeTreeError({ kind: "trap", message: `the module stopped (${thrown.message}); make a new index` });
+      throw new BeTreeError({
+        kind: "trap",
+        message: `the module stopped (${thrown.message}); make a new index`,
+      });
     }
     if (typeof thrown?.kind !== "string" || thrown instanceof Error) throw thrown;
     const refusal = adapt(thrown);
@@ -190,7 +218,9 @@ const DOMAIN = ["type", "optional", "min", "max", "count"];
 
 function toAttributes(schema) {
   if (!isPlain(schema)) {
-    throw new TypeError(`a schema is an object from names to domains, such as {age: "integer"}, but this is ${describe(schema)}`);
+    throw new TypeError(
+      `a schema is an object from names to domains, such as {age: "integer"}, but this is ${describe(schema)}`,
+    );
   }
   return Object.entries(schema).map(([name, domain]) => {
     const given = typeof domain === "string" ? { type: domain } : domain;
@@ -198,7 +228,8 @@ function toAttributes(schema) {
       throw new TypeError(`the domain of ${name} is a type or an object with a type, but this is ${describe(domain)}`);
     }
     const unknown = Object.keys(given).find((key) => !DOMAIN.includes(key));
-    if (unknown !== undefined) throw new TypeError(`the domain of ${name} has no ${unknown}; it has ${DOMAIN.join(", ")}`);
+    if (unknown !== undefined)
+      throw new TypeError(`the domain of ${name} has no ${unknown}; it has ${DOMAIN.join(", ")}`);
     return [name, given.type, given.optional === true, given.min, given.max, given.count];
   });
 }
@@ -235,7 +266,8 @@ function toExpression(expression) {
 function toConstants(constants) {
   if (constants === undefined) return undefined;
   return Object.entries(constants).map(([name, value]) => {
-    if (Number.isSafeInteger(value) || (typeof value === "bigint" && BigInt.asIntN(64, value) === value)) return [name, value];
+    if (Number.isSafeInteger(value) || (typeof value === "bigint" && BigInt.asIntN(64, value) === value))
+      return [name, value];
     throw new TypeError(`the constant ${name} is an integer of 64 bits, but this is ${describe(value)}`);
   });
 }
@@ -257,11 +289,17 @@ function valueToJson(value, name) {
       return "null";
     case "number":
       if (Number.isFinite(value)) return `${value}`;
-      throw new BeTreeError({ kind: "out_of_bounds", message: `${name} is ${value}; give a finite number`, attribute: name });
+      throw new BeTreeError({
+        kind: "out_of_bounds",
+        message: `${name} is ${value}; give a finite number`,
+        attribute: name,
+      });
   }
   if (value === null) return "null";
   if (Array.isArray(value)) return `[${value.map((element) => valueToJson(element, name))}]`;
-  throw new TypeError(`${name} of an event is a boolean, a number, a string or an array, but this is ${describe(value)}`);
+  throw new TypeError(
+    `${name} of an event is a boolean, a number, a string or an array, but this is ${describe(value)}`,
+  );
 }
 
 function isPlain(value) {
@@ -269,7 +307,8 @@ function isPlain(value) {
 }
 
 function describe(value) {
-  if (value === null || value === undefined || ["number", "bigint", "boolean"].includes(typeof value)) return `${value}`;
+  if (value === null || value === undefined || ["number", "bigint", "boolean"].includes(typeof value))
+    return `${value}`;
   return Array.isArray(value) ? "an array" : `${/^[aeiou]/.test(typeof value) ? "an" : "a"} ${typeof value}`;
 }
 
@@ -300,9 +339,13 @@ async function checkDigest(bytes, section) {
   covered.set(bytes.subarray(0, DIGEST.inFile));
   covered.set(bytes.subarray(DIGEST.inFile + DIGEST.bytes), DIGEST.inFile);
   const actual = new Uint8Array(await subtle.digest("SHA-256", covered));
-  if (!actual.every((byte, place) => byte === expected[place])) throw notAnImage("its digest is another; it was changed");
+  if (!actual.every((byte, place) => byte === expected[place]))
+    throw notAnImage("its digest is another; it was changed");
 }
 
 function notAnImage(fault) {
-  return new BeTreeError({ kind: "bad_module", message: `this is no image of an index: ${fault}` });
+  return new BeTreeError({
+    kind: "bad_module",
+    message: `this is no image of an index: ${fault}`,
+  });
 }

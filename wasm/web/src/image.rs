@@ -18,6 +18,8 @@ const JSON: i32 = 1;
 const IDS: i32 = 0;
 /// The words before the ids of a search.
 const HEADER: usize = 2;
+/// The phase of a part after the last one.
+const NO_PART: u32 = u32::MAX;
 /// The number of a batch. An image has one at a time, and runs it to its end.
 const BATCH: u64 = 1;
 
@@ -52,6 +54,12 @@ extern "C" {
     fn be_tree_more(this: &Exports, number: u64) -> Result<i32, JsValue>;
     #[wasm_bindgen(method, structural, catch)]
     fn be_tree_explain(this: &Exports, format: i32, event: u32, id: u64) -> Result<i32, JsValue>;
+    #[wasm_bindgen(method, structural, catch)]
+    fn be_tree_profile(this: &Exports, format: i32, event: u32) -> Result<i32, JsValue>;
+    #[wasm_bindgen(method, structural, catch)]
+    fn be_tree_profile_part(this: &Exports) -> Result<i32, JsValue>;
+    #[wasm_bindgen(method, structural, catch)]
+    fn be_tree_profile_counts(this: &Exports) -> Result<i32, JsValue>;
     #[wasm_bindgen(method, structural, catch)]
     fn be_tree_draw(this: &Exports) -> Result<i32, JsValue>;
     #[wasm_bindgen(method, structural, catch)]
@@ -132,6 +140,23 @@ impl Image {
         let event = self.send(event.as_bytes())?;
         let term = self.result(self.exports.be_tree_explain(JSON, event, id)?)?;
         explanation::read(&term).map_err(refusal)
+    }
+
+    /// Returns the parts of the search for the event, each `[phase, counts]`.
+    pub fn profile(&self, event: &str) -> Result<Array, JsValue> {
+        let event = self.send(event.as_bytes())?;
+        self.result(self.exports.be_tree_profile(JSON, event)?)?;
+        let parts = Array::new();
+        loop {
+            let part = self.result(self.exports.be_tree_profile_part()?)?;
+            let phase = part.first_chunk().map_or(NO_PART, |&phase| u32::from_le_bytes(phase));
+            if phase == NO_PART {
+                return Ok(parts);
+            }
+            let counts = self.result(self.exports.be_tree_profile_counts()?)?;
+            let counts = Reader::new(&counts).and_then(|mut reader| value(&mut reader)).map_err(refusal)?;
+            parts.push(&Array::of(&[JsValue::from(phase), counts]));
+        }
     }
 
     /// Returns a drawing of the tree in Graphviz's language.

@@ -6,6 +6,7 @@
 mod caret;
 mod explanation;
 mod image;
+mod profile;
 mod refusal;
 mod schema;
 mod trace;
@@ -92,10 +93,16 @@ impl Engine {
         explanation::read(&term).map_err(refusal)
     }
 
-    /// Returns the way of a search through the tree.
+    /// Returns the path of a search through the tree.
     pub fn trace(&mut self, event: &str) -> Result<Object, JsValue> {
         let Engine { index, search, .. } = self;
         Ok(trace::to_js(&trace(index, search, Format::Json, event.as_bytes()).map_err(refusal)?))
+    }
+
+    /// Returns the parts of the search for the event, each `[phase, counts]`.
+    pub fn profile(&mut self, event: &str) -> Result<Array, JsValue> {
+        let Engine { index, search, .. } = self;
+        profile::parts(index, search, event).map_err(refusal)
     }
 
     /// Returns a drawing of the tree in Graphviz's language.

@@ -1,6 +1,6 @@
 //! Traces as objects of JavaScript.
 
-use be_tree_index::diagnostics::trace::{Place, Step, Trace, Way};
+use be_tree_index::diagnostics::trace::{Edge, Place, Step, Trace};
 use js_sys::{Array, Object};
 use wasm_bindgen::JsValue;
 
@@ -21,14 +21,14 @@ pub(crate) fn to_js(trace: &Trace) -> Object {
 }
 
 fn step(step: &Step) -> JsValue {
-    let (node, way) = match &step.place {
+    let (node, edge) = match &step.place {
         Place::Every => (JsValue::NULL, JsValue::NULL),
-        Place::Node(node, edge) => ((*node).into(), edge.as_ref().map_or(JsValue::NULL, way)),
+        Place::Node(node, edge) => ((*node).into(), edge.as_ref().map_or(JsValue::NULL, edge_to_js)),
     };
     let matched: Array = step.matched.iter().take(SHOWN).map(|&id| id_to_js(id)).collect();
     object([
         ("node", node),
-        ("way", way),
+        ("edge", edge),
         ("visited", (step.visited as f64).into()),
         ("passed", (step.passed as f64).into()),
         ("evaluated", (step.evaluated as f64).into()),
@@ -38,13 +38,13 @@ fn step(step: &Step) -> JsValue {
     .into()
 }
 
-fn way(way: &Way) -> JsValue {
+fn edge_to_js(edge: &Edge) -> JsValue {
     object([
-        ("above", way.above.into()),
-        ("level", way.level.into()),
-        ("attribute", way.attribute.as_str().into()),
-        ("label", way.label.as_str().into()),
-        ("siblings", (way.siblings as f64).into()),
+        ("above", edge.above.into()),
+        ("level", edge.level.into()),
+        ("attribute", edge.attribute.as_str().into()),
+        ("label", edge.label.as_str().into()),
+        ("siblings", (edge.siblings as f64).into()),
     ])
     .into()
 }

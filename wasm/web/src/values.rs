@@ -136,10 +136,17 @@ pub(crate) fn string(bytes: &[u8]) -> JsValue {
 /// left out is `{omitted: count}`.
 pub(crate) fn value(reader: &mut Reader) -> Result<JsValue, Error> {
     match reader.peek()? {
-        Kind::Integer => Ok(match reader.integer()? {
-            safe if safe.unsigned_abs() <= MAX_SAFE => JsValue::from_f64(safe as f64),
-            wide => wide.into(),
-        }),
+        Kind::Integer => {
+            let start = reader.clone();
+            match reader.integer() {
+                Ok(safe) if safe.unsigned_abs() <= MAX_SAFE => Ok(JsValue::from_f64(safe as f64)),
+                Ok(wide) => Ok(wide.into()),
+                Err(_) => {
+                    *reader = start;
+                    reader.unsigned().map(id_to_js)
+                }
+            }
+        }
         Kind::Float => Ok(reader.float()?.into()),
         Kind::Binary => Ok(string(reader.binary()?)),
         Kind::List => {

@@ -22,26 +22,41 @@ export async function differences({ BeTree, BeTreeError }, cases, image) {
     check(`${expression}, among ids`, tree.search(event, { ids: [7, 1] }), holds ? [1] : []);
     check(`${expression}, many`, tree.searchMany([event, toText(event)]), [ids, ids]);
     check(`${expression}, traced`, tree.trace(event).ids, ids);
-    check(`${expression}, explained`, tree.explain(event, 1), { match: holds, root: explanation });
+    check(`${expression}, explained`, tree.explain(event, 1), {
+      match: holds,
+      root: explanation,
+    });
     tree.delete(1);
     check(`${expression}, deleted`, tree.search(event), holds ? [] : [0]);
     tree.free();
   }
 
-  const subscriptions = cases.rows.map(({ expression }, id) => ({ id, expression, constants }));
+  const subscriptions = cases.rows.map(({ expression }, id) => ({
+    id,
+    expression,
+    constants,
+  }));
   const all = new BeTree(schema);
   all.insertAll(subscriptions);
   const read = await BeTree.load(image);
   check("the schema of the image", Object.entries(read.schema), cases.schema.map(withDefaults));
   check("the drawing of the image", read.draw(), all.draw());
-  for (const [index, name] of [[all, "all"], [read, "image"]]) {
+  for (const [index, name] of [
+    [all, "all"],
+    [read, "image"],
+  ]) {
     for (const { expression, event: given, found, explanation } of cases.rows) {
       const event = fromCase(given);
       check(`${name}, ${expression}`, index.search(event), found);
       const id = cases.rows.findIndex((row) => row.expression === expression && row.event === given);
       check(`${name}, ${expression}, explained`, index.explain(event, id).root, explanation);
     }
-    check(`${name}, many`, index.searchMany(cases.rows.map(({ event }) => fromCase(event))), cases.rows.map(({ found }) => found));
+    check(
+      `${name}, many`,
+      index.searchMany(cases.rows.map(({ event }) => fromCase(event))),
+      cases.rows.map(({ found }) => found),
+    );
+    check(`${name}, profile`, index.profile(cases.rows.map(({ event }) => fromCase(event))), cases.profile);
     check(`${name}, counts`, index.info().expressions, cases.info.expressions);
     for (const count of ["predicates", "strings", "nodes", "entries", "unindexed", "depth"]) {
       check(`${name}, ${count}`, index.info()[count], cases.info[count]);

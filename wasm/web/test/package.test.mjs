@@ -22,9 +22,16 @@ test("all conformance cases, with the results of the Elixir side", async () => {
 
   // A difference is found.
   const [row] = cases.rows;
-  const changed = { ...cases, rows: [{ ...row, holds: !row.holds }], refusals: [{ ...cases.refusals[0], column: 7 }] };
+  const changed = {
+    ...cases,
+    rows: [{ ...row, holds: !row.holds }],
+    refusals: [{ ...cases.refusals[0], column: 7 }],
+  };
   const found = await differences(library, changed, image);
-  assert.ok(found.includes(`${row.expression}: [1] instead of [0]`) && found.some((line) => line.includes(", refused:")), found);
+  assert.ok(
+    found.includes(`${row.expression}: [1] instead of [0]`) && found.some((line) => line.includes(", refused:")),
+    found,
+  );
 });
 
 test("the example of the README", () => {
@@ -39,11 +46,22 @@ test("the example of the README", () => {
 test("the package has at most 300 KB, and no file that is not named", () => {
   const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
   try {
-    const out = execFileSync("npm", ["pack", "--json", "--pack-destination", folder, join(built, "package")], { encoding: "utf8" });
+    const out = execFileSync("npm", ["pack", "--json", "--pack-destination", folder, join(built, "package")], {
+      encoding: "utf8",
+    });
     const [{ size, files }] = JSON.parse(out);
     assert.ok(size <= 300_000, `${size} bytes`);
     const names = files.map(({ path }) => path).sort();
-    assert.deepEqual(names, ["LICENSE", "README.md", "be_tree_web.js", "be_tree_web_bg.wasm", "index.d.ts", "index.js", "package.json"]);
+    assert.deepEqual(names, [
+      "LICENSE",
+      "README.md",
+      "be_tree_web.js",
+      "be_tree_web_bg.wasm",
+      "index.d.ts",
+      "index.js",
+      "package.json",
+      "profile.js",
+    ]);
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -74,7 +92,10 @@ test("ids are numbers where numbers are exact, and otherwise bigints", () => {
 test("a failed call changes nothing, and tells where the fault is", () => {
   const tree = ages();
   tree.insert(1, "age > 20");
-  const list = [{ id: 2, expression: "age > 30" }, { id: 3, expression: "age >" }];
+  const list = [
+    { id: 2, expression: "age > 30" },
+    { id: 3, expression: "age >" },
+  ];
   assert.throws(
     () => tree.insertAll(list),
     (error) => {
@@ -85,7 +106,8 @@ test("a failed call changes nothing, and tells where the fault is", () => {
     },
   );
   assert.equal(tree.info().expressions, 1);
-  const refused = (call, expected) => assert.throws(call, (error) => (assert.equal(error.kind, expected), error.position === null));
+  const refused = (call, expected) =>
+    assert.throws(call, (error) => (assert.equal(error.kind, expected), error.position === null));
   refused(() => tree.insert(1, "age > 1"), "duplicate_id");
   refused(() => tree.delete(9), "not_found");
   refused(() => tree.explain({ age: 1 }, 9), "not_found");
@@ -93,25 +115,58 @@ test("a failed call changes nothing, and tells where the fault is", () => {
   refused(() => tree.search({ age: "x" }), "type");
   refused(() => tree.search({ age: 1.5 }), "type");
   refused(() => tree.search({ age: NaN }), "out_of_bounds");
-  assert.throws(() => tree.search("{}}"), { kind: "syntax", column: 3, caret: "{}}\n  ^" });
+  assert.throws(() => tree.search("{}}"), {
+    kind: "syntax",
+    column: 3,
+    caret: "{}}\n  ^",
+  });
   assert.throws(() => tree.search({ age: "x" }), { column: null, text: null });
-  assert.throws(() => tree.searchMany([{ age: 1 }, "{"]), { kind: "syntax", position: 1, column: 2, text: "{" });
+  assert.throws(() => tree.searchMany([{ age: 1 }, "{"]), {
+    kind: "syntax",
+    position: 1,
+    column: 2,
+    text: "{",
+  });
   assert.deepEqual(tree.search({ age: 21 }), [1]);
 });
 
 test("arguments of a wrong type are named", () => {
   const tree = ages();
-  assert.throws(() => new BeTree([["age", "integer"]]), { name: "TypeError", message: /an array/ });
-  assert.throws(() => new BeTree({ age: { min: 3 } }), { name: "TypeError", message: /the domain of age/ });
-  assert.throws(() => new BeTree({ age: { type: "integer", most: 3 } }), { name: "TypeError", message: /has no most/ });
-  assert.throws(() => new BeTree({ age: "number" }), { kind: "type", attribute: "age" });
+  assert.throws(() => new BeTree([["age", "integer"]]), {
+    name: "TypeError",
+    message: /an array/,
+  });
+  assert.throws(() => new BeTree({ age: { min: 3 } }), {
+    name: "TypeError",
+    message: /the domain of age/,
+  });
+  assert.throws(() => new BeTree({ age: { type: "integer", most: 3 } }), {
+    name: "TypeError",
+    message: /has no most/,
+  });
+  assert.throws(() => new BeTree({ age: "number" }), {
+    kind: "type",
+    attribute: "age",
+  });
   assert.throws(() => new BeTree({ age: { type: "integer", min: 3, max: 1 } }), { kind: "type", attribute: "age" });
-  assert.throws(() => new BeTree({ age: { type: "integer", count: 3 } }), { kind: "type", attribute: "age" });
-  assert.throws(() => tree.insert(1, 3), { name: "TypeError", message: /an expression/ });
-  assert.throws(() => tree.insert(1, "true", { constants: { flight_id: 1.5 } }), { name: "TypeError", message: /flight_id/ });
+  assert.throws(() => new BeTree({ age: { type: "integer", count: 3 } }), {
+    kind: "type",
+    attribute: "age",
+  });
+  assert.throws(() => tree.insert(1, 3), {
+    name: "TypeError",
+    message: /an expression/,
+  });
+  assert.throws(() => tree.insert(1, "true", { constants: { flight_id: 1.5 } }), {
+    name: "TypeError",
+    message: /flight_id/,
+  });
   assert.throws(() => tree.insertAll({}), TypeError);
   assert.throws(() => tree.search([1]), TypeError);
-  assert.throws(() => tree.search({ age: { of: 3 } }), { name: "TypeError", message: /age of an event/ });
+  assert.throws(() => tree.search({ age: { of: 3 } }), {
+    name: "TypeError",
+    message: /age of an event/,
+  });
   assert.throws(() => tree.searchMany({}), TypeError);
 });
 
@@ -145,13 +200,16 @@ test("an image takes changes, and refuses what is no image", async () => {
 test("a hundred thousand expressions agree with a plain loop", () => {
   const tree = new BeTree({ a: "integer", b: "integer" });
   const count = 100_000;
-  const expressions = Array.from({ length: count }, (_, id) => ({ id, expression: `a = ${id % 1000} and b >= ${id % 7}` }));
+  const expressions = Array.from({ length: count }, (_, id) => ({
+    id,
+    expression: `a = ${id % 1000} and b >= ${id % 7}`,
+  }));
   assert.equal(tree.insertAll(expressions), count);
   const expected = expressions.map(({ id }) => id).filter((id) => id % 1000 === 123 && id % 7 <= 3);
   const { ids, visited, steps } = tree.trace({ a: 123, b: 3 });
   assert.deepEqual(tree.search({ a: 123, b: 3 }), expected);
   assert.deepEqual(ids, expected);
-  assert.ok(visited < 200 && steps.some(({ way }) => way?.label === "123" && way.siblings === 1000));
+  assert.ok(visited < 200 && steps.some(({ edge }) => edge?.label === "123" && edge.siblings === 1000));
 });
 
 test("it runs in a worker", async () => {

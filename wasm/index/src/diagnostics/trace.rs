@@ -9,7 +9,7 @@ use crate::search::observe::{List, Visit};
 use crate::search::Search;
 use crate::tree::Position;
 
-/// The way of a search through the tree.
+/// The path of a search through the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The lists at which the search looked, in its order.
@@ -43,12 +43,12 @@ pub enum Place {
     /// The expressions at which every search looks, named `every` in the picture.
     Every,
     /// The node with this number.
-    Node(u32, Option<Way>),
+    Node(u32, Option<Edge>),
 }
 
 /// The edge to a node from the level above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Edge {
     /// The number of the node that has the level.
     pub above: u32,
     /// The number of the level.
@@ -61,7 +61,7 @@ pub struct Way {
     pub siblings: usize,
 }
 
-/// Searches for the event in `bytes`, and returns the way of the search. `search` has room for the index
+/// Searches for the event in `bytes`, and returns the path of the search. `search` has room for the index
 /// ([`Search::reserve`]).
 ///
 /// ```
@@ -84,8 +84,8 @@ pub struct Way {
 /// assert_eq!(trace.ids, [1, 5]);
 /// // From the root by the value of one attribute to a node with a quarter of the expressions.
 /// assert!(matches!(trace.steps[0].place, Place::Node(0, None)));
-/// let Place::Node(_, Some(way)) = &trace.steps[1].place else { panic!("{trace:?}") };
-/// assert_eq!((way.attribute.as_str(), way.label.as_str(), way.siblings), ("city", "Oslo", 4));
+/// let Place::Node(_, Some(edge)) = &trace.steps[1].place else { panic!("{trace:?}") };
+/// assert_eq!((edge.attribute.as_str(), edge.label.as_str(), edge.siblings), ("city", "Oslo", 4));
 /// assert_eq!(trace.steps[1].visited, 25);
 /// # Ok::<(), be_tree_index::error::Error>(())
 /// ```
@@ -112,15 +112,15 @@ fn step(index: &Index, visit: Visit) -> Step {
 fn place(index: &Index, list: List) -> Place {
     match list {
         List::Dense | List::Unindexed | List::Leaf(NodeId::SCANNED) => Place::Every,
-        List::Leaf(node) => Place::Node(node.word(), way(index, node)),
+        List::Leaf(node) => Place::Node(node.word(), edge(index, node)),
     }
 }
 
 /// Returns the edge to `node`, unless it is the root.
-fn way(index: &Index, node: NodeId) -> Option<Way> {
+fn edge(index: &Index, node: NodeId) -> Option<Edge> {
     let Position::Under(id, place) = index.tree().position(node) else { return None };
     let level = index.tree().level(id);
-    Some(Way {
+    Some(Edge {
         above: level.owner.word(),
         level: id.word(),
         attribute: index.schema().attribute(level.attribute).name.clone(),
