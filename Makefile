@@ -4,6 +4,7 @@
 export LC_ALL := C.UTF-8
 
 CARGO := $(CURDIR)/scripts/cargo
+CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 browser_ready := _build/browser.done
 
@@ -43,6 +44,8 @@ demo: $(ready) ## Show what BeTree does
 test: $(ready) ## Run all tests, Rust's and Elixir's
 	@echo "cargo test: the index and the guest"
 	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
+	@echo "cargo test: the index in the sandbox"
+	@$(CARGO_WASM32) test --quiet --locked -p be_tree_index --features report_panics --tests
 	@echo "mix test"
 	@MIX_ENV=test mix test
 	@echo "cargo test: what of the host runs without the BEAM"
@@ -107,6 +110,8 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd examples/steiner && $(CARGO) fmt --check
 	@cd examples/scan && $(CARGO) fmt --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
+	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_index --features report_panics --all-targets -- -D warnings
+	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_guest -- -D warnings
 	@cd wasm/index/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings

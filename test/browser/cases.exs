@@ -68,7 +68,8 @@ rows =
 
 refusals =
   for {expression, kind, _attribute, _column} <- Language.refusals() do
-    {:error, %BeTree.Error{kind: ^kind} = error} = BeTree.insert(BeTree.new!(Language.schema() ++ bounded), 1, expression)
+    {:error, %BeTree.Error{kind: ^kind} = error} =
+      BeTree.insert(BeTree.new!(Language.schema() ++ bounded), 1, expression)
 
     %{
       "expression" => Cases.value(expression),

@@ -57,6 +57,9 @@ pub mod language;
 pub mod model;
 mod plan;
 mod reasons;
+#[cfg(all(target_arch = "wasm32", feature = "report_panics"))]
+#[path = "../tests/support/report.rs"]
+mod report;
 pub mod room;
 pub mod search;
 pub mod support;

@@ -30,7 +30,9 @@ fn integer() -> impl Strategy<Value = i64> {
 }
 
 fn string() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-zA-Z0-9_.-]{0,24}", any::<String>()]
+    const SHORT: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    let short = vec(prop::sample::select(SHORT).prop_map(char::from), 0..25);
+    prop_oneof![short, vec(any::<char>(), 0..32)].prop_map(String::from_iter)
 }
 
 fn value(ty: Type) -> BoxedStrategy<Model> {

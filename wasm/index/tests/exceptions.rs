@@ -70,7 +70,7 @@ fn index(attributes: &[(&str, Type, bool)], texts: impl Iterator<Item = String>)
 }
 
 #[test]
-fn exceptions_are_proven_and_doubts_looked_into() {
+fn exceptions_are_proven_unless_the_event_may_fail_them() {
     let expressions: Vec<_> = (0..3000).map(expression).collect();
     let attributes = [("r", Type::Integer, false), ("s", Type::String, true), ("t", Type::StringList, true)];
     let (index, mut search) = index(&attributes, expressions.iter().map(|(text, _)| text.clone()));

@@ -1,6 +1,9 @@
 //! Batches of insertions, and searches, at every limit of memory: each succeeds, or is refused and changes nothing. The
 //! expressions are random; `memory.rs` has those that take much memory.
 
+// Left out in the sandbox for the reason in `memory.rs`.
+#![cfg(not(target_arch = "wasm32"))]
+
 #[path = "support/limited.rs"]
 mod limited;
 mod support;

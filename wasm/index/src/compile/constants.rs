@@ -6,6 +6,7 @@
 use crate::compile::words::{Words, AHEAD};
 use crate::event::key::Scale;
 use crate::model::strings::StringId;
+use crate::support::simd::{Fastest, Vector};
 
 /// Marks the head of a list with two constants in a word.
 const NARROW: u32 = 1 << 31;
@@ -87,29 +88,18 @@ fn packed(len: usize, is_narrow: bool) -> usize {
 
 /// Returns whether `value` is one of the first `count` words, or of their halves if the list is narrow. It compares all
 /// words, whatever the count, because the processor cannot predict the end of a loop.
-#[cfg(target_arch = "wasm32")]
 #[inline(always)]
-fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
-    use core::arch::wasm32::*;
+fn is_among<V: Vector>(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
     let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
-    let found = |four: v128, places: v128| {
-        let low = u32x4_eq(v128_and(four, u32x4_splat(mask)), u32x4_splat(value));
-        let high = u32x4_eq(u32x4_shr(four, shift), u32x4_splat(value));
-        v128_and(v128_or(low, high), i32x4_lt(places, u32x4_splat(count as u32)))
+    let (value, count) = (V::splat_u32(value), V::splat_u32(count as u32));
+    let found = |four: [u32; 4], places: [u32; 4]| {
+        let four = V::of_u32(&four);
+        let low = (four & V::splat_u32(mask)).eq_u32(value);
+        let high = four.shr_u32(shift).eq_u32(value);
+        (low | high) & !count.le_u32(V::of_u32(&places))
     };
     let [a, b, c, d, e, f, g, h] = *words;
-    let first = found(u32x4(a, b, c, d), u32x4(0, 1, 2, 3));
-    let second = found(u32x4(e, f, g, h), u32x4(4, 5, 6, 7));
-    v128_any_true(v128_or(first, second))
-}
-
-/// The same without vectors.
-#[cfg(not(target_arch = "wasm32"))]
-#[inline(always)]
-fn is_among(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
-    let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
-    let is_it = |word: u32| (word & mask == value) | (word >> shift == value);
-    (0..SHORT).fold(false, |found, place| found | (is_it(words[place]) & (place < count)))
+    !(found([a, b, c, d], [0, 1, 2, 3]) | found([e, f, g, h], [4, 5, 6, 7])).is_zero()
 }
 
 impl<W: Words> List<W> {
@@ -142,7 +132,7 @@ impl<W: Words> List<W> {
         if count > SHORT {
             return self.finds(value);
         }
-        is_among(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
+        is_among::<Fastest>(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
     }
 
     /// Searches by halves, without a branch on the values.
@@ -159,7 +149,11 @@ impl<W: Words> List<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::array::from_fn;
+
     use super::*;
+    use crate::oracle::random::Random;
+    use crate::support::simd::Portable;
 
     #[test]
     fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
@@ -179,6 +173,30 @@ mod tests {
                 assert!(!list.contains(-1) || constants.contains(&-1));
             }
         }
+    }
+
+    #[test]
+    fn a_value_is_found_among_the_words_that_count() {
+        let (mut random, mut found) = (Random::new(1), 0);
+        for _ in 0..4000 {
+            let words: [u32; SHORT] = from_fn(|_| (random.below(6) | random.below(6) << 16) as u32);
+            let (count, is_narrow) = (random.below(SHORT + 1), random.chance(50));
+            let value = match random.chance(50) {
+                true => random.below(6) as u32,
+                false => words[random.below(SHORT)],
+            };
+            let expected = words[..count].iter().any(|&word| match is_narrow {
+                true => [word & 0xffff, word >> 16].contains(&value),
+                false => word == value,
+            });
+            let of_vectors = [
+                is_among::<Portable>(value, &words, count, is_narrow),
+                is_among::<Fastest>(value, &words, count, is_narrow),
+            ];
+            assert_eq!(of_vectors, [expected; 2], "{value} in {count} of {words:?}");
+            found += usize::from(expected);
+        }
+        assert!((1000..3000).contains(&found), "{found}");
     }
 
     #[test]

@@ -38,7 +38,6 @@ impl ValueDigest {
     }
 
     /// Returns the lower and the upper half of the mask, the value, and all ones if it is defined.
-    #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     pub fn words(&self) -> &[u32; 4] {
         &self.words

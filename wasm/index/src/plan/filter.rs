@@ -25,16 +25,17 @@ use crate::support::number::{greater, lesser};
 
 /// The mark of a filter that is a mask, or [`NEITHER`].
 pub(crate) const MASK: u32 = 1 << 31;
-/// The mark of a sufficient filter: an event that passes and is not in doubt makes the expression true.
+/// The mark of a sufficient filter: an event that passes makes the expression true, unless it [may
+/// fail](Tested::may_fail).
 pub(crate) const SUFFICIENT: u32 = 1 << 30;
 /// The mark of a filter whose entry is in front of another one of the same subscription. An event must pass both.
 pub(crate) const JOINED: u32 = 1 << 29;
 /// The mark of a filter that an event with an undefined attribute passes too.
 pub(crate) const LAX: u32 = 1 << 28;
-/// The mark of a range whose first and last digest leave the entry in doubt, or [`NEITHER`].
+/// The mark of a range whose demand an event with its first or last digest may fail, or [`NEITHER`].
 pub(crate) const BLURRED: u32 = 1 << 27;
 /// The mark of a range or mask of excepted values, to prove an entry. Every event that defines the attribute passes; one
-/// that meets the range or mask leaves the entry in doubt.
+/// that meets the range or mask may fail the demand.
 pub(crate) const EXCEPT: u32 = 1 << 26;
 /// The marks of a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
@@ -108,7 +109,7 @@ impl Filter {
     }
 
     /// Returns a filter that every event passes and that proves an entry, if `access_predicate` is one of several
-    /// alternatives. An event that may fail this alternative leaves the entry in doubt. Returns `None` if the filter cannot
+    /// alternatives. An event that may fail this alternative runs the program. Returns `None` if the filter cannot
     /// decide that for every value, and for an undefined one.
     pub fn exception(access_predicate: &AccessPredicate, schema: &Schema) -> Option<Self> {
         let Attribute { ty, optional, .. } = *schema.attribute(access_predicate.attribute);
@@ -133,7 +134,7 @@ impl Filter {
 
     /// Returns the filter with the lax mark: an undefined attribute passes. A range that starts with the least value or ends
     /// with the greatest grows by one, to include the digest of undefined, which is adjacent to both. A range of floats
-    /// grows by two, because its ends are in doubt and no float has the digest beyond.
+    /// grows by two, because events with the digest of an end may fail, and no float has the digest beyond.
     fn lax(self) -> Self {
         let Filter { digest, low, span } = self.marked(LAX);
         let last = low.wrapping_add(span);
@@ -145,7 +146,8 @@ impl Filter {
         }
     }
 
-    /// Returns whether every event that passes a filter of `access_predicate` meets it or leaves the entry in doubt.
+    /// Returns whether every event that passes a filter of `access_predicate` meets it, unless the test says that it [may
+    /// fail](Tested::may_fail).
     pub fn is_exact_for(access_predicate: &AccessPredicate, schema: &Schema) -> bool {
         let ty = schema.attribute(access_predicate.attribute).ty;
         let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
@@ -198,7 +200,6 @@ impl Filter {
     }
 
     /// Returns the words of the filter in the order of memory.
-    #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     pub(crate) fn words(self) -> [u32; 3] {
         [self.digest, self.low, self.span]
@@ -228,7 +229,7 @@ impl Filter {
         let is_neither = self.digest & NEITHER == NEITHER;
         Tested {
             passes: (meets | is_except) & may_pass & !(is_neither & at_end),
-            is_in_doubt: ((meets & is_except) | (at_end & is_blurred)) & !is_neither,
+            may_fail: ((meets & is_except) | (at_end & is_blurred)) & !is_neither,
         }
     }
 }
@@ -238,9 +239,9 @@ impl Filter {
 pub(crate) struct Tested {
     /// The event may meet the demand.
     pub passes: bool,
-    /// The filter does not prove the entry for this event, though it is a [proof](Filter::proof). The value shares bits with
-    /// an excepted one, or has the digest of an end.
-    pub is_in_doubt: bool,
+    /// The event passes and yet may fail the demand, so a [proof](Filter::proof) proves nothing for it, and the program must
+    /// run. Its value shares bits with an excepted one, or has the digest of an end.
+    pub may_fail: bool,
 }
 
 /// The part of a demand that the path to an entry has met.
@@ -378,31 +379,31 @@ mod tests {
         let some = mask(1, &[3, 7, 900]);
         for value in -1000..1000 {
             let passes = |filter: Filter| filter.test(&digest(&[value])[..]);
-            assert_eq!(passes(one), Tested { passes: value == 7, is_in_doubt: false });
+            assert_eq!(passes(one), Tested { passes: value == 7, may_fail: false });
             assert_eq!(passes(one.as_sufficient()), passes(one));
             assert!(passes(some).passes || ![3, 7, 900].contains(&value));
-            assert!(!passes(some).is_in_doubt);
+            assert!(!passes(some).may_fail);
         }
         assert!(Filter::NONE.test(&digest(&[])[..]).passes);
         assert!(![one, one.as_sufficient(), some].iter().any(|filter| filter.test(&digest(&[])[..]).passes));
     }
 
     #[test]
-    fn an_exception_of_two_values_is_never_in_doubt() {
+    fn an_event_that_passes_an_exception_of_two_values_meets_it() {
         for keys in [[3, 7], [-900, 900], [i64::from(i32::MIN) + 2, i64::from(i32::MAX) - 1]] {
             let filter = neither(1, keys).as_sufficient();
             for value in (-1000..1000).chain(keys) {
-                let expected = Tested { passes: !keys.contains(&value), is_in_doubt: false };
+                let expected = Tested { passes: !keys.contains(&value), may_fail: false };
                 assert_eq!(filter.test(&digest(&[value])[..]), expected);
                 assert_eq!(filter.lax().test(&digest(&[value])[..]), expected);
             }
-            assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: false, is_in_doubt: false });
-            assert_eq!(filter.lax().test(&digest(&[])[..]), Tested { passes: true, is_in_doubt: false });
+            assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: false, may_fail: false });
+            assert_eq!(filter.lax().test(&digest(&[])[..]), Tested { passes: true, may_fail: false });
         }
     }
 
     #[test]
-    fn one_of_several_demands_is_passed_by_all_and_in_doubt_where_it_may_not_be_met() {
+    fn every_event_passes_one_of_several_demands_and_those_that_fail_it_may_fail() {
         let x = Attribute { name: "x".into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
         let schema = Schema::new(vec![x]).unwrap();
         let access_predicate = |values: &ValueSet| AccessPredicate {
@@ -424,9 +425,9 @@ mod tests {
             };
             let filter = Filter::exception(&access_predicate(&values), &schema).unwrap().as_sufficient();
             let test = |value: i64| filter.test(&digest(&[value])[..]);
-            assert!((-1000..1000).all(|value| test(value).passes && (is_met(value) || test(value).is_in_doubt)));
-            assert!(unmet.contains(&(-1000..1000).filter(|value| test(*value).is_in_doubt).count()), "{values:?}");
-            assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: true, is_in_doubt: false });
+            assert!((-1000..1000).all(|value| test(value).passes && (is_met(value) || test(value).may_fail)));
+            assert!(unmet.contains(&(-1000..1000).filter(|value| test(*value).may_fail).count()), "{values:?}");
+            assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: true, may_fail: false });
             assert_eq!(
                 Filter::exception(&AccessPredicate { is_lax: false, ..access_predicate(&values) }, &schema),
                 None
@@ -435,19 +436,19 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_proves_whatever_it_does_not_doubt() {
+    fn an_exception_proves_nothing_for_its_values() {
         let filter = mask(1, &[3, 7]).marked(EXCEPT).noting(NOTES - 1).as_sufficient();
         assert!(filter.is_sufficient());
-        let mut doubted = 0;
+        let mut failing = 0;
         for value in -1000..1000 {
             for values in [&[value][..], &[value, 20], &[20, value]] {
                 let tested = filter.test(&digest(values)[..]);
                 assert!(tested.passes);
-                assert!(tested.is_in_doubt || ![3, 7].contains(&value));
-                doubted += usize::from(tested.is_in_doubt);
+                assert!(tested.may_fail || ![3, 7].contains(&value));
+                failing += usize::from(tested.may_fail);
             }
         }
-        assert!(doubted < 6000 / 16);
-        assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: false, is_in_doubt: false });
+        assert!(failing < 6000 / 16);
+        assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: false, may_fail: false });
     }
 }

@@ -121,7 +121,7 @@ pub struct Search {
     found_at: Vec<u32>,
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
-    /// The slots of the sufficient entries that passed in this step, some of them in doubt.
+    /// The slots of the sufficient entries that passed in this step. The event may fail some of them.
     proven: Vec<Proven>,
     memo: Memo,
     matches: SlotSet,

@@ -12,6 +12,7 @@ use crate::event::Value;
 use crate::handles::ProgramId;
 use crate::index::Index;
 use crate::model::schema::AttributeId;
+use crate::support::simd::Fastest;
 use crate::tree::scan::{fitting, scan, Passed, Proven, LENGTH, PLACES};
 
 /// The phase of a part.
@@ -172,9 +173,9 @@ impl Search {
             let (part, rest) = entries.split_at(fitting(entries, PLACES - 1));
             let mut slots = [Proven::default(); LENGTH];
             let mut programs = [ProgramId::default(); LENGTH];
-            let passed = scan(part, &self.digests[..], &mut slots, &mut programs, Passed::default());
+            let passed = scan::<Fastest>(part, &self.digests[..], &mut slots, &mut programs, Passed::default());
             for proven in &slots[..passed.proven] {
-                match proven.is_in_doubt() {
+                match proven.may_fail() {
                     true => scanned.candidates.push(subscriptions.id(proven.slot())),
                     false => scanned.proven += 1,
                 }

@@ -7,6 +7,7 @@ use super::{first_chunk, first_chunk_mut, Search, STEP};
 use crate::event::digest::{self, Table};
 use crate::handles::{NodeId, ProgramId};
 use crate::index::Index;
+use crate::support::simd::Fastest;
 use crate::tree::scan::{fitting, scan, List, Passed, Proven, PLACES};
 use crate::tree::Tree;
 
@@ -35,19 +36,19 @@ impl Search {
         }
     }
 
-    /// Marks the first `proven` of the noted slots as matches. Slots in doubt become candidates.
+    /// Marks the first `proven` of the noted slots as matches. Those that the event may fail become candidates.
     #[inline(never)]
     pub(super) fn mark(&mut self, proven: usize, index: &Index, progress: &mut Progress) {
         let Search { proven: slots, candidates, matches, .. } = self;
         let slots = Cell::from_mut(&mut slots[..proven]).as_slice_of_cells();
         let (fours, rest) = slots.as_chunks::<4>();
-        // The slots in doubt move to the front of the list.
-        let mut in_doubt = 0;
+        // The slots that the event may fail move to the front of the list.
+        let mut failing = 0;
         let mut mark = |slot: &Cell<Proven>| {
             let slot = slot.get();
-            if slot.is_in_doubt() {
-                slots[in_doubt].set(slot);
-                in_doubt += 1;
+            if slot.may_fail() {
+                slots[failing].set(slot);
+                failing += 1;
             } else {
                 matches.insert(slot.slot());
             }
@@ -57,12 +58,12 @@ impl Search {
             four.iter().for_each(&mut mark);
         }
         rest.iter().for_each(mark);
-        // The programs of slots in doubt are looked up last, so that their cache misses overlap.
-        let candidates = &mut candidates[progress.candidates as usize..][..in_doubt];
+        // The programs of these slots are looked up last, so that their cache misses overlap.
+        let candidates = &mut candidates[progress.candidates as usize..][..failing];
         for (candidate, slot) in candidates.iter_mut().zip(slots) {
             *candidate = index.subscriptions().get(slot.get().slot()).program;
         }
-        progress.candidates += in_doubt as u32;
+        progress.candidates += failing as u32;
     }
 }
 
@@ -83,7 +84,7 @@ fn pass_lists(
         let node = tree.node(nodes[progress.node as usize]);
         let entries = &node.entries()[progress.entry as usize..];
         let taken = fitting(entries, PLACES - 1 - passed.proven - passed.to_run);
-        passed = scan(&entries[..taken], digests, slots, programs, passed);
+        passed = scan::<Fastest>(&entries[..taken], digests, slots, programs, passed);
         progress.visited += taken as u64;
         work += taken as u32 + 1;
         if taken == entries.len() {

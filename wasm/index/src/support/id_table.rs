@@ -46,7 +46,7 @@ impl IdTable {
                     return Some(found);
                 }
             }
-            at += 1;
+            at = at.wrapping_add(1);
         }
     }
 

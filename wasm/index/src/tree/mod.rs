@@ -141,7 +141,6 @@ impl Entry {
     }
 
     /// Returns the words of the entry in the order of memory.
-    #[cfg(target_arch = "wasm32")]
     #[inline(always)]
     fn words(self) -> [u32; 4] {
         let [digest, low, span] = self.filter.words();

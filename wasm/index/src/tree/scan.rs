@@ -1,41 +1,44 @@
 //! The scan of a leaf list finds the entries that an event passes, and those that it proves.
 //!
-//! No branch depends on the event, because the results of thousands of entries are unpredictable. In the sandbox, vector
-//! instructions test four entries at once.
+//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries
+//! at once.
 
-#[cfg(target_arch = "wasm32")]
-use vectors::{Fronts, Picked};
+#[cfg(test)]
+mod tests;
 
 use crate::event::digest::Table;
 use crate::handles::{ProgramId, Slot};
+use crate::plan::filter;
+use crate::support::simd::Vector;
 use crate::tree::{Entry, Subject};
 
-/// The slot of a sufficient entry that passed, with a mark if the entry is in doubt for this event: its program must run.
+/// The slot of a sufficient entry that passed, with a mark if the event may fail the entry's demands: the program must run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Proven(u32);
 
-/// The mark of a slot in doubt. Slots do not need the bit, as a subscription takes more than four bytes of 4 GiB.
-const IN_DOUBT: u32 = 1 << 31;
+/// The mark of an entry that the event may fail. Slots do not need the bit, as a subscription takes more than four bytes of
+/// 4 GiB.
+const MAY_FAIL: u32 = 1 << 31;
 
 impl Proven {
-    fn new(subject: Subject, is_in_doubt: bool) -> Self {
-        Proven(subject.word() | if is_in_doubt { IN_DOUBT } else { 0 })
+    fn new(subject: Subject, may_fail: bool) -> Self {
+        Proven(subject.word() | if may_fail { MAY_FAIL } else { 0 })
     }
 
     #[inline(always)]
-    pub fn is_in_doubt(self) -> bool {
-        self.0 & IN_DOUBT != 0
+    pub fn may_fail(self) -> bool {
+        self.0 & MAY_FAIL != 0
     }
 
     #[inline(always)]
     pub fn slot(self) -> Slot {
-        Slot::from_word(self.0 & !IN_DOUBT)
+        Slot::from_word(self.0 & !MAY_FAIL)
     }
 }
 
-/// The upper bound of the number of slots or programs in a list. It is a power of two, so one instruction masks a position, and no
-/// branch checks for room.
+/// The upper bound of the number of slots or programs in a list. It is a power of two, so one instruction masks a position,
+/// and no branch checks for room.
 pub(crate) const PLACES: usize = 1024;
 /// The number of elements written at once. The next write overwrites the excess.
 const AT_ONCE: usize = 4;
@@ -57,9 +60,8 @@ pub(crate) struct Passed {
 
 /// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
 /// by slot, others by program.
-#[cfg(target_arch = "wasm32")]
 #[inline(always)]
-pub(crate) fn scan(
+pub(crate) fn scan<V: Vector>(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
     slots: &mut List<Proven>,
@@ -76,28 +78,24 @@ pub(crate) fn scan(
     let mut fronts = Fronts::default();
     let (fours, rest) = entries.as_chunks();
     for four in fours {
-        list(vectors::test(four, digests, &mut fronts, !0));
+        list(test::<V>(four, digests, &mut fronts, !0));
     }
     // The rest, zero to three entries, is tested as the end of the last four, because a loop over it would end
     // unpredictably. The first of the four never counts, so the entry in front of it does not matter.
-    list(vectors::test(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
+    list(test::<V>(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
     passed
 }
 
 /// Writes what was picked at the position `at` of a list. Returns the position behind them.
-#[cfg(target_arch = "wasm32")]
 #[inline(always)]
 fn write<T: Copy>(picked: Picked<T>, list: &mut List<T>, at: usize) -> usize {
     list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.lanes);
     at + picked.count
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use one_by_one as scan;
-
-/// Like `scan`, without vectors.
+/// Like [`scan`], one entry after the other, which is cheaper for fewer than four.
 #[inline(always)]
-pub(crate) fn one_by_one(
+fn one_by_one(
     entries: &[Entry],
     digests: &(impl Table + ?Sized),
     slots: &mut List<Proven>,
@@ -110,12 +108,12 @@ pub(crate) fn one_by_one(
         let tested = entry.filter.test(digests);
         let (proves, is_joined) = (entry.filter.is_sufficient(), entry.is_joined());
         let passes = tested.passes & !front.holds_back & !is_joined;
-        let is_in_doubt = tested.is_in_doubt | front.is_in_doubt;
-        slots[passed.proven % PLACES] = Proven::new(entry.subject, is_in_doubt);
+        let may_fail = tested.may_fail | front.may_fail;
+        slots[passed.proven % PLACES] = Proven::new(entry.subject, may_fail);
         programs[passed.to_run % PLACES] = entry.subject.as_program();
         passed.proven += usize::from(passes & proves);
         passed.to_run += usize::from(passes & !proves);
-        front = Front { holds_back: is_joined & !tested.passes, is_in_doubt: is_joined & tested.is_in_doubt };
+        front = Front { holds_back: is_joined & !tested.passes, may_fail: is_joined & tested.may_fail };
     }
     passed
 }
@@ -124,7 +122,7 @@ pub(crate) fn one_by_one(
 #[derive(Clone, Copy, Debug, Default)]
 struct Front {
     holds_back: bool,
-    is_in_doubt: bool,
+    may_fail: bool,
 }
 
 /// Returns the number of `entries` to scan if there is room for `room`. Of two joined entries it includes both or none.
@@ -139,131 +137,102 @@ pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     }
 }
 
-#[cfg(target_arch = "wasm32")]
-mod vectors {
-    use core::arch::wasm32::*;
+/// Some of four lanes.
+struct Picked<T> {
+    /// The picked lanes first, then arbitrary ones.
+    lanes: [T; AT_ONCE],
+    count: usize,
+}
 
-    use super::{Entry, Table, IN_DOUBT};
-    use crate::plan::filter;
-    use crate::support::simd::load_words;
-
-    /// Some of four lanes.
-    pub struct Picked<T> {
-        /// The picked lanes first, then arbitrary ones.
-        pub lanes: [T; 4],
-        pub count: usize,
+impl Picked<u32> {
+    #[inline(always)]
+    fn map<T>(self, decode: impl Fn(u32) -> T) -> Picked<T> {
+        Picked { lanes: self.lanes.map(decode), count: self.count }
     }
+}
 
-    impl Picked<u32> {
-        #[inline(always)]
-        pub fn map<T>(self, decode: impl Fn(u32) -> T) -> Picked<T> {
-            Picked { lanes: self.lanes.map(decode), count: self.count }
+/// The effects of four entries on those behind them. Only the sign of each lane counts.
+#[derive(Clone, Copy, Default)]
+struct Fronts<V> {
+    hold_back: V,
+    may_fail: V,
+}
+
+/// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
+/// ignored. `fronts` is of the four entries in front, and is set to that of these.
+#[inline(always)]
+fn test<V: Vector>(
+    entries: &[Entry; 4],
+    digests: &(impl Table + ?Sized),
+    fronts: &mut Fronts<V>,
+    counted: u8,
+) -> [Picked<u32>; 2] {
+    let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| V::of_u32(&entry.words())));
+    let probed = entries.each_ref().map(|entry| V::of_u32(entry.filter.digest(digests).words()));
+    let [mask_low, mask_high, value, defined] = columns(probed);
+    // This is the test of a single filter, but the sign of a lane stands for true and its other bits are arbitrary. So a
+    // mark only needs a shift.
+    let marked = |mark: u32| marks.shl_u32(mark.leading_zeros());
+    let none = V::splat_u32(0);
+    let above = value.sub_u32(low);
+    let in_range = above.le_u32(span);
+    let at_end = above.eq_u32(none) | above.eq_u32(span);
+    let beside_mask = (mask_low & low).eq_u32(none) | (mask_high & span).eq_u32(none);
+    let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
+    let meets = (is_mask & !beside_mask) | (in_range & !is_mask);
+    let may_pass = defined | marked(filter::LAX);
+    let blurred_end = at_end & marked(filter::BLURRED);
+    let is_neither = is_mask & marked(filter::BLURRED);
+    let passes = ((meets | is_except) & may_pass) & !(is_mask & blurred_end);
+    let may_fail = ((meets & is_except) | blurred_end) & !is_neither;
+    let is_joined = marked(filter::JOINED);
+    let these = Fronts { hold_back: is_joined & !passes, may_fail: is_joined & may_fail };
+    let passes = passes & !(is_joined | behind(fronts.hold_back, these.hold_back));
+    let may_fail = may_fail | behind(fronts.may_fail, these.may_fail);
+    *fronts = these;
+    let slots = subjects | (may_fail & V::splat_u32(MAY_FAIL));
+    [pick(slots, passes & proves, counted), pick(subjects, passes & !proves, counted)]
+}
+
+/// Transposes four rows to four columns.
+#[inline(always)]
+fn columns<V: Vector>(rows: [V; 4]) -> [V; 4] {
+    let [a, b, c, d] = rows;
+    let [ab_front, cd_front] = [a.shuffle_u32::<0, 4, 1, 5>(b), c.shuffle_u32::<0, 4, 1, 5>(d)];
+    let [ab_back, cd_back] = [a.shuffle_u32::<2, 6, 3, 7>(b), c.shuffle_u32::<2, 6, 3, 7>(d)];
+    [
+        ab_front.shuffle_u32::<0, 1, 4, 5>(cd_front),
+        ab_front.shuffle_u32::<2, 3, 6, 7>(cd_front),
+        ab_back.shuffle_u32::<0, 1, 4, 5>(cd_back),
+        ab_back.shuffle_u32::<2, 3, 6, 7>(cd_back),
+    ]
+}
+
+/// Returns for each of the four `lanes` the lane before it.
+#[inline(always)]
+fn behind<V: Vector>(before: V, lanes: V) -> V {
+    before.shuffle_u32::<3, 4, 5, 6>(lanes)
+}
+
+/// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
+const LANES: [[u32; 4]; 16] = {
+    let mut lanes = [[0; 4]; 16];
+    let mut set = 0;
+    while set < 16 {
+        let (mut lane, mut to) = (0, 0);
+        while lane < 4 {
+            lanes[set][to] = 0x0302_0100 + 0x0404_0404 * lane;
+            to += set >> lane & 1;
+            lane += 1;
         }
+        set += 1;
     }
+    lanes
+};
 
-    /// The effects of four entries on those behind them. Only the topmost bit of each lane counts.
-    #[derive(Clone, Copy)]
-    pub struct Fronts {
-        hold_back: v128,
-        are_in_doubt: v128,
-    }
-
-    impl Default for Fronts {
-        fn default() -> Self {
-            Fronts { hold_back: u32x4_splat(0), are_in_doubt: u32x4_splat(0) }
-        }
-    }
-
-    /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
-    /// ignored. `fronts` is of the four entries in front, and is set to that of these.
-    #[inline(always)]
-    pub fn test(
-        entries: &[Entry; 4],
-        digests: &(impl Table + ?Sized),
-        fronts: &mut Fronts,
-        counted: u8,
-    ) -> [Picked<u32>; 2] {
-        let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| row(entry.words())));
-        let probed = entries.each_ref().map(|entry| load_words(entry.filter.digest(digests).words()));
-        let [mask_low, mask_high, value, defined] = columns(probed);
-        // This is the test of a single filter, but the topmost bit of a lane stands for true and its other bits are
-        // arbitrary. So a mark only needs a shift.
-        let marked = |mark: u32| u32x4_shl(marks, mark.leading_zeros());
-        let none = u32x4_splat(0);
-        let above = u32x4_sub(value, low);
-        let in_range = u32x4_le(above, span);
-        let at_end = v128_or(u32x4_eq(above, none), u32x4_eq(above, span));
-        let shares_none = |half, mask| u32x4_eq(v128_and(half, mask), none);
-        let beside_mask = v128_or(shares_none(mask_low, low), shares_none(mask_high, span));
-        let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
-        let meets = v128_or(v128_andnot(is_mask, beside_mask), v128_andnot(in_range, is_mask));
-        let may_pass = v128_or(defined, marked(filter::LAX));
-        let blurred_end = v128_and(at_end, marked(filter::BLURRED));
-        let is_neither = v128_and(is_mask, marked(filter::BLURRED));
-        let passes = v128_andnot(v128_and(v128_or(meets, is_except), may_pass), v128_and(is_mask, blurred_end));
-        let in_doubt = v128_andnot(v128_or(v128_and(meets, is_except), blurred_end), is_neither);
-        let is_joined = marked(filter::JOINED);
-        let these = Fronts { hold_back: v128_andnot(is_joined, passes), are_in_doubt: v128_and(is_joined, in_doubt) };
-        let passes = v128_andnot(passes, v128_or(is_joined, behind(fronts.hold_back, these.hold_back)));
-        let in_doubt = v128_or(in_doubt, behind(fronts.are_in_doubt, these.are_in_doubt));
-        *fronts = these;
-        let slots = v128_or(subjects, v128_and(in_doubt, u32x4_splat(IN_DOUBT)));
-        [pick(slots, v128_and(passes, proves), counted), pick(subjects, v128_andnot(passes, proves), counted)]
-    }
-
-    /// Returns the words of an entry as a vector. The compiler reads the entry as a whole, though it is no array.
-    #[inline(always)]
-    fn row([first, second, third, fourth]: [u32; 4]) -> v128 {
-        u32x4(first, second, third, fourth)
-    }
-
-    /// Transposes four rows to four columns.
-    #[inline(always)]
-    fn columns(rows: [v128; 4]) -> [v128; 4] {
-        let [a, b, c, d] = rows;
-        let [ab_front, cd_front] = [u32x4_shuffle::<0, 4, 1, 5>(a, b), u32x4_shuffle::<0, 4, 1, 5>(c, d)];
-        let [ab_back, cd_back] = [u32x4_shuffle::<2, 6, 3, 7>(a, b), u32x4_shuffle::<2, 6, 3, 7>(c, d)];
-        [
-            u32x4_shuffle::<0, 1, 4, 5>(ab_front, cd_front),
-            u32x4_shuffle::<2, 3, 6, 7>(ab_front, cd_front),
-            u32x4_shuffle::<0, 1, 4, 5>(ab_back, cd_back),
-            u32x4_shuffle::<2, 3, 6, 7>(ab_back, cd_back),
-        ]
-    }
-
-    /// Returns for each of the four `lanes` the lane before it.
-    #[inline(always)]
-    fn behind(before: v128, lanes: v128) -> v128 {
-        u32x4_shuffle::<3, 4, 5, 6>(before, lanes)
-    }
-
-    /// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
-    const LANES: [[u32; 4]; 16] = {
-        let mut lanes = [[0; 4]; 16];
-        let mut set = 0;
-        while set < 16 {
-            let (mut lane, mut to) = (0, 0);
-            while lane < 4 {
-                lanes[set][to] = 0x0302_0100 + 0x0404_0404 * lane;
-                to += set >> lane & 1;
-                lane += 1;
-            }
-            set += 1;
-        }
-        lanes
-    };
-
-    #[inline(always)]
-    fn pick(subjects: v128, which: v128, counted: u8) -> Picked<u32> {
-        let set = u32x4_bitmask(which) & counted;
-        let [first, second, third, fourth] = LANES[usize::from(set % 16)];
-        let picked = u8x16_swizzle(subjects, u32x4(first, second, third, fourth));
-        let lanes = [
-            u32x4_extract_lane::<0>(picked),
-            u32x4_extract_lane::<1>(picked),
-            u32x4_extract_lane::<2>(picked),
-            u32x4_extract_lane::<3>(picked),
-        ];
-        Picked { lanes, count: set.count_ones() as usize }
-    }
+#[inline(always)]
+fn pick<V: Vector>(subjects: V, which: V, counted: u8) -> Picked<u32> {
+    let set = which.signs_u32() & counted;
+    let picked = subjects.swizzle(V::of_u32(&LANES[usize::from(set % 16)]));
+    Picked { lanes: picked.to_u32(), count: set.count_ones() as usize }
 }

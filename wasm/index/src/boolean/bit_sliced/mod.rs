@@ -7,6 +7,8 @@
 
 pub(crate) mod bits;
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 use bits::{transpose, Bits, EVENTS};
 use lanes::Lanes;
@@ -19,6 +21,7 @@ use crate::event::Value;
 use crate::handles::Slot;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
+use crate::support::simd::{Fastest, Vector};
 
 /// The number of slots that are evaluated before the bits are transposed from events to slots.
 const BLOCK: usize = EVENTS;
@@ -30,15 +33,15 @@ const STRETCH: usize = 4;
 const STEP: usize = 1024;
 
 /// For each place of a program, the events that jumped there.
-type Waiting = [Lanes; PLACES];
+type Waiting<V> = [Lanes<V>; PLACES];
 
 /// The values of booleans for a group of events, and the results of the expressions over them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sliced {
+pub(crate) struct Sliced<V = Fastest> {
     /// For each literal, the events for which its test jumps.
-    columns: Vec<Lanes>,
+    columns: Vec<Lanes<V>>,
     /// The events that wait at each test. All sets are empty between expressions, unless a step was interrupted.
-    waiting: Vec<Lanes>,
+    waiting: Vec<Lanes<V>>,
     is_cut_off: bool,
     /// The results of the expressions in a block of slots, a row each.
     block: Vec<Bits>,
@@ -47,12 +50,12 @@ pub(crate) struct Sliced {
     events: usize,
 }
 
-impl Sliced {
+impl<V: Vector> Sliced<V> {
     /// Makes room for an index with `attributes` attributes and `slots` slots.
     pub fn reserve(&mut self, attributes: usize, slots: usize) -> Result<(), Error> {
         let literals = if 2 * attributes <= PACKED_LITERALS { PACKED_LITERALS } else { LITERALS };
         grow(&mut self.columns, literals)?;
-        grow(&mut self.waiting, size_of::<Waiting>() / size_of::<Lanes>())?;
+        grow(&mut self.waiting, PLACES)?;
         grow(&mut self.block, BLOCK)?;
         grow(&mut self.rows, slots.next_multiple_of(BLOCK))?;
         Ok(())
@@ -64,8 +67,8 @@ impl Sliced {
 
     /// Begins a group of `events` events.
     pub fn begin(&mut self, events: usize) {
-        self.columns.fill(Lanes::NONE);
-        self.waiting.fill(Lanes::NONE);
+        self.columns.fill(Lanes::default());
+        self.waiting.fill(Lanes::default());
         self.is_cut_off = false;
         self.events = events;
     }
@@ -86,7 +89,7 @@ impl Sliced {
     #[inline(never)]
     pub fn step(&mut self, slot: Slot, subscriptions: &Subscriptions, catalog: &Catalog) -> Option<Slot> {
         if self.is_cut_off {
-            self.waiting.fill(Lanes::NONE);
+            self.waiting.fill(Lanes::default());
         }
         self.is_cut_off = true;
         in_order();
@@ -153,7 +156,7 @@ impl Sliced {
             unreachable!("there is room");
         };
         let all = Lanes::from(Bits::of_first(*events));
-        let is_over = |waiting: &Waiting| ((waiting[ACCEPT] | waiting[REJECT]) ^ all).is_empty();
+        let is_over = |waiting: &Waiting<V>| ((waiting[ACCEPT] | waiting[REJECT]) ^ all).is_empty();
         let mut reached = all;
         let mut at = FIRST;
         let (stretches, rest) = words.as_chunks::<STRETCH>();
@@ -170,8 +173,8 @@ impl Sliced {
         }
         // An event that passes the last test makes the expression false.
         *held = waiting[ACCEPT].into();
-        waiting[ACCEPT] = Lanes::NONE;
-        waiting[REJECT] = Lanes::NONE;
+        waiting[ACCEPT] = Lanes::default();
+        waiting[REJECT] = Lanes::default();
         at - FIRST
     }
 
@@ -186,19 +189,19 @@ impl Sliced {
 /// Runs the tests from the place `at` on. The events are those that reach the first test, and those that wait at one.
 /// Returns the events that continue behind the last.
 #[inline(always)]
-fn take<const N: usize, const LITERALS: usize>(
+fn take<V: Vector, const N: usize, const LITERALS: usize>(
     words: &[u32],
     read: impl Fn(u32, usize) -> [Boolean; N],
     at: usize,
-    coming: Lanes,
-    columns: &[Lanes; LITERALS],
-    waiting: &mut Waiting,
-) -> Lanes {
+    coming: Lanes<V>,
+    columns: &[Lanes<V>; LITERALS],
+    waiting: &mut Waiting<V>,
+) -> Lanes<V> {
     (at..).step_by(N).zip(words).fold(coming, |coming, (at, &word)| {
         (at..).zip(read(word, at)).fold(coming, |coming, (at, Boolean { literal, target })| {
             let here = at % PLACES;
             let reached = coming | waiting[here];
-            waiting[here] = Lanes::NONE;
+            waiting[here] = Lanes::default();
             let jumping = reached & columns[literal % LITERALS];
             let target = target % PLACES;
             waiting[target] = waiting[target] | jumping;

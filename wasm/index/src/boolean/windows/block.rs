@@ -4,11 +4,12 @@
 use std::hint::black_box;
 
 use crate::boolean::windows::formula::{LOWER, UPPER};
+use crate::boolean::windows::leaves::{gather, Selection};
 use crate::boolean::windows::pairs;
 use crate::boolean::windows::wide::{Rest, Wide};
 use crate::boolean::windows::window::{Addition, Window};
 use crate::handles::{ProgramId, Slot};
-use crate::support::simd::{gather, signs, Page, Selection};
+use crate::support::simd::Vector;
 
 /// The number of expressions in a block.
 pub(super) const BLOCK: usize = 64;
@@ -165,14 +166,14 @@ impl Block {
     }
 
     /// Evaluates the windows for an event.
-    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> Decided {
+    pub(super) fn decide<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> Decided {
         let words = gather(pages, &self.selections);
-        self.add_up(words.as_flattened())
+        self.add_up::<V>(words.as_flattened())
     }
 
     /// Evaluates the wider windows of the expressions in `lanes`.
     #[inline(never)]
-    pub fn widen<const PAGES: usize>(&self, lanes: u64, pages: &[Page; PAGES]) -> Decided {
+    pub(super) fn widen<V: Vector, const PAGES: usize>(&self, lanes: u64, pages: &[V; PAGES]) -> Decided {
         // This prefetches the windows, so that their cache misses overlap.
         black_box(
             pairs(lanes).fold(0, |sum, [one, other]| sum ^ self.wide(one).prefetch() ^ self.wide(other).prefetch()),
@@ -189,24 +190,21 @@ impl Block {
     }
 
     #[inline(never)]
-    fn add_up(&self, words: &[u16]) -> Decided {
+    fn add_up<V: Vector>(&self, words: &[u16]) -> Decided {
         let mut decided = Decided { holds: 0, open: 0 };
-        let [lower_set, upper_set] = &self.set;
-        let [lower_add, upper_add] = &self.add;
         let Some(words) = words.first_chunk::<BLOCK>() else { unreachable!("there is a word for each expression") };
-        for start in (0..BLOCK).step_by(16) {
-            let sum = |set: &[Row; PASSES], add: &[Row; PASSES]| -> [u16; 16] {
-                std::array::from_fn(|i| {
-                    let i = start + i;
-                    let word = words[i] ^ self.flips[i];
-                    ((word | set[0][i]).wrapping_add(add[0][i]) | set[1][i]).wrapping_add(add[1][i])
-                })
-            };
-            let lower = sum(lower_set, lower_add);
-            let upper = sum(upper_set, upper_add);
-            let holds = signs(&lower);
-            decided.holds |= u64::from(holds) << start;
-            decided.open |= u64::from(signs(&upper) & !holds) << start;
+        for pair in 0..BLOCK / 16 {
+            let [lower, upper] = [LOWER, UPPER].map(|side| {
+                let [low, high] = [2 * pair, 2 * pair + 1].map(|eight| {
+                    let row = |row: &Row| V::of_u16(&row.as_chunks().0[eight]);
+                    let word = row(words) ^ row(&self.flips);
+                    let passes = self.set[side].iter().zip(&self.add[side]);
+                    passes.fold(word, |word, (set, add)| (word | row(set)).add_u16(row(add)))
+                });
+                low.signs_u16(high)
+            });
+            decided.holds |= u64::from(lower) << (16 * pair);
+            decided.open |= u64::from(upper & !lower) << (16 * pair);
         }
         decided
     }

@@ -7,6 +7,7 @@
 
 mod block;
 mod formula;
+mod leaves;
 #[cfg(test)]
 mod tests;
 mod wide;
@@ -15,6 +16,7 @@ mod window;
 pub(crate) use block::{Block, Decided};
 use block::{Lane, BLOCK};
 use formula::Formula;
+use leaves::{vectors, Page, NO_COLUMN};
 use wide::{Rest, Whole, Wide};
 use window::Window;
 
@@ -27,12 +29,12 @@ use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 use crate::support::bits::ones;
 use crate::support::headroom::growth;
-use crate::support::simd::{self, Page, PAGE};
+use crate::support::simd::{Fastest, Vector, BYTES};
 
 /// The maximal number of booleans that windows can read: a byte of a selection distinguishes 256 bytes.
 const COLUMNS: usize = 256 * 8;
 /// The number of pages that hold these booleans.
-const PAGES: usize = COLUMNS / 8 / PAGE;
+const PAGES: usize = COLUMNS / 8 / BYTES;
 
 /// The number of blocks in a part, which is decided at a time. [`PART`] is its number of expressions.
 const BLOCKS: usize = 16;
@@ -140,8 +142,11 @@ impl Dense {
     /// Returns whether the expression at `position` is true, or `None` if windows leave it open.
     pub fn holds(&self, position: DensePosition, bits: &Bits) -> Option<bool> {
         let (block, lane) = (self.block_of(position.index()), position.index() % BLOCK);
-        let Decided { holds, open } = settle(block, &bits.0, 1 << lane);
-        (open == 0).then_some(holds >> lane & 1 == 1)
+        let mut value = None;
+        self.decide_blocks(std::slice::from_ref(block), bits, 1 << lane, |_, Decided { holds, open }| {
+            value = (open == 0).then_some(holds >> lane & 1 == 1);
+        });
+        value
     }
 
     fn block_of(&self, position: usize) -> &Block {
@@ -155,13 +160,18 @@ impl Dense {
     /// Decides the expressions of one part for an event, as far as windows can. It calls `each` with each block and its
     /// result. Returns the number of expressions in the part.
     pub fn decide(&self, part: usize, bits: &Bits, each: impl FnMut(&Block, Decided)) -> usize {
-        let blocks = &self.parts[part];
-        match self.columns.pages() {
-            0 | 1 => decide::<1>(blocks, bits, each),
-            2..=4 => decide::<4>(blocks, bits, each),
-            _ => decide::<PAGES>(blocks, bits, each),
-        }
+        self.decide_blocks(&self.parts[part], bits, u64::MAX, each);
         PART.min(self.len - part * PART)
+    }
+
+    /// Decides blocks for an event. The windows of 64 bits and more are evaluated only for the expressions in `lanes`.
+    #[inline(always)]
+    fn decide_blocks(&self, blocks: &[Block], bits: &Bits, lanes: u64, each: impl FnMut(&Block, Decided)) {
+        match self.columns.pages() {
+            0 | 1 => decide::<1>(blocks, bits, lanes, each),
+            2..=4 => decide::<4>(blocks, bits, lanes, each),
+            _ => decide::<PAGES>(blocks, bits, lanes, each),
+        }
     }
 
     /// Checks that the expressions are those at `places`; for tests.
@@ -194,15 +204,17 @@ impl Dense {
 }
 
 /// Decides blocks for an event with all its bits in the first `N` pages. Each page costs instructions of its own.
-fn decide<const N: usize>(blocks: &[Block], bits: &Bits, mut each: impl FnMut(&Block, Decided)) {
+fn decide<const N: usize>(blocks: &[Block], bits: &Bits, lanes: u64, mut each: impl FnMut(&Block, Decided)) {
     let Some(pages) = bits.0.first_chunk::<N>() else { unreachable!("an event has more pages") };
+    let pages = vectors::<Fastest, _>(pages);
     for block in blocks {
-        each(block, settle(block, pages, u64::MAX));
+        each(block, settle(block, &pages, lanes));
     }
 }
 
 /// Decides a block by all windows. The windows of 64 bits and more are evaluated only for the expressions in `lanes`.
-fn settle<const N: usize>(block: &Block, pages: &[Page; N], lanes: u64) -> Decided {
+#[inline(always)]
+fn settle<V: Vector, const N: usize>(block: &Block, pages: &[V; N], lanes: u64) -> Decided {
     let narrow = block.decide(pages);
     let Decided { holds: decided, open } = block.widen(narrow.open & lanes, pages);
     let mut holds = narrow.holds | decided;
@@ -295,11 +307,11 @@ impl Columns {
 
     /// Returns whether one byte can hold any column and one more value that means none.
     fn can_be_picked(&self) -> bool {
-        self.0.len() <= usize::from(simd::NO_COLUMN)
+        self.0.len() <= usize::from(NO_COLUMN)
     }
 
     fn pages(&self) -> usize {
-        self.0.len().div_ceil(8 * PAGE)
+        self.0.len().div_ceil(8 * BYTES)
     }
 }
 

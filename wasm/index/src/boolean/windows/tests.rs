@@ -1,21 +1,11 @@
+use std::array::from_fn;
+
+use crate::boolean::windows::leaves::{gather, pick, Picked, Selection};
 use crate::boolean::windows::*;
 use crate::compile::normal::{normalise, NormalNode, Normalised};
 use crate::compile::Step;
-use crate::support::simd::{gather, pick, portable, Picked, Selection, NO_COLUMN};
-
-/// A linear congruential generator (Knuth, MMIX).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
+use crate::oracle::random::Random;
+use crate::support::simd::{Fastest, Portable};
 
 /// Returns the normal form of a random expression. Each of the `attributes` is a predicate.
 fn normal(random: &mut Random, leaves: usize, attributes: usize) -> Normal {
@@ -68,9 +58,15 @@ fn bits(columns: impl Iterator<Item = usize>) -> Bits {
     bits
 }
 
-/// Checks each window of `windows` by itself, and all of them in a block. The windows read `columns` columns.
+/// Checks the windows with each kind of vector.
 fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[Page; N]) {
-    let is_picked = columns <= usize::from(NO_COLUMN);
+    check_with::<Fastest, N>(windows, columns, expected, &vectors(pages));
+    check_with::<Portable, N>(windows, columns, expected, &vectors(pages));
+}
+
+/// Checks each window of `windows` by itself, and all of them in a block. The windows read `columns` columns.
+fn check_with<V: Vector, const N: usize>(windows: &Windows, columns: usize, expected: bool, pages: &[V; N]) {
+    let is_picked = N == 1 || N <= 4 && columns <= usize::from(NO_COLUMN);
     let mut block = Block::default();
     block.put(5, windows.lane(Slot::from_index(77), ProgramId::default(), is_picked));
     let Decided { holds, open } = block.decide(pages);
@@ -81,8 +77,10 @@ fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, page
         let (holds, open) = wide.decide(pages);
         assert!(open == 1 || (holds == 1) == expected);
         if let Some(whole) = &windows.whole {
-            assert_eq!(Whole::new(whole, false).decide(pages), u64::from(expected));
             assert_eq!(Whole::new(whole, is_picked).decide(pages), u64::from(expected));
+            if N == 4 {
+                assert_eq!(Whole::new(whole, false).decide(pages), u64::from(expected));
+            }
         }
     } else {
         assert_eq!(open, 0);
@@ -94,9 +92,9 @@ fn check<const N: usize>(windows: &Windows, columns: usize, expected: bool, page
 
 #[test]
 fn windows_decide_nothing_wrongly_whatever_the_event() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut decided = 0;
-    for round in 0..600 {
+    for round in 0..300 {
         let attributes = 1 + random.below(8);
         let most = [1, 6, 16, 40, 80][round % 5];
         let leaves = 1 + random.below(most);
@@ -119,12 +117,12 @@ fn windows_decide_nothing_wrongly_whatever_the_event() {
             }
         }
     }
-    assert!((100..600).contains(&decided));
+    assert!((50..300).contains(&decided));
 }
 
 #[test]
 fn windows_of_large_expressions_decide_most_events() {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let (mut narrow, mut wide, mut events) = (0, 0, 0);
     for leaves in (50..300).step_by(5).chain([2000, 20_000]) {
         let normal = normal(&mut random, leaves, 128);
@@ -136,67 +134,87 @@ fn windows_of_large_expressions_decide_most_events() {
             let bits = bits((0..128).filter(|&column| event[column]));
             check::<1>(&windows, 128, expected, bits.0.first_chunk().unwrap());
             narrow += windows.lane(Slot::default(), ProgramId::default(), true).open(&bits);
-            wide += Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(ProgramId::default())).decide(&bits.0).1;
+            let wide_window = Wide::new(windows.wide.as_ref().unwrap(), Rest::Program(ProgramId::default()));
+            wide += wide_window.decide(&vectors::<Fastest, _>(&bits.0)).1;
             events += 1;
         }
     }
-    assert!(narrow * 3 < events && wide * 20 < events, "of {events}: {narrow} left open, then {wide}");
+    // With other seeds, 18 to 25 % stay open, then 3 to 7 %.
+    assert!(narrow * 3 < events && wide * 10 < events, "of {events}: {narrow} left open, then {wide}");
 }
 
 impl Lane {
     fn open(self, bits: &Bits) -> u64 {
         let mut block = Block::default();
         block.put(0, self);
-        block.decide(&bits.0).open
+        block.decide(&vectors::<Fastest, _>(&bits.0)).open
     }
 }
 
+/// Returns a bit of an event, or zero behind the last page.
+fn bit(pages: &[Page], byte: usize, mask: u8) -> bool {
+    pages.as_flattened().get(byte).is_some_and(|byte| byte & mask != 0)
+}
+
+fn random_pages<const N: usize>(random: &mut Random) -> [Page; N] {
+    from_fn(|_| from_fn(|_| random.below(256) as u8))
+}
+
 #[test]
-fn every_processor_reads_the_same_bits() {
-    let mut random = Random(3);
+fn leaves_are_gathered_from_all_pages() {
+    let mut random = Random::new(3);
     for _ in 0..200 {
-        let bits = Bits(std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8)));
-        let selections: [[Selection; 4]; 3] = std::array::from_fn(|_| {
-            std::array::from_fn(|_| Selection {
-                bytes: std::array::from_fn(|_| random.below(256) as u8),
-                masks: std::array::from_fn(|_| [0, 1 << random.below(8)][random.below(2)]),
+        let selections = from_fn(|_| {
+            from_fn(|_| Selection {
+                bytes: from_fn(|_| random.below(256) as u8),
+                masks: from_fn(|_| [0, 1 << random.below(8)][random.below(2)]),
             })
         });
-        assert_eq!(gather(&bits.0, &selections), portable::gather(&bits.0, &selections));
-        let pages: &[Page; 1] = bits.0.first_chunk().unwrap();
-        assert_eq!(gather(pages, &selections), portable::gather(pages, &selections));
-        let [[word, ..], ..] = gather(&bits.0, &selections);
-        let Selection { bytes, masks } = selections[0][0];
-        for place in 0..PAGE {
-            let byte = bits.0.as_flattened()[usize::from(bytes[place])];
-            assert_eq!(word >> place & 1 == 1, byte & masks[place] == masks[place]);
-        }
+        let pages = random_pages(&mut random);
+        assert_gathered::<1>(&pages, &selections);
+        assert_gathered::<4>(&pages, &selections);
+        assert_gathered::<PAGES>(&pages, &selections);
     }
 }
 
+fn assert_gathered<const N: usize>(pages: &[Page; PAGES], selections: &[[Selection; 4]; 3]) {
+    let pages: &[Page; N] = pages.first_chunk().unwrap();
+    let expected = selections.map(|four| {
+        four.map(|Selection { bytes, masks }| {
+            let is_set = |place: usize| masks[place] == 0 || bit(pages, usize::from(bytes[place]), masks[place]);
+            (0..BYTES).fold(0, |word, place| word | u16::from(is_set(place)) << place)
+        })
+    });
+    assert_eq!(gather::<Portable, N, 3>(&vectors(pages), selections), expected);
+    assert_eq!(gather::<Fastest, N, 3>(&vectors(pages), selections), expected);
+}
+
 #[test]
-fn every_processor_picks_the_same_bits() {
-    let mut random = Random(5);
+fn leaves_are_picked_from_all_pages() {
+    let mut random = Random::new(5);
     for _ in 0..200 {
-        let bits = Bits(std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8)));
-        let picked: [Picked; 4] = std::array::from_fn(|_| std::array::from_fn(|_| random.below(256) as u8));
-        let pages: &[Page; 2] = bits.0.first_chunk().unwrap();
-        assert_eq!(pick(pages, &picked), portable::pick(pages, &picked));
-        assert_eq!(pick(&bits.0, &picked), portable::pick(&bits.0, &picked));
-        for (word, picked) in pick(pages, &picked).into_iter().zip(picked) {
-            for (place, column) in picked.into_iter().map(usize::from).enumerate() {
-                let byte = bits.0.as_flattened()[column / 8];
-                assert_eq!(word >> place & 1, u16::from(byte >> (column % 8) & 1));
-            }
-        }
-        // Nothing is read behind the pages.
-        assert_eq!(pick(&[[u8::MAX; PAGE]], &[[NO_COLUMN; PAGE]; 4]), [0; 4]);
+        let picked = from_fn(|_| from_fn(|_| random.below(256) as u8));
+        let pages = random_pages(&mut random);
+        assert_picked::<1>(&pages, &picked);
+        assert_picked::<2>(&pages, &picked);
+        assert_picked::<PAGES>(&pages, &picked);
     }
+    assert_picked::<1>(&[[u8::MAX; BYTES]; PAGES], &[[NO_COLUMN; BYTES]; 4]);
+}
+
+fn assert_picked<const N: usize>(pages: &[Page; PAGES], picked: &[Picked; 4]) {
+    let pages: &[Page; N] = pages.first_chunk().unwrap();
+    let expected = picked.map(|columns| {
+        let is_set = |column: u8| bit(pages, usize::from(column / 8), 1 << (column % 8));
+        (0..BYTES).fold(0, |word, place| word | u16::from(is_set(columns[place])) << place)
+    });
+    assert_eq!(pick::<Portable, N>(&vectors(pages), picked), expected);
+    assert_eq!(pick::<Fastest, N>(&vectors(pages), picked), expected);
 }
 
 #[test]
 fn expressions_come_and_go_and_the_others_stay() {
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let mut dense = Dense { columns: Columns((0..20).map(AttributeId::from_index).collect()), ..Dense::default() };
     let forms: Vec<Normal> = (0..40).map(|leaves| normal(&mut random, 1 + leaves, 20)).collect();
     let windows: Vec<Windows> = forms.iter().map(|normal| Windows::of(formula(normal, 1, u32::MAX))).collect();

@@ -1,9 +1,10 @@
 //! Windows of 64 bits decide most expressions that 16 bits leave open. Windows of whole expressions decide the rest.
 
 use crate::boolean::windows::formula::{LOWER, UPPER};
+use crate::boolean::windows::leaves::{gather, pick, Page, Picked, Selection, NO_COLUMN};
 use crate::boolean::windows::window::{Addition, Window};
 use crate::handles::ProgramId;
-use crate::support::simd::{gather, pick, Page, Picked, Selection, NO_COLUMN, PAGE};
+use crate::support::simd::{Vector, BYTES};
 
 /// The bits of a window. [`PASSES`] is the number of its additions.
 pub(super) const WIDTH: usize = 64;
@@ -73,7 +74,7 @@ impl Wide {
 
     /// Returns two bits: whether the expression is true, and whether it is open.
     #[inline(always)]
-    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> (u64, u64) {
+    pub fn decide<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> (u64, u64) {
         let word = self.leaves.read(pages);
         let [lower, upper] = self.additions.each_ref().map(|additions| {
             additions.iter().fold(word, |word, Addition { set, add }| (word | set).wrapping_add(*add)) >> 63
@@ -91,7 +92,7 @@ impl Leaves {
         words.map(|(&selections, flips)| Leaves { selections, flips }).collect()
     }
 
-    fn read<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+    fn read<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> u64 {
         let [quarters] = gather(pages, std::array::from_ref(&self.selections));
         word(quarters) ^ self.flips
     }
@@ -107,7 +108,7 @@ impl Whole {
         };
         let mut flips = vec![0; window.words()];
         let leaves: Vec<u64> = if is_picked {
-            let mut picked = vec![[NO_COLUMN; PAGE]; 4 * window.words()];
+            let mut picked = vec![[NO_COLUMN; BYTES]; 4 * window.words()];
             window.pick(&mut picked, &mut flips);
             picked.iter().flat_map(halves).collect()
         } else {
@@ -131,9 +132,17 @@ impl Whole {
 
     /// Returns whether the expression is true, as a bit.
     #[inline(never)]
-    pub fn decide<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+    pub fn decide<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> u64 {
+        // The bits of one page can always be picked, and those of more than four never. So the compiler generates only the
+        // cases that occur.
+        let is_picked = match PAGES {
+            1 => true,
+            2..=4 => self.is_picked,
+            _ => false,
+        };
+        debug_assert_eq!(is_picked, self.is_picked, "the pages are all of the event's");
         // The number of passes is constant in each case, because a loop over them would take longer than the additions.
-        match (self.is_picked, self.passes) {
+        match (is_picked, self.passes) {
             (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
             (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
             (true, _) => self.add_up::<WHOLE_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
@@ -142,7 +151,7 @@ impl Whole {
     }
 
     #[inline(never)]
-    fn decide_selected<const PAGES: usize>(&self, pages: &[Page; PAGES]) -> u64 {
+    fn decide_selected<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> u64 {
         match self.passes {
             3 => self.add_up::<3>(SELECTED, |leaves| read_selected(pages, leaves)),
             4 => self.add_up::<4>(SELECTED, |leaves| read_selected(pages, leaves)),
@@ -181,13 +190,13 @@ fn page(halves: &[u64]) -> Page {
 }
 
 #[inline(always)]
-fn read_picked<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+fn read_picked<V: Vector, const PAGES: usize>(pages: &[V; PAGES], leaves: &[u64]) -> u64 {
     let picked: [Picked; 4] = std::array::from_fn(|quarter| page(&leaves[2 * quarter..]));
     word(pick(pages, &picked))
 }
 
 #[inline(always)]
-fn read_selected<const PAGES: usize>(pages: &[Page; PAGES], leaves: &[u64]) -> u64 {
+fn read_selected<V: Vector, const PAGES: usize>(pages: &[V; PAGES], leaves: &[u64]) -> u64 {
     let selections = std::array::from_fn(|quarter| Selection {
         bytes: page(&leaves[4 * quarter..]),
         masks: page(&leaves[4 * quarter + 2..]),

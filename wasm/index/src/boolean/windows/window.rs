@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::boolean::windows::formula::{Formula, Kind, Place, LOWER, UPPER};
+use crate::boolean::windows::leaves::{Picked, Selection, NO_COLUMN};
 use crate::boolean::windows::Leaf;
-use crate::support::simd::{Picked, Selection, NO_COLUMN, PAGE};
+use crate::support::simd::BYTES;
 
 /// The bits of a word of a window's constants.
 const WORD: usize = u64::BITS as usize;
@@ -94,10 +95,10 @@ impl Window {
 
     /// Like [`Window::select`], for windows that read only the first 255 bits of an event.
     pub fn pick(&self, picked: &mut [Picked], flips: &mut [u64]) {
-        picked.fill([NO_COLUMN; PAGE]);
+        picked.fill([NO_COLUMN; BYTES]);
         flips.fill(0);
         for &Placed { bit, leaf } in &self.leaves {
-            picked[bit / PAGE][bit % PAGE] = leaf.column as u8;
+            picked[bit / BYTES][bit % BYTES] = leaf.column as u8;
             flips[bit / WORD] |= u64::from(leaf.negated) << (bit % WORD);
         }
     }
@@ -107,7 +108,7 @@ impl Window {
     pub fn select(&self, selections: &mut [Selection], flips: &mut [u64]) {
         flips.fill(u64::MAX);
         for &Placed { bit, leaf } in &self.leaves {
-            let (selection, place) = (&mut selections[bit / PAGE], bit % PAGE);
+            let (selection, place) = (&mut selections[bit / BYTES], bit % BYTES);
             selection.bytes[place] = (leaf.column / 8) as u8;
             selection.masks[place] = 1 << (leaf.column % 8);
             if !leaf.negated {

@@ -1,0 +1,75 @@
+//! Vectors of sixteen bytes. A routine over vectors is generic, so it is written once. It runs with the vector instructions
+//! of the sandbox or of x86-64, or with plain loops, and tests compare them.
+
+#[cfg(any(not(target_arch = "wasm32"), test))]
+mod portable;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "wasm32")]
+mod wasm;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::ops::{BitAnd, BitOr, BitXor, Not};
+
+#[cfg(any(not(target_arch = "wasm32"), test))]
+pub(crate) use portable::Portable;
+#[cfg(not(any(target_arch = "wasm32", target_arch = "x86_64")))]
+pub(crate) use portable::Portable as Fastest;
+#[cfg(target_arch = "wasm32")]
+pub(crate) use wasm::Wasm as Fastest;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::X86 as Fastest;
+
+/// The bytes of a vector.
+pub(crate) const BYTES: usize = 16;
+
+/// A vector: sixteen bytes, or lanes of two, four or eight bytes each, the first lane in the first bytes.
+///
+/// A name ends with the type of the lanes. The sign of a lane is its highest bit.
+///
+/// The default is all zeros.
+pub(crate) trait Vector:
+    Copy + Default + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
+    fn of_u8(lanes: &[u8; 16]) -> Self;
+    fn of_u16(lanes: &[u16; 8]) -> Self;
+    fn of_u32(lanes: &[u32; 4]) -> Self;
+    fn of_u64(lanes: &[u64; 2]) -> Self;
+    fn to_u32(self) -> [u32; 4];
+    fn to_u64(self) -> [u64; 2];
+
+    /// Returns a vector with `lane` in each lane.
+    fn splat_u8(lane: u8) -> Self;
+    fn splat_u32(lane: u32) -> Self;
+
+    /// Returns whether all bits are zero.
+    fn is_zero(self) -> bool;
+
+    /// Adds or subtracts lane by lane. The results wrap.
+    fn add_u16(self, other: Self) -> Self;
+    fn sub_u8(self, other: Self) -> Self;
+    fn sub_u32(self, other: Self) -> Self;
+
+    /// Compares lane by lane. All bits of a lane are ones where the comparison holds, and zeros elsewhere.
+    fn eq_u8(self, other: Self) -> Self;
+    fn eq_u32(self, other: Self) -> Self;
+    fn le_u32(self, other: Self) -> Self;
+
+    /// Shifts each lane by `bits`, which are fewer than a lane has, and fills up with zeros.
+    fn shr_u8(self, bits: u32) -> Self;
+    fn shr_u32(self, bits: u32) -> Self;
+    fn shl_u32(self, bits: u32) -> Self;
+
+    /// Returns the signs of all lanes, the first in the lowest bit.
+    fn signs_u8(self) -> u16;
+    fn signs_u32(self) -> u8;
+    /// Returns the signs of the lanes of `self` and then those of `other`.
+    fn signs_u16(self, other: Self) -> u16;
+
+    /// Returns for each byte of `places` the byte of `self` at that place, or zero if there is none.
+    fn swizzle(self, places: Self) -> Self;
+
+    /// Returns the lanes `A` to `D` of the eight lanes of `self` and `other`.
+    fn shuffle_u32<const A: usize, const B: usize, const C: usize, const D: usize>(self, other: Self) -> Self;
+}
