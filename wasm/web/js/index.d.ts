@@ -220,6 +220,9 @@ export class BeTree {
   /** Inserts an expression under a new id. */
   insert(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
 
+  /** Inserts an expression under a new id, or in the place of the present expression of that id. */
+  put(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
+
   /** Inserts all subscriptions or none, and returns their number. */
   insertAll(subscriptions: readonly Subscription[]): number;
 

@@ -91,6 +91,31 @@ export class BeTree {
     );
   }
 
+  put(id, expression, options) {
+    if (!this.#inserts(id, expression, options)) this.#replace(id, expression, options);
+  }
+
+  /** Under a spare id the new expression is checked, and gets its memory, before the present one goes. */
+  #replace(id, expression, options) {
+    let spare;
+    do spare = 2n ** 63n + BigInt(Math.floor(Math.random() * Number.MAX_SAFE_INTEGER));
+    while (!this.#inserts(spare, expression, options));
+    this.delete(id);
+    this.insert(id, expression, options);
+    this.delete(spare);
+  }
+
+  /** Inserts, and returns whether the id is new. */
+  #inserts(id, expression, options) {
+    try {
+      this.insert(id, expression, options);
+      return true;
+    } catch (error) {
+      if (error.kind === "duplicate_id") return false;
+      throw error;
+    }
+  }
+
   delete(id) {
     const wide = toId(id);
     this.#attempt(() => this.#engine.delete(wide));

@@ -130,6 +130,20 @@ test("a failed call changes nothing, and tells where the fault is", () => {
   assert.deepEqual(tree.search({ age: 21 }), [1]);
 });
 
+test("an expression is put in the place of another, or nothing changes", async () => {
+  for (const tree of [new BeTree({ i: { type: "integer", optional: true } }), await BeTree.load(image)]) {
+    const before = tree.info().expressions;
+    tree.put(7000, "i = 77");
+    tree.put(7001, "i = 77");
+    tree.put(7000, "i = 78");
+    const found = (i) => tree.search({ i }, { ids: [7000, 7001] });
+    assert.deepEqual([found(77), found(78)], [[7001], [7000]]);
+    assert.throws(() => tree.put(7000, "i ="), { kind: "syntax", column: 4, position: null });
+    assert.throws(() => tree.put(7002, "nope"), { kind: "unknown_attribute" });
+    assert.deepEqual([found(77), found(78), tree.info().expressions], [[7001], [7000], before + 2]);
+  }
+});
+
 test("arguments of a wrong type are named", () => {
   const tree = ages();
   assert.throws(() => new BeTree([["age", "integer"]]), {
