@@ -8,7 +8,7 @@ CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 browser_ready := _build/browser.done
 
-.PHONY: help setup build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -90,6 +90,10 @@ bench.w7: $(ready) ## Measure how late others wake beside searches, ten minutes
 
 bench.w7.quick: $(ready) ## The same without a million expressions, five minutes
 	@MIX_ENV=dev mix run bench/w7.exs --quick
+
+bench.web: web $(browser_ready) ## Measure the package for JavaScript, a minute
+	@MIX_ENV=dev mix be_tree.gen W3 --out _build/bench/web >/dev/null
+	@node bench/web.mjs _build/bench/web
 
 bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
 	@MIX_ENV=dev mix be_tree.erl_bench generate
