@@ -9,7 +9,7 @@ ready := _build/setup.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build demo test test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.erl example.erlang lint dialyzer fmt fuzz release clean
+.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -23,9 +23,10 @@ $(ready): scripts/setup scripts/cargo
 	@touch $(ready)
 
 # Node, Chromium, and the packages that the lock files name.
-$(browser_ready): scripts/setup test/browser/package-lock.json | $(ready)
+$(browser_ready): scripts/setup test/browser/package-lock.json playground/package-lock.json | $(ready)
 	@scripts/setup browser
 	@cd test/browser && npm ci --no-audit --no-fund --loglevel=error
+	@cd playground && npm ci --no-audit --no-fund --loglevel=error
 	@touch $(browser_ready)
 
 # The page of mix be_tree.tune. The library compiles without it.
@@ -39,6 +40,13 @@ report: $(report) ## Build the page of mix be_tree.tune, with npm
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 	@mix compile
 
+web: $(ready) ## Build the package for JavaScript, in _build/web/package
+	@MIX_ENV=dev mix be_tree.web
+
+playground: web $(browser_ready) ## Build the playground, in _build/playground, and serve it
+	@node playground/build.mjs
+	@node playground/serve.mjs
+
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
@@ -51,6 +59,13 @@ test: $(ready) $(browser_ready) $(report) ## Run all tests, Rust's and Elixir's
 	@MIX_ENV=test mix test
 	@echo "cargo test: what of the host runs without the BEAM"
 	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
+	@$(MAKE) --no-print-directory test.web
+
+test.web: $(browser_ready) ## Test the package for JavaScript and the playground, in Node and Chromium
+	@echo "node --test: the package, and pages in Chromium"
+	@MIX_ENV=test mix run test/browser/cases.exs
+	@node playground/build.mjs
+	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
 
 test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cores
 	@scripts/repeat
@@ -95,6 +110,10 @@ bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, 
 bench.every.quick: $(ready) ## Run every quick benchmark, under ten minutes, and print the time of each
 	@scripts/bench-every-quick
 
+bench.web: web $(browser_ready) ## Measure the package for JavaScript, a minute
+	@MIX_ENV=dev mix be_tree.gen W3 --out _build/bench/web >/dev/null
+	@node bench/web.mjs _build/bench/web
+
 bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
 	@MIX_ENV=dev mix be_tree.erl_bench generate
 	@MIX_ENV=dev mix be_tree.erl_bench measure
@@ -121,17 +140,26 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 	@cd examples/scan && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
+	@cd wasm/web && $(CARGO) fmt --all --check
+	@cd wasm/web && $(CARGO) clippy --quiet --locked --all --target-dir ../target -- -D warnings
+	@$(MAKE) --no-print-directory lint.web
+
+lint.web: web $(browser_ready)
+	@echo "tsc, prettier"
+	@cd playground && npm run --silent lint
 
 dialyzer: $(ready) ## Check the types; what Dialyzer knows of the libraries is kept in _build
 	@scripts/dialyzer
 
-fmt: $(ready) ## Format all code
+fmt: $(ready) $(browser_ready) ## Format all code
 	@mix format
 	@cd wasm && $(CARGO) fmt --all
 	@cd wasm/index/fuzz && $(CARGO) fmt
 	@cd bench/native && $(CARGO) fmt --all
 	@cd examples/steiner && $(CARGO) fmt
 	@cd examples/scan && $(CARGO) fmt
+	@cd wasm/web && $(CARGO) fmt --all
+	@cd playground && npm run --silent format
 
 fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz

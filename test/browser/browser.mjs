@@ -9,9 +9,13 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 /** Starts Chromium. Close it with `close()`. */
 export function launch() {
   const executablePath = process.env.CHROMIUM ?? PLACES.find((place) => existsSync(place));
-  if (executablePath === undefined) throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
+  if (executablePath === undefined)
+    throw new Error("Chromium is missing: apt-get install chromium, or set CHROMIUM to its path");
   // In a container Chromium cannot have its own sandbox. It opens only pages of this project.
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  return chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-dev-shm-usage"],
+  });
 }
 
 /**

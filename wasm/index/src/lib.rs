@@ -42,7 +42,7 @@
 //! | [`room`] | room in the tables of searches |
 //! | [`index`] | insertion and deletion, which keep all of the above consistent |
 //! | [`search`] | the search, in steps that can be cut off |
-//! | [`diagnostics`] | explanations, and a drawing of the tree |
+//! | [`diagnostics`] | explanations, a drawing of the tree, and the path of a search through it |
 
 mod boolean;
 mod catalog;

@@ -3,12 +3,10 @@
 
 use std::fmt::Write;
 
+use super::label;
 use crate::catalog::subscriptions::Placement;
-use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
-use crate::model::predicate::{Predicate, Test};
-use crate::model::schema::{AttributeId, Type};
 use crate::tree::level::Level;
 use crate::tree::Branch;
 
@@ -75,53 +73,16 @@ impl Picture<'_> {
 
     /// Returns the edges below `level`, in the order of the values.
     fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
-        let value = |key| self.value(level.attribute, key);
+        let attribute = level.attribute;
         let mut points: Vec<(i64, NodeId)> = level.points.iter().collect();
         points.sort_unstable();
-        let points = points.into_iter().map(|(key, node)| (value(key), node));
+        let points = points.into_iter().map(|(key, node)| (label::point(self.index, attribute, key), node));
         let buckets = (0..level.buckets.len()).filter_map(|position| {
-            let label = match level.buckets.range(position) {
-                (i64::MIN, i64::MAX) => "all".to_owned(),
-                (i64::MIN, high) => format!("to {}", value(high)),
-                (low, i64::MAX) => format!("from {}", value(low)),
-                (low, high) => format!("{} to {}", value(low), value(high)),
-            };
+            let label = label::bucket(self.index, attribute, level.buckets.range(position));
             Some((label, level.buckets.node(position)?))
         });
-        let defined = level.defined.map(|node| ("any".to_owned(), node));
+        let defined = level.defined.map(|node| (label::DEFINED.to_owned(), node));
         points.chain(buckets).chain(defined).collect()
-    }
-
-    /// Returns the value of `attribute` with this key.
-    fn value(&self, attribute: AttributeId, key: i64) -> String {
-        if attribute == self.index.schema().patterns() {
-            return self.pattern(key);
-        }
-        match self.index.schema().attribute(attribute).ty {
-            Type::Boolean => (key == 1).to_string(),
-            Type::Float => key::to_float(key).to_string(),
-            Type::String | Type::StringList => {
-                String::from_utf8_lossy(self.index.strings().get(key::to_string(key))).into_owned()
-            }
-            _ => key.to_string(),
-        }
-    }
-
-    /// Returns the pattern with this key, as a predicate.
-    fn pattern(&self, key: i64) -> String {
-        let Predicate { attribute, test } = self.index.catalog().predicates.get(key::to_predicate(key));
-        let name = &self.index.schema().attribute(*attribute).name;
-        let (function, text) = match test {
-            Test::StartsWith(text) => ("starts_with", text),
-            Test::EndsWith(text) => ("ends_with", text),
-            Test::Contains(text) => ("contains", text),
-            Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
-                let [latitude, longitude, radius] = [latitude, longitude, radius].map(|float| float.get());
-                return format!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})");
-            }
-            _ => unreachable!("a level of patterns leads from patterns only"),
-        };
-        format!("{function}({name}, '{}')", String::from_utf8_lossy(text))
     }
 
     fn line(&mut self, line: std::fmt::Arguments) {

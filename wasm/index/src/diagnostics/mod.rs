@@ -2,3 +2,5 @@
 
 pub mod draw;
 pub mod explain;
+mod label;
+pub mod trace;

@@ -117,6 +117,12 @@ impl SlotSet {
         group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
     }
 
+    /// Returns whether `slot` is in the set.
+    pub fn has(&self, slot: Slot) -> bool {
+        let (word, bit) = slot.in_set();
+        self.word(word) >> bit & 1 == 1
+    }
+
     /// Calls `each` with the groups from `from` on that have slots, ascending, until the counts it returns reach `limit`.
     /// Returns the group from which to continue, or `None` at the end.
     #[inline(always)]

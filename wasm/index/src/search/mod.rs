@@ -25,6 +25,7 @@ mod collect;
 mod dense;
 mod found;
 mod matches;
+pub(crate) mod observe;
 mod pick;
 mod profile;
 mod progress;

@@ -16,16 +16,23 @@ impl Search {
     /// list.
     #[inline(never)]
     pub(super) fn scan(&mut self, index: &Index, progress: &mut Progress) {
-        let Search { nodes, digests, proven, candidates, .. } = self;
-        let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
-        let proven = if digest::place(index.schema().patterns()) < digest::FEW {
-            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(digests), slots, programs, progress)
-        } else {
-            pass_lists(index.tree(), nodes, &digests[..], slots, programs, progress)
-        };
+        let proven = self.pass(index, progress);
         self.mark(proven, index, progress);
         if progress.node == progress.nodes || progress.candidates > STEP / 2 {
             progress.phase = Phase::Verify;
+        }
+    }
+
+    /// Scans leaf lists for about a step. Notes the slots of sufficient entries that passed, and returns their number. The
+    /// programs of other entries that passed become candidates.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, index: &Index, progress: &mut Progress) -> usize {
+        let Search { nodes, digests, proven, candidates, .. } = self;
+        let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
+        if digest::place(index.schema().patterns()) < digest::FEW {
+            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(digests), slots, programs, progress)
+        } else {
+            pass_lists(index.tree(), nodes, &digests[..], slots, programs, progress)
         }
     }
 

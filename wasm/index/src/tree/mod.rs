@@ -28,8 +28,7 @@ mod value_map;
 use hashbrown::HashSet;
 
 use level::{Level, Place};
-use node::Position;
-pub(crate) use node::{Branch, Node};
+pub(crate) use node::{Branch, Node, Position};
 use plan::Plan;
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
@@ -173,7 +172,7 @@ impl Tree {
     }
 
     /// Returns the position of `node` in the tree.
-    fn position(&self, node: NodeId) -> Position {
+    pub fn position(&self, node: NodeId) -> Position {
         self.nodes[node.index()].position(|level| self.level(level).points.wide_key(node))
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Branch {
 
 /// The position of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     Root,
     Under(LevelId, Place),
     /// The node is free. The number is that of the next free node, or the root if there is none.

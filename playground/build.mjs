@@ -1,0 +1,26 @@
+// Builds the page: `node build.mjs FOLDER`. The package for JavaScript has been built before (`make web`).
+import { cp, copyFile, mkdir, rm } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+const folder = process.argv[2] ?? here("../_build/playground");
+const library = here("../_build/web/package");
+
+await rm(folder, { recursive: true, force: true });
+await mkdir(folder, { recursive: true });
+await build({
+  entryPoints: [here("src/main.ts"), here("src/worker.ts")],
+  outdir: folder,
+  bundle: true,
+  minify: true,
+  format: "esm",
+  target: "es2022",
+  alias: { "be-tree": `${library}/index.js` },
+  // Only Node reads files.
+  external: ["node:fs/promises"],
+  legalComments: "linked",
+  logLevel: "warning",
+});
+await copyFile(`${library}/be_tree_web_bg.wasm`, `${folder}/be_tree_web_bg.wasm`);
+await cp(here("static"), folder, { recursive: true });

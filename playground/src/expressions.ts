@@ -1,0 +1,146 @@
+// The language of expressions in the editor: colors and completion. The index alone decides what is an expression.
+import {
+  type Completion,
+  type CompletionContext,
+  type CompletionResult,
+  snippetCompletion,
+} from "@codemirror/autocomplete";
+import { StreamLanguage } from "@codemirror/language";
+import type { Domain, Schema, Type } from "be-tree";
+
+const WORDS = new Set(["and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+
+/** Colors. A text that is no expression is colored too. */
+export const expressionLanguage = StreamLanguage.define({
+  name: "expression",
+  token(stream) {
+    if (stream.sol() && stream.match(/^\s*#.*/)) return "comment";
+    if (stream.eatSpace()) return null;
+    if (stream.match(/^(["'])(?:\\.|(?!\1)[^\\])*\1?/)) return "string";
+    if (stream.match(/^-?\d+(\.\d+)?([eE][-+]?\d+)?/)) return "number";
+    if (stream.match(/^(<=|>=|<>|[<>=]|\|\||&&)/)) return "operator";
+    const word = stream.match(/^[A-Za-z_][\w-]*/) as RegExpMatchArray | null;
+    if (!word) {
+      stream.next();
+      return null;
+    }
+    if (word[0] === "true" || word[0] === "false") return "bool";
+    if (WORDS.has(word[0])) return "keyword";
+    return stream.match(/^\s*\(/, false) ? "labelName" : "propertyName";
+  },
+});
+
+const keyword = (label: string, detail = ""): Completion => ({ label, type: "keyword", detail });
+const operator = (template: string, label: string, detail = ""): Completion =>
+  snippetCompletion(template, { label, type: "operator", detail });
+
+const EQUAL = [operator("= ", "="), operator("<> ", "<>", "differs")];
+const ORDER = ["<", "<=", ">", ">="].map((sign) => operator(`${sign} `, sign));
+const MEMBER = [operator("in (${values})", "in", "one of these"), operator("not in (${values})", "not in")];
+const NULL = [keyword("is null", "undefined"), keyword("is not null")];
+const LISTS = [
+  operator("one of (${values})", "one of", "has one of these"),
+  operator("all of (${values})", "all of"),
+  operator("none of (${values})", "none of"),
+  keyword("is empty"),
+];
+
+const OPERATORS: Record<Type, Completion[]> = {
+  boolean: [keyword("and"), keyword("or"), ...NULL],
+  integer: [...EQUAL, ...ORDER, ...MEMBER, ...NULL],
+  float: [...EQUAL, ...ORDER, ...NULL],
+  string: [...EQUAL, ...MEMBER, ...NULL],
+  integer_enum: [...EQUAL, ...MEMBER, ...NULL],
+  integer_list: [...LISTS, ...NULL],
+  string_list: [...LISTS, ...NULL],
+  segments: [keyword("is empty"), ...NULL],
+  frequency_caps: [keyword("is empty"), ...NULL],
+};
+
+const FUNCTIONS = [
+  operator("contains(${attribute}, '${text}')", "contains", "a part of a string"),
+  operator("starts_with(${attribute}, '${text}')", "starts_with", "the start of a string"),
+  operator("ends_with(${attribute}, '${text}')", "ends_with", "the end of a string"),
+  operator("geo_within_radius(${latitude}, ${longitude}, ${kilometers})", "geo_within_radius", "a distance"),
+  operator("segment_within(${attribute}, ${id}, ${seconds})", "segment_within", "seen lately"),
+  operator("segment_before(${attribute}, ${id}, ${seconds})", "segment_before", "seen before"),
+  operator(
+    'within_frequency_cap("${type}", "${namespace}", ${value}, ${seconds})',
+    "within_frequency_cap",
+    "shown rarely",
+  ),
+].map((completion): Completion => ({ ...completion, type: "function" }));
+
+const START = [keyword("not"), keyword("true"), keyword("false"), ...FUNCTIONS];
+const BETWEEN = [keyword("and"), keyword("or")];
+
+const typeOf = (domain: Type | Domain): Type => (typeof domain === "string" ? domain : domain.type);
+
+/** Completes attributes, functions, and the operators that fit an attribute. */
+export function completeExpression(schema: () => Schema) {
+  return (context: CompletionContext): CompletionResult | null => {
+    const line = context.state.doc.lineAt(context.pos);
+    const before = line.text.slice(0, context.pos - line.from);
+    if (/^\s*#/.test(before) || isInString(before)) return null;
+    const word = /[A-Za-z_][\w-]*$|$/.exec(before)![0];
+    if (word === "" && !context.explicit && !/[\w)]\s$/.test(before)) return null;
+    const head = before.slice(0, before.length - word.length);
+    return { from: context.pos - word.length, options: options(head, schema()), validFor: /^[\w-]*$/ };
+  };
+}
+
+function options(head: string, schema: Schema): Completion[] {
+  const last = /([A-Za-z_][\w-]*)\s+$/.exec(head)?.[1];
+  if (last !== undefined && Object.hasOwn(schema, last)) return OPERATORS[typeOf(schema[last]!)];
+  const isOver = /['")\d]\s*$/.test(head) || /\b(null|empty|true|false)\s+$/.test(head);
+  if (isOver) return BETWEEN;
+  const attributes = Object.entries(schema).map(([name, domain]) => attribute(name, domain));
+  return [...attributes, ...START];
+}
+
+function attribute(name: string, domain: Type | Domain): Completion {
+  return { label: name, type: "property", detail: typeOf(domain), boost: 1 };
+}
+
+function isInString(before: string): boolean {
+  return /^(?:[^'"]|(["'])(?:\\.|(?!\1)[^\\])*\1)*$/.test(before) === false;
+}
+
+/** Completes the names of an event. */
+export function completeEvent(schema: () => Schema) {
+  return (context: CompletionContext): CompletionResult | null => {
+    const name = context.matchBefore(/[{,]\s*"?[\w-]*$/);
+    if (!name) return null;
+    const start = /"?[\w-]*$/.exec(name.text)![0];
+    if (start === "" && !context.explicit) return null;
+    const options = Object.entries(schema()).map(([label, domain]) => ({
+      label: `"${label}"`,
+      apply: applyName(`"${label}": `),
+      detail: typeOf(domain),
+      type: "property",
+    }));
+    return { from: context.pos - start.length, options, validFor: /^"?[\w-]*$/ };
+  };
+}
+
+/** A quote that was closed by itself is replaced too. */
+function applyName(text: string): Completion["apply"] {
+  return (view, _completion, from, to) => {
+    const end = view.state.sliceDoc(to, to + 1) === '"' ? to + 1 : to;
+    view.dispatch({ changes: { from, to: end, insert: text }, selection: { anchor: from + text.length } });
+  };
+}
+
+/** Completes the types of a schema. */
+export function completeSchema(context: CompletionContext): CompletionResult | null {
+  const given = context.matchBefore(/:\s*"?[a-z_]*$/);
+  if (!given) return null;
+  const start = /"?[a-z_]*$/.exec(given.text)![0];
+  if (start === "" && !context.explicit) return null;
+  const options = Object.keys(OPERATORS).map((type) => ({
+    label: `"${type}"`,
+    apply: applyName(`"${type}"`),
+    type: "type",
+  }));
+  return { from: context.pos - start.length, options, validFor: /^"?[a-z_]*$/ };
+}

@@ -1,0 +1,66 @@
+//! The labels of the edges from a value level to its nodes: a value, an interval of values, or any value.
+
+use crate::event::key;
+use crate::handles::NodeId;
+use crate::index::Index;
+use crate::model::predicate::{Predicate, Test};
+use crate::model::schema::{AttributeId, Type};
+use crate::tree::level::{Level, Place};
+
+/// The label of the edge below every value.
+pub(super) const DEFINED: &str = "any";
+
+/// Returns the label of the edge from `level` to `node`, whose place below it is `place`.
+pub(super) fn edge(index: &Index, level: &Level, node: NodeId, place: Place) -> String {
+    match place {
+        Place::Point(key) => point(index, level.attribute, key),
+        Place::Bucket => {
+            let position = level.buckets.position(node);
+            position.map_or_else(String::new, |at| bucket(index, level.attribute, level.buckets.range(at)))
+        }
+        Place::Defined => DEFINED.to_owned(),
+    }
+}
+
+/// Returns the value of `attribute` with this key.
+pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
+    if attribute == index.schema().patterns() {
+        return pattern(index, key);
+    }
+    match index.schema().attribute(attribute).ty {
+        Type::Boolean => (key == 1).to_string(),
+        Type::Float => key::to_float(key).to_string(),
+        Type::String | Type::StringList => {
+            String::from_utf8_lossy(index.strings().get(key::to_string(key))).into_owned()
+        }
+        _ => key.to_string(),
+    }
+}
+
+/// Returns the pattern with this key, as a predicate.
+fn pattern(index: &Index, key: i64) -> String {
+    let Predicate { attribute, test } = index.catalog().predicates.get(key::to_predicate(key));
+    let name = &index.schema().attribute(*attribute).name;
+    let (function, text) = match test {
+        Test::StartsWith(text) => ("starts_with", text),
+        Test::EndsWith(text) => ("ends_with", text),
+        Test::Contains(text) => ("contains", text),
+        Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
+            let [latitude, longitude, radius] = [latitude, longitude, radius].map(|float| float.get());
+            return format!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})");
+        }
+        _ => unreachable!("a level of patterns leads from patterns only"),
+    };
+    format!("{function}({name}, '{}')", String::from_utf8_lossy(text))
+}
+
+/// Returns the label of a bucket with its least and its greatest key.
+pub(super) fn bucket(index: &Index, attribute: AttributeId, range: (i64, i64)) -> String {
+    let value = |key| point(index, attribute, key);
+    match range {
+        (i64::MIN, i64::MAX) => "all".to_owned(),
+        (i64::MIN, high) => format!("to {}", value(high)),
+        (low, i64::MAX) => format!("from {}", value(low)),
+        (low, high) => format!("{} to {}", value(low), value(high)),
+    }
+}

@@ -1,0 +1,255 @@
+/** Finds, among very many boolean expressions, those that an event makes true. */
+
+/** An unsigned 64-bit integer: a number up to 2^53 - 1, a bigint above. Ids come back in the same form. */
+export type Id = number | bigint;
+
+export type Type =
+  | "boolean"
+  | "integer"
+  | "float"
+  | "string"
+  | "integer_enum"
+  | "integer_list"
+  | "string_list"
+  | "segments"
+  | "frequency_caps";
+
+/** An attribute's type, its bounds for constants, and whether an event may lack it. */
+export interface Domain {
+  type: Type;
+  /** Defaults to `false`: an event without the attribute is refused. */
+  optional?: boolean;
+  /** The least constant, of `integer`, `float`, and elements of `integer_list`. */
+  min?: number | bigint;
+  /** The greatest constant. */
+  max?: number | bigint;
+  /** The number of distinct constants, of `string`, `integer_enum` and `string_list`. */
+  count?: number;
+}
+
+export type Schema = Record<string, Type | Domain>;
+
+/** `undefined` and `null` stand for an undefined attribute. */
+export type Value = undefined | null | boolean | number | bigint | string | readonly Value[];
+
+/** Values by name, or the text of a JSON object. */
+export type Event = Readonly<Record<string, Value>> | string;
+
+/** Integers by name, such as `flight_id`, which frequency caps read. */
+export type Constants = Readonly<Record<string, number | bigint>>;
+
+export interface Subscription {
+  id: Id;
+  /** The expression's text, or its bytes in UTF-8. */
+  expression: string | Uint8Array;
+  constants?: Constants;
+}
+
+export interface SearchOptions {
+  /** Search only these subscriptions. Ids that do not exist are skipped. */
+  ids?: Iterable<Id>;
+}
+
+export type Kind =
+  | "syntax"
+  | "unknown_attribute"
+  | "type"
+  | "out_of_bounds"
+  | "missing_attribute"
+  | "duplicate_id"
+  | "not_found"
+  | "out_of_memory"
+  | "trap"
+  | "bad_module";
+
+/** A refusal. It changed nothing, except for the kind `trap`, after which the index cannot be used. */
+export class BeTreeError extends Error {
+  readonly name: "BeTreeError";
+  readonly kind: Kind;
+  /** One line that names the fault and how to mend it. `message` also has the caret's lines. */
+  readonly reason: string;
+  /** The attribute or the constant that the error is about. */
+  readonly attribute: string | null;
+  /** The character, from 1, of the fault in `text`. */
+  readonly column: number | null;
+  /** The subscription of `insertAll` or the event of `searchMany`, from 0. */
+  readonly position: number | null;
+  /** The expression, or the JSON of an event that was given as text. */
+  readonly text: string | null;
+  /** Two lines: the line of the fault, and a caret below the fault. */
+  readonly caret: string | null;
+}
+
+/** The value of an attribute in an event. A value above 4 KB is left out: the bytes of a string, the elements of a list. */
+export type Actual = undefined | boolean | number | bigint | string | Actual[] | { omitted: number };
+
+/** A part of an expression with its value for the event. */
+export type ExplanationNode =
+  | {
+      kind: "and" | "or" | "not" | "constant";
+      verdict: boolean;
+      children: ExplanationNode[];
+    }
+  | {
+      kind: "predicate";
+      verdict: boolean;
+      attribute: string;
+      text: string;
+      actual: Actual;
+      children: [];
+    }
+  /** Stands for as many operands, whose joint value it has. */
+  | { kind: "omitted"; verdict: boolean; omitted: number; children: [] };
+
+export interface Explanation {
+  match: boolean;
+  root: ExplanationNode;
+}
+
+/** The edge that led to a node, from the value level above it. */
+export interface Edge {
+  /** The node that has the level: `node` and this number in the drawing. */
+  above: number;
+  /** The level: `level` and this number in the drawing. */
+  level: number;
+  attribute: string;
+  /** The value or the interval that leads to the node. */
+  label: string;
+  /** The number of nodes below the level. */
+  siblings: number;
+}
+
+/** The work of a search at one list of entries. */
+export interface Step {
+  /** `node` and this number in the drawing, or `null` for the expressions that every search visits. */
+  node: number | null;
+  /** `null` for the root, and for the expressions that every search visits. */
+  edge: Edge | null;
+  /** The entries that were scanned. */
+  visited: number;
+  /** Of these, the candidates: those whose filters the event passed. */
+  passed: number;
+  /** The expressions that were evaluated. The others were proven by their path and their filters. */
+  evaluated: number;
+  /** The number of matches that were found here, and not before. */
+  matches: number;
+  /** The first 100 of their ids. */
+  matched: Id[];
+}
+
+export interface Trace {
+  steps: Step[];
+  visited: number;
+  evaluated: number;
+  ids: Id[];
+}
+
+/** How often the last test of a program read each attribute, the most frequent first. `null` is no attribute. */
+export type Deciding = { name: string | null; times: number }[];
+
+/** The work of searches below one attribute, or below none (`null`): in the lists that every search visits. */
+export interface AttributeProfile {
+  name: string | null;
+  /** The values that were looked up, and the nodes that they led to. */
+  lookups: number;
+  nodes: number;
+  /** The entries that were scanned there, and the expressions that these proved. */
+  entries: number;
+  proven: number;
+  /** The candidates found there, how many of them were false, and why. */
+  candidates: number;
+  failed: number;
+  failedBy: Deciding;
+}
+
+/** The runs of one expression's program. An expression that is proven runs no program. */
+export interface ExpressionProfile {
+  id: Id;
+  candidate: number;
+  tests: number;
+  matched: number;
+  failed: number;
+  decidedBy: Deciding;
+}
+
+/** The work of searches, in counts. JavaScript has no fuel. */
+export interface Profile {
+  searches: number;
+  /** The attribute with the most candidates first. */
+  attributes: AttributeProfile[];
+  /** The expression with the most tests first. */
+  expressions: ExpressionProfile[];
+}
+
+export interface Info {
+  expressions: number;
+  /** The predicates of all expressions. */
+  predicates: number;
+  /** Distinct strings. */
+  strings: number;
+  nodes: number;
+  entries: number;
+  /** The expressions that every search visits. */
+  unindexed: number;
+  /** The greatest number of value levels above a node. */
+  depth: number;
+  codeBytes: number;
+  /** The memory of the module, which all indexes of this module share. An image has a memory of its own. */
+  memoryBytes: number;
+}
+
+/**
+ * An index of boolean expressions.
+ *
+ * Calls return at once and run on the calling thread. They throw a `BeTreeError` if they refuse their input, and then change
+ * nothing; they throw a `TypeError` for an argument of a wrong type.
+ */
+export class BeTree {
+  /** Makes an empty index. */
+  constructor(schema: Schema);
+
+  /**
+   * Reads an image, as `mix be_tree.image` and `BeTree.Image` write them. The image's own module runs, in a memory of its own.
+   * Rejects with the kind `bad_module` for other bytes. The digest is checked where the platform has WebCrypto.
+   */
+  static load(image: Uint8Array | ArrayBuffer | Blob | Response): Promise<BeTree>;
+
+  /** The attributes in order. */
+  readonly schema: Record<string, Domain>;
+
+  /** Inserts an expression under a new id. */
+  insert(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
+
+  /** Inserts an expression under a new id, or in the place of the present expression of that id. */
+  put(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
+
+  /** Inserts all subscriptions or none, and returns their number. */
+  insertAll(subscriptions: readonly Subscription[]): number;
+
+  /** Deletes a subscription. */
+  delete(id: Id): void;
+
+  /** Returns the ids of all subscriptions that the event makes true, ascending. */
+  search(event: Event, options?: SearchOptions): Id[];
+
+  /** Returns the ids for each of the events. It is faster than as many searches where expressions test booleans only. */
+  searchMany(events: readonly Event[], options?: SearchOptions): Id[][];
+
+  /** Explains why a subscription matches the event, or does not. Every part is evaluated. */
+  explain(event: Event, id: Id): Explanation;
+
+  /** Searches for the events, and returns which attributes and expressions take the work. */
+  profile(events: readonly Event[]): Profile;
+
+  /** Searches, and returns the search's path through the tree. Not for an image. */
+  trace(event: Event): Trace;
+
+  /** Returns a drawing of the tree in Graphviz's language. */
+  draw(): string;
+
+  /** Returns counts and sizes. */
+  info(): Info;
+
+  /** Frees the index's memory. Do not use the index afterwards. */
+  free(): void;
+}

@@ -1,0 +1,56 @@
+//! Profiles: the parts of a search and their counts, in the shapes of `docs/abi.md`. `js/profile.js` sums them up.
+
+use be_tree_index::error::Error;
+use be_tree_index::event::Format;
+use be_tree_index::index::Index;
+use be_tree_index::model::schema::AttributeId;
+use be_tree_index::search::{Counts, Search};
+use js_sys::Array;
+use wasm_bindgen::JsValue;
+
+use crate::values::id_to_js;
+
+/// Returns the parts of the search for an event, each `[phase, counts]`.
+pub(crate) fn parts(index: &Index, search: &mut Search, event: &str) -> Result<Array, Error> {
+    search.open(index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>)?;
+    let parts = Array::new();
+    while let Some(part) = search.next_part(index) {
+        let counts = counts(&search.counts(index));
+        parts.push(&row([part.code().into(), counts.into()]));
+    }
+    Ok(parts)
+}
+
+fn counts(counts: &Counts) -> Array {
+    match counts {
+        Counts::None => Array::new(),
+        Counts::Walk(levels) => levels
+            .iter()
+            .map(|level| row([attribute(level.attribute), number(level.lookups), number(level.nodes)]))
+            .collect(),
+        Counts::Scan(lists) => lists
+            .iter()
+            .map(|list| {
+                let candidates: Array = list.candidates.iter().map(|&id| id_to_js(id)).collect();
+                row([attribute(list.attribute), number(list.entries), number(list.proven), candidates.into()])
+            })
+            .collect(),
+        Counts::Run(runs) => runs
+            .iter()
+            .map(|run| row([id_to_js(run.id), run.tests.into(), run.holds.into(), attribute(run.decided_by)]))
+            .collect(),
+    }
+}
+
+fn row<const N: usize>(fields: [JsValue; N]) -> JsValue {
+    Array::of(&fields).into()
+}
+
+fn number(count: u64) -> JsValue {
+    (count as f64).into()
+}
+
+/// Returns the position of an attribute in the schema, or `undefined` for none.
+fn attribute(attribute: Option<AttributeId>) -> JsValue {
+    attribute.map_or(JsValue::UNDEFINED, |attribute| (attribute.index() as f64).into())
+}

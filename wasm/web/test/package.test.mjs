@@ -1,0 +1,240 @@
+// The package in Node. `make test` builds it and the cases before.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync, rmSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+
+import { differences } from "./conformance.js";
+
+const built = fileURLToPath(new URL("../../../_build/web/", import.meta.url));
+const library = await import(join(built, "package/index.js"));
+const { BeTree, BeTreeError } = library;
+const image = readFileSync(join(built, "cases.wasm"));
+
+test("all conformance cases, with the results of the Elixir side", async () => {
+  const cases = JSON.parse(readFileSync(join(built, "cases.json"), "utf8"));
+  assert.ok(cases.rows.length > 200 && cases.refusals.length > 40);
+  assert.deepEqual(await differences(library, cases, image), []);
+
+  // A difference is found.
+  const [row] = cases.rows;
+  const changed = {
+    ...cases,
+    rows: [{ ...row, holds: !row.holds }],
+    refusals: [{ ...cases.refusals[0], column: 7 }],
+  };
+  const found = await differences(library, changed, image);
+  assert.ok(
+    found.includes(`${row.expression}: [1] instead of [0]`) && found.some((line) => line.includes(", refused:")),
+    found,
+  );
+});
+
+test("the example of the README", () => {
+  const [, example] = readFileSync(join(built, "package/README.md"), "utf8").match(/```js\n([^]*?)```/);
+  const body = example.replace(/^import .*$/m, "").replace(/^(tree\..*); \/\/ (.*)$/gm, "results.push([$1, $2]);");
+  const results = [];
+  new Function("BeTree", "results", body)(BeTree, results);
+  assert.equal(results.length, 2);
+  results.forEach(([actual, expected]) => assert.deepEqual(actual, expected));
+});
+
+test("the package has at most 300 KB, and no file that is not named", () => {
+  const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
+  try {
+    const out = execFileSync("npm", ["pack", "--json", "--pack-destination", folder, join(built, "package")], {
+      encoding: "utf8",
+    });
+    const [{ size, files }] = JSON.parse(out);
+    assert.ok(size <= 300_000, `${size} bytes`);
+    const names = files.map(({ path }) => path).sort();
+    assert.deepEqual(names, [
+      "LICENSE",
+      "README.md",
+      "be_tree_web.js",
+      "be_tree_web_bg.wasm",
+      "index.d.ts",
+      "index.js",
+      "package.json",
+      "profile.js",
+    ]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the types describe each method", () => {
+  const types = readFileSync(join(built, "package/index.d.ts"), "utf8");
+  const [, body] = types.match(/export class BeTree \{([^]*?)\n\}/);
+  const described = [...body.matchAll(/^ {2}(?:static |readonly )*(\w+)[(:]/gm)].map(([, name]) => name);
+  const own = [...Object.getOwnPropertyNames(BeTree.prototype), "load"];
+  assert.deepEqual(described.sort(), own.sort());
+});
+
+const ages = () => new BeTree({ age: "integer", name: { type: "string", optional: true } });
+
+test("ids are numbers where numbers are exact, and otherwise bigints", () => {
+  const tree = ages();
+  const ids = [0, Number.MAX_SAFE_INTEGER, 2n ** 53n, 2n ** 64n - 1n];
+  tree.insertAll(ids.map((id) => ({ id, expression: "age > 0" })));
+  assert.deepEqual(tree.search({ age: 1 }), ids);
+  assert.deepEqual(tree.search({ age: 1 }, { ids: [0n, 5] }), [0]);
+  assert.deepEqual(tree.trace({ age: 1 }).ids, ids);
+  tree.delete(2n ** 64n - 1n);
+  assert.equal(tree.info().expressions, 3);
+  for (const id of [-1, 1.5, 2 ** 53, 2n ** 64n, "1", null]) assert.throws(() => tree.insert(id, "true"), TypeError);
+});
+
+test("a failed call changes nothing, and tells where the fault is", () => {
+  const tree = ages();
+  tree.insert(1, "age > 20");
+  const list = [
+    { id: 2, expression: "age > 30" },
+    { id: 3, expression: "age >" },
+  ];
+  assert.throws(
+    () => tree.insertAll(list),
+    (error) => {
+      assert.ok(error instanceof BeTreeError && error instanceof Error);
+      assert.deepEqual([error.kind, error.position, error.column, error.text], ["syntax", 1, 6, "age >"]);
+      assert.equal(error.caret, "age >\n     ^");
+      return true;
+    },
+  );
+  assert.equal(tree.info().expressions, 1);
+  const refused = (call, expected) =>
+    assert.throws(call, (error) => (assert.equal(error.kind, expected), error.position === null));
+  refused(() => tree.insert(1, "age > 1"), "duplicate_id");
+  refused(() => tree.delete(9), "not_found");
+  refused(() => tree.explain({ age: 1 }, 9), "not_found");
+  refused(() => tree.search({}), "missing_attribute");
+  refused(() => tree.search({ age: "x" }), "type");
+  refused(() => tree.search({ age: 1.5 }), "type");
+  refused(() => tree.search({ age: NaN }), "out_of_bounds");
+  assert.throws(() => tree.search("{}}"), {
+    kind: "syntax",
+    column: 3,
+    caret: "{}}\n  ^",
+  });
+  assert.throws(() => tree.search({ age: "x" }), { column: null, text: null });
+  assert.throws(() => tree.searchMany([{ age: 1 }, "{"]), {
+    kind: "syntax",
+    position: 1,
+    column: 2,
+    text: "{",
+  });
+  assert.deepEqual(tree.search({ age: 21 }), [1]);
+});
+
+test("an expression is put in the place of another, or nothing changes", async () => {
+  for (const tree of [new BeTree({ i: { type: "integer", optional: true } }), await BeTree.load(image)]) {
+    const before = tree.info().expressions;
+    tree.put(7000, "i = 77");
+    tree.put(7001, "i = 77");
+    tree.put(7000, "i = 78");
+    const found = (i) => tree.search({ i }, { ids: [7000, 7001] });
+    assert.deepEqual([found(77), found(78)], [[7001], [7000]]);
+    assert.throws(() => tree.put(7000, "i ="), { kind: "syntax", column: 4, position: null });
+    assert.throws(() => tree.put(7002, "nope"), { kind: "unknown_attribute" });
+    assert.deepEqual([found(77), found(78), tree.info().expressions], [[7001], [7000], before + 2]);
+  }
+});
+
+test("arguments of a wrong type are named", () => {
+  const tree = ages();
+  assert.throws(() => new BeTree([["age", "integer"]]), {
+    name: "TypeError",
+    message: /an array/,
+  });
+  assert.throws(() => new BeTree({ age: { min: 3 } }), {
+    name: "TypeError",
+    message: /the domain of age/,
+  });
+  assert.throws(() => new BeTree({ age: { type: "integer", most: 3 } }), {
+    name: "TypeError",
+    message: /has no most/,
+  });
+  assert.throws(() => new BeTree({ age: "number" }), {
+    kind: "type",
+    attribute: "age",
+  });
+  assert.throws(() => new BeTree({ age: { type: "integer", min: 3, max: 1 } }), { kind: "type", attribute: "age" });
+  assert.throws(() => new BeTree({ age: { type: "integer", count: 3 } }), {
+    kind: "type",
+    attribute: "age",
+  });
+  assert.throws(() => tree.insert(1, 3), {
+    name: "TypeError",
+    message: /an expression/,
+  });
+  assert.throws(() => tree.insert(1, "true", { constants: { flight_id: 1.5 } }), {
+    name: "TypeError",
+    message: /flight_id/,
+  });
+  assert.throws(() => tree.insertAll({}), TypeError);
+  assert.throws(() => tree.search([1]), TypeError);
+  assert.throws(() => tree.search({ age: { of: 3 } }), {
+    name: "TypeError",
+    message: /age of an event/,
+  });
+  assert.throws(() => tree.searchMany({}), TypeError);
+});
+
+test("explanations of any depth", () => {
+  const tree = ages();
+  tree.insert(1, `${"not ".repeat(5000)}age > 3`);
+  let { root } = tree.explain({ age: 4 }, 1);
+  let depth = 0;
+  for (; root.kind === "not"; depth++) [root] = root.children;
+  assert.deepEqual([depth, root.text, root.actual], [5000, "age > 3", 4]);
+});
+
+test("an image takes changes, and refuses what is no image", async () => {
+  const tree = await BeTree.load(image);
+  const before = tree.info().expressions;
+  tree.insert(5000, "i > 3 and s = 'new'");
+  assert.ok(tree.search({ i: 4, s: "new" }).includes(5000));
+  assert.throws(() => tree.insert(5000, "b"), { kind: "duplicate_id" });
+  tree.delete(5000);
+  assert.equal(tree.info().expressions, before);
+  assert.throws(() => tree.trace({}), { kind: "not_found" });
+  const changed = Uint8Array.from(image);
+  changed[changed.length - 1] ^= 1;
+  const empty = Uint8Array.from([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
+  for (const bytes of [new Uint8Array(9), empty, changed, image.subarray(0, 1000)]) {
+    await assert.rejects(BeTree.load(bytes), { kind: "bad_module" });
+  }
+  await assert.rejects(BeTree.load("image"), TypeError);
+});
+
+test("a hundred thousand expressions agree with a plain loop", () => {
+  const tree = new BeTree({ a: "integer", b: "integer" });
+  const count = 100_000;
+  const expressions = Array.from({ length: count }, (_, id) => ({
+    id,
+    expression: `a = ${id % 1000} and b >= ${id % 7}`,
+  }));
+  assert.equal(tree.insertAll(expressions), count);
+  const expected = expressions.map(({ id }) => id).filter((id) => id % 1000 === 123 && id % 7 <= 3);
+  const { ids, visited, steps } = tree.trace({ a: 123, b: 3 });
+  assert.deepEqual(tree.search({ a: 123, b: 3 }), expected);
+  assert.deepEqual(ids, expected);
+  assert.ok(visited < 200 && steps.some(({ edge }) => edge?.label === "123" && edge.siblings === 1000));
+});
+
+test("it runs in a worker", async () => {
+  const code = `
+    const { BeTree } = await import(${JSON.stringify(pathToFileURL(join(built, "package/index.js")).href)});
+    const { parentPort } = await import("node:worker_threads");
+    const tree = new BeTree({ a: "integer" });
+    tree.insert(1, "a > 1");
+    parentPort.postMessage(tree.search({ a: 2 }));`;
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(code)}`));
+  const found = await new Promise((done, failed) => worker.once("message", done).once("error", failed));
+  await worker.terminate();
+  assert.deepEqual(found, [1]);
+});
