@@ -4,10 +4,10 @@
 
 mod event;
 
-use be_tree_index::model::strings::Interner;
 use be_tree_index::error::Kind;
 use be_tree_index::event::{decode, Event, Format};
 use be_tree_index::model::schema::Schema;
+use be_tree_index::model::strings::Interner;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

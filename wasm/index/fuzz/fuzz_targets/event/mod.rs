@@ -2,10 +2,10 @@
 
 use std::sync::OnceLock;
 
-use be_tree_index::model::strings::{Interner, StringId};
 use be_tree_index::error::Error;
 use be_tree_index::event::{decode, Event, Format, Text, Value};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::strings::{Interner, StringId};
 
 /// Decodes `bytes` over a schema with an attribute of each type, named by the type, and checks what comes out.
 pub fn check(format: Format, bytes: &[u8]) -> Result<(), Error> {
