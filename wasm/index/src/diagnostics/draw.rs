@@ -129,7 +129,7 @@ impl std::fmt::Display for Escaped<'_> {
 mod tests {
     use super::*;
     use crate::index::Insertion;
-    use crate::model::schema::{Attribute, Bounds, Schema};
+    use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
     #[test]
     fn a_picture_shows_lists_levels_and_values() {
