@@ -6,49 +6,33 @@ import { pathToFileURL } from "node:url";
 import { accessibilityFaults, launch, withPage } from "./browser.mjs";
 
 const address = pathToFileURL(process.env.BE_TREE_PAGE).href;
-const CHARTS = [
-  "budget",
-  "latency",
-  "late",
-  "beside",
-  "concurrency",
-  "batch",
-  "replicas",
-  "front",
-].map((name) => `#chart-${name}`);
+const CHARTS = ["budget", "latency", "late", "beside", "concurrency", "batch", "replicas", "front"].map(
+  (name) => `#chart-${name}`,
+);
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
 const open = (options, use) =>
-  withPage(
-    browser,
-    { viewport: { width: 1280, height: 900 }, ...options },
-    async (page) => {
-      const requests = [];
-      page.on("request", (request) => requests.push(request.url()));
-      await page.goto(address);
-      await page.waitForSelector("#chart-front svg");
-      await use(page);
-      assert.deepEqual(
-        requests.filter((url) => !url.startsWith("data:")),
-        [address],
-        "the page loads nothing but itself",
-      );
-    },
-  );
+  withPage(browser, { viewport: { width: 1280, height: 900 }, ...options }, async (page) => {
+    const requests = [];
+    page.on("request", (request) => requests.push(request.url()));
+    await page.goto(address);
+    await page.waitForSelector("#chart-front svg");
+    await use(page);
+    assert.deepEqual(
+      requests.filter((url) => !url.startsWith("data:")),
+      [address],
+      "the page loads nothing but itself",
+    );
+  });
 
-const run = (page) =>
-  page.evaluate(() => JSON.parse(document.getElementById("run").textContent));
+const run = (page) => page.evaluate(() => JSON.parse(document.getElementById("run").textContent));
 const tip = (chart) =>
   chart.evaluate((place) =>
     [...place.querySelectorAll(":scope > div")]
-      .map((div) =>
-        div.style.opacity === "0" || div.style.visibility === "hidden"
-          ? ""
-          : div.innerText,
-      )
+      .map((div) => (div.style.opacity === "0" || div.style.visibility === "hidden" ? "" : div.innerText))
       .join(""),
   );
 
@@ -80,26 +64,18 @@ test("draws every chart, with units on both axes", () =>
     for (const id of CHARTS) {
       const chart = page.locator(id);
       const found = await points(chart);
-      assert.ok(
-        found.length >= (id === "#chart-budget" ? stops.length : 1),
-        `${id} has ${found.length} points`,
-      );
+      assert.ok(found.length >= (id === "#chart-budget" ? stops.length : 1), `${id} has ${found.length} points`);
       const texts = await chart.locator("svg text").allTextContents();
       const named = texts.filter((text) =>
         /\((µs|fuel|%)\)|searches a second|processes that search|events a call|replicas of the index|percentile of all wakes/.test(
           text,
         ),
       );
-      assert.ok(
-        named.length >= 2,
-        `${id} names its axes with units: ${texts.join(" | ")}`,
-      );
+      assert.ok(named.length >= 2, `${id} names its axes with units: ${texts.join(" | ")}`);
     }
     // Light on white would be drawn too, so the page's own colors are asked for.
     const [line, card] = await page.evaluate(() =>
-      ["--series-1", "--card"].map((name) =>
-        getComputedStyle(document.documentElement).getPropertyValue(name),
-      ),
+      ["--series-1", "--card"].map((name) => getComputedStyle(document.documentElement).getPropertyValue(name)),
     );
     assert.notEqual(line, card);
   }));
@@ -115,10 +91,7 @@ test("shows the fuel by phase, and the flame graph", () =>
       profile.folded.reduce((sum, { fuel }) => sum + fuel, 0),
       profile.fuel,
     );
-    assert.equal(
-      await page.locator("#phases span").count(),
-      profile.phases.length,
-    );
+    assert.equal(await page.locator("#phases span").count(), profile.phases.length);
     const frames = page.locator("#flame g.frame");
     assert.ok((await frames.count()) > profile.phases.length);
     const root = await frames.first().getAttribute("aria-label");
@@ -126,30 +99,21 @@ test("shows the fuel by phase, and the flame graph", () =>
     // A click enlarges a phase to the whole width.
     const phase = page
       .locator("#flame g.frame", {
-        hasText: profile.phases.reduce((most, one) =>
-          one.fuel > most.fuel ? one : most,
-        ).phase,
+        hasText: profile.phases.reduce((most, one) => (one.fuel > most.fuel ? one : most)).phase,
       })
       .first();
     const width = async () => (await phase.locator("rect").boundingBox()).width;
     const narrow = await width();
     await phase.focus();
-    assert.match(
-      await page.locator("#flame-told").innerText(),
-      /fuel, [\d.]+ % of all$/,
-    );
+    assert.match(await page.locator("#flame-told").innerText(), /fuel, [\d.]+ % of all$/);
     await page.keyboard.press("Enter");
     await page.waitForFunction(
-      ([element, before]) =>
-        element.querySelector("rect").getBoundingClientRect().width > before,
+      ([element, before]) => element.querySelector("rect").getBoundingClientRect().width > before,
       [await phase.elementHandle(), narrow],
     );
     await page.getByRole("button", { name: "Show all again" }).click();
     await page.waitForFunction(
-      ([element, before]) =>
-        Math.abs(
-          element.querySelector("rect").getBoundingClientRect().width - before,
-        ) < 2,
+      ([element, before]) => Math.abs(element.querySelector("rect").getBoundingClientRect().width - before) < 2,
       [await phase.elementHandle(), narrow],
     );
   }));
@@ -198,31 +162,20 @@ test("the slider says what a budget ends", () =>
       ),
     );
     await page.keyboard.press("End");
-    assert.match(
-      await told.innerText(),
-      /No search of these events needs more/,
-    );
+    assert.match(await told.innerText(), /No search of these events needs more/);
     await page.keyboard.press("ArrowLeft");
     assert.match(await told.innerText(), /Events whose searches end/);
     // By mouse, to the left end.
     const box = await slider.boundingBox();
     await page.mouse.click(box.x + 2, box.y + box.height / 2);
     assert.match(await told.innerText(), new RegExp(grouped(least.budget)));
-    assert.equal(
-      await slider.getAttribute("aria-valuetext"),
-      `${grouped(least.budget)} fuel`,
-    );
+    assert.equal(await slider.getAttribute("aria-valuetext"), `${grouped(least.budget)} fuel`);
   }));
 
 test("follows the system's colors, and the reader's choice", () =>
   open({ colorScheme: "dark" }, async (page) => {
-    const background = () =>
-      page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    const stroke = () =>
-      page
-        .locator("#chart-latency svg path[stroke-width='2']")
-        .first()
-        .getAttribute("stroke");
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const stroke = () => page.locator("#chart-latency svg path[stroke-width='2']").first().getAttribute("stroke");
     const [dark, darkLine] = [await background(), await stroke()];
     await page.locator("#theme").click();
     assert.notEqual(await background(), dark);
@@ -233,29 +186,17 @@ test("follows the system's colors, and the reader's choice", () =>
   }));
 
 test("fits a phone", () =>
-  open(
-    { viewport: { width: 390, height: 800 }, isMobile: true, hasTouch: true },
-    async (page) => {
-      assert.equal(
-        await page.evaluate(() => document.documentElement.scrollWidth),
-        390,
-      );
-      for (const id of CHARTS)
-        assert.ok((await page.locator(`${id} svg`).boundingBox()).width <= 390);
-    },
-  ));
+  open({ viewport: { width: 390, height: 800 }, isMobile: true, hasTouch: true }, async (page) => {
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+    for (const id of CHARTS) assert.ok((await page.locator(`${id} svg`).boundingBox()).width <= 390);
+  }));
 
 test("texts of the run are never read as HTML", () =>
   open({}, async (page) => {
     assert.equal(await page.locator("#injected").count(), 0);
-    assert.match(
-      await page.locator("#outliers").innerText(),
-      /<b id=injected>/,
-    );
+    assert.match(await page.locator("#outliers").innerText(), /<b id=injected>/);
   }));
 
 for (const colorScheme of ["light", "dark"])
   test(`has no fault of accessibility, ${colorScheme}`, () =>
-    open({ colorScheme }, async (page) =>
-      assert.deepEqual(await accessibilityFaults(page), []),
-    ));
+    open({ colorScheme }, async (page) => assert.deepEqual(await accessibilityFaults(page), [])));
