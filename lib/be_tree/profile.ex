@@ -44,6 +44,7 @@ defmodule BeTree.Profile do
   expressions that were `evaluated`, the number of `matches`; and `reason`, a sentence on its most expensive phase.
   """
 
+  alias BeTree.Engine.Check
   alias BeTree.Profile.{Advice, Stacks}
 
   @enforce_keys [:searches, :fuel, :phases, :attributes, :expressions, :events]
@@ -113,6 +114,8 @@ defmodule BeTree.Profile do
     for {frames, fuel} <- Stacks.of(profile), do: [Enum.join(frames, ";"), " ", Integer.to_string(fuel), "\n"]
   end
 
+  def folded(other), do: Check.expected!("a BeTree.Profile", other)
+
   @doc """
   Returns advice in sentences, the most important first. The list is empty for a profile without searches.
 
@@ -125,6 +128,7 @@ defmodule BeTree.Profile do
   """
   @spec advice(t) :: [String.t()]
   def advice(%__MODULE__{} = profile), do: Advice.of(profile)
+  def advice(other), do: Check.expected!("a BeTree.Profile", other)
 
   defimpl Inspect do
     def inspect(%{searches: searches, fuel: fuel}, _options) do

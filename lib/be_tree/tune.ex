@@ -32,9 +32,14 @@ defmodule BeTree.Tune do
 
   alias BeTree.{Error, Fuel, Index, Tree}
   alias BeTree.Engine.{Bang, Check, Describe, Limits, Options}
+  import Limits, only: [is_u64: 1]
+
   alias BeTree.Tune.{Choice, Comparison, Costs, Document, Json, Machine, Report, Rounds, Sweep, Turn}
 
   @most_events 10_000
+
+  # A figure that became a million times worse is worse.
+  @most_threshold 1_000_000
 
   # The milliseconds of a turn: a sleeper wakes every two.
   @turn 200
@@ -255,6 +260,7 @@ defmodule BeTree.Tune do
   """
   @spec read(String.t()) :: {:ok, earlier} | {:error, Error.t()}
   def read(json) when is_binary(json), do: Document.read(json)
+  def read(other), do: Check.expected!("the JSON of a run, a binary", other)
 
   @doc """
   Compares a run with an earlier one, and returns the run with the comparison.
@@ -272,10 +278,18 @@ defmodule BeTree.Tune do
       true
   """
   @spec compare(t, earlier, float) :: t
-  def compare(%__MODULE__{} = run, %{} = earlier, threshold) when is_number(threshold) and threshold >= 0 do
+  def compare(%__MODULE__{} = run, %{"format" => _} = earlier, threshold)
+      when threshold >= 0 and threshold <= @most_threshold do
     new = run |> Document.of() |> Json.encode() |> Json.decode!()
     %{run | comparison: Comparison.compare(earlier, new, threshold)}
   end
+
+  def compare(%__MODULE__{}, %{"format" => _}, other) do
+    Check.expected!("a threshold, a number from 0 to #{@most_threshold}", other)
+  end
+
+  def compare(%__MODULE__{}, other, _threshold), do: Check.expected!("a run that BeTree.Tune.read/1 returned", other)
+  def compare(other, _earlier, _threshold), do: Check.expected!("a BeTree.Tune", other)
 
   @doc """
   Returns the run as JSON, which `read/1` reads. `docs/tuning.md` describes it.
@@ -287,6 +301,7 @@ defmodule BeTree.Tune do
   """
   @spec to_json(t) :: String.t()
   def to_json(%__MODULE__{} = run), do: run |> Document.of() |> Json.encode()
+  def to_json(other), do: Check.expected!("a BeTree.Tune", other)
 
   @doc """
   Returns the run as a page with charts: one HTML file, which loads nothing from elsewhere.
@@ -295,7 +310,7 @@ defmodule BeTree.Tune do
   builds it with `make report`, which needs npm.
   """
   @spec to_html(t) :: {:ok, iodata} | {:error, Error.t()}
-  def to_html(%__MODULE__{} = run), do: run |> to_json() |> Report.html()
+  def to_html(run), do: run |> to_json() |> Report.html()
 
   @doc "Like `to_html/1`, but returns the page and raises on error."
   @spec to_html!(t) :: iodata
@@ -308,7 +323,8 @@ defmodule BeTree.Tune do
       130_000
   """
   @spec round_up(Fuel.t()) :: Fuel.t()
-  def round_up(fuel) when is_integer(fuel) and fuel >= 0, do: Choice.up(fuel)
+  def round_up(fuel) when is_u64(fuel), do: Choice.up(fuel)
+  def round_up(other), do: Check.expected!("fuel, an integer from 0 to 2^64 - 1", other)
 
   defimpl Inspect do
     def inspect(run, _options) do

@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Runtime}
-  alias BeTree.{Sandbox, Search, Server, Workload}
+  alias BeTree.{Profile, Sandbox, Search, Server, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
@@ -59,6 +59,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # All of them in `make attack`, and each time others in `make test`.
   defp few(count, values), do: if(Attack.full?(), do: values, else: Enum.take_random(values, count))
 
+  defp tuned, do: Tune.run!(with_rules(), [%{a: 1}], seconds: nil)
+
   # A function, arguments that are right, and the options that its last argument takes.
   defp rows(%{folder: folder, server: server}) do
     tree = fn -> with_rules() end
@@ -81,6 +83,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
         {BeTree, :stream, fn -> [target.(), [event, event]] end, [:slice, :ids, :as, :timeout, :max_concurrency]},
         {BeTree, :explain, fn -> [target.(), event, 1] end, [:timeout]},
         {BeTree, :info, fn -> [target.()] end, [:timeout]},
+        {BeTree, :profile, fn -> [target.(), [event, event]] end, [:timeout]},
         {Search, :start, fn -> [target.(), event] end, search_options},
         {Search, :run, fn -> [target.(), event] end, search_options},
         {Event, :prepare, fn -> [target.(), event] end, [:timeout]},
@@ -120,6 +123,13 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
       {Image, :write, fn -> [with_rules(), {:path, path}] end, [:timeout]},
       {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
+      {Profile, :folded, fn -> [BeTree.profile!(with_rules(), [event])] end, nil},
+      {Profile, :advice, fn -> [BeTree.profile!(with_rules(), [event])] end, nil},
+      {Tune, :read, fn -> [Tune.to_json(tuned())] end, nil},
+      {Tune, :compare, fn -> [tuned(), elem(Tune.read(Tune.to_json(tuned())), 1), 1.0] end, nil},
+      {Tune, :to_json, fn -> [tuned()] end, nil},
+      {Tune, :to_html, fn -> [tuned()] end, nil},
+      {Tune, :round_up, fn -> [1_234] end, nil},
       {Runtime, :available, fn -> [] end, nil},
       {Runtime, :default, fn -> [] end, nil},
       {Sandbox, :load, fn -> [module()] end, nil},
@@ -149,8 +159,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Implementations of a behaviour, which the library alone calls.
   @callbacks [Runtime.Wasmtime]
-  # The first measures for ten seconds and takes nothing; the second is part of no release.
-  @measurements [Fuel.Calibration, BeTree.Release]
+  # The first measures for ten seconds and takes nothing; the others are part of no release.
+  @measurements [Fuel.Calibration, BeTree.Release, BeTree.Web]
+  # They measure for seconds with any option that is right.
+  @measure [{BeTree.Tune, :run}]
 
   setup_all do
     folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")
@@ -177,7 +189,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     listed = for {module, function, _arguments, _options} <- rows(context), do: {module, function}
     bangs = for {module, function} <- listed, do: {module, :"#{function}!"}
-    assert Enum.uniq(public) -- (listed ++ bangs) == []
+    measure = for {module, function} <- @measure, name <- [function, :"#{function}!"], do: {module, name}
+    assert Enum.uniq(public) -- (listed ++ bangs ++ measure) == []
   end
 
   # These take the arguments of another function, whose documentation has the options.

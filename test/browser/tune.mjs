@@ -103,6 +103,11 @@ test("shows the fuel by phase, and the flame graph", () =>
       })
       .first();
     const width = async () => (await phase.locator("rect").boundingBox()).width;
+    // The frames grow to their widths when the page opens.
+    await page.waitForFunction(
+      (element) => Math.abs(element.querySelector("rect").getAttribute("width") - element.getAttribute("width")) < 1,
+      await phase.elementHandle(),
+    );
     const narrow = await width();
     await phase.focus();
     assert.match(await page.locator("#flame-told").innerText(), /fuel, [\d.]+ % of all$/);
@@ -166,6 +171,7 @@ test("the slider says what a budget ends", () =>
     await page.keyboard.press("ArrowLeft");
     assert.match(await told.innerText(), /Events whose searches end/);
     // By mouse, to the left end.
+    await slider.scrollIntoViewIfNeeded();
     const box = await slider.boundingBox();
     await page.mouse.click(box.x + 2, box.y + box.height / 2);
     assert.match(await told.innerText(), new RegExp(grouped(least.budget)));
