@@ -160,7 +160,8 @@ export class BeTree {
         () => textOf(event),
       );
     });
-    const names = this.#attributes.map(([name]) => name);
+    // The index has an attribute of its own behind those of the schema, for the starts, ends and parts of strings.
+    const names = [...this.#attributes.map(([name]) => name), "(patterns)"];
     return summarize(searches, names);
   }
 

@@ -2,23 +2,21 @@
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::eval::memo::Memo;
 use crate::event::{key, Event, Value};
 use crate::handles::PredicateId;
 use crate::model::predicate::Predicate;
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
-use crate::patterns::{Found, Source};
+use crate::patterns::Source;
 use crate::support::hash::out_of_memory;
 
 /// Finds the patterns that are true of `event`, and perhaps others, which their programs decide. The event has no value for the
-/// index's own attribute yet. `is_new` returns whether a pattern is not known to be true yet.
+/// index's own attribute yet. The memo remembers those that are true.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`], if the event has no room for as many patterns as the catalog has.
-pub(crate) fn find(
-    event: &mut Event,
-    catalog: &Catalog,
-    mut is_new: impl FnMut(PredicateId, Found) -> bool,
-) -> Result<(), Error> {
+#[inline(never)]
+pub(crate) fn find(event: &mut Event, catalog: &Catalog, memo: &mut Memo) -> Result<(), Error> {
     let Event { values, bytes, patterns, .. } = event;
     debug_assert!(values.len() == catalog.schema.len() && patterns.is_empty(), "the event is new");
     values.push(Value::Undefined);
@@ -29,7 +27,7 @@ pub(crate) fn find(
     patterns.try_reserve(known.len()).map_err(out_of_memory)?;
     let source = Values { catalog, values, bytes };
     known.each(&source, |pattern, found| {
-        if is_new(pattern, found) {
+        if memo.is_new(pattern, found) {
             patterns.push(key::of_predicate(pattern));
         }
     });

@@ -260,7 +260,7 @@ impl Search {
         self.matches.begin();
         if only.is_none() {
             let Search { event, memo, .. } = self;
-            patterns::find(event, index.catalog(), |pattern, found| memo.is_new(pattern, found))?;
+            patterns::find(event, index.catalog(), memo)?;
         }
         digest::read(&self.event, index.schema(), &mut self.digests);
         if index.dense().len() > 0 {

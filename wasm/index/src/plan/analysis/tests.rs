@@ -1,6 +1,7 @@
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use super::*;
+use crate::eval::memo::Memo;
 use crate::eval::patterns;
 use crate::event::digest::{self, ValueDigest};
 use crate::event::{decode, key, Event, Format, Value};
@@ -64,8 +65,10 @@ fn seen(random: &mut Random, index: &Index) -> Seen {
     let bytes = encode::term_by_position(random, index.schema(), &naive);
     let mut event = Event::default();
     decode(Format::Record, &bytes, index.schema(), index.strings(), &mut event).unwrap();
-    let mut found = BTreeSet::new();
-    patterns::find(&mut event, index.catalog(), |pattern, _| found.insert(pattern)).unwrap();
+    let mut memo = Memo::default();
+    memo.reserve(index.catalog().predicates.capacity()).unwrap();
+    memo.begin();
+    patterns::find(&mut event, index.catalog(), &mut memo).unwrap();
     let mut digests = vec![ValueDigest::default(); index.schema().all_attributes().len() + 1];
     digest::read(&event, index.schema(), &mut digests);
     Seen { naive, event, digests }
