@@ -15,7 +15,7 @@ defmodule BeTree.Attacks.JournalTest do
   setup [:quiet, :folder]
 
   test "what was acknowledged is there, as the durability says", %{folder: folder} do
-    Attack.each(Attack.size(150, 20_000), fn number ->
+    Attack.each(Attack.size(60, 5_000), fn number ->
       folder = Path.join(folder, "#{number}")
       Disk.watch(folder)
       life(folder, Enum.random([:sync, :sync, {:interval, 1}, :none]), Enum.random(1..6))

@@ -4,7 +4,7 @@ defmodule BeTree.Engine.JournalTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.Engine.Journal
-  alias BeTree.Test.{Attack, Disk}
+  alias BeTree.Test.{Attack, Disk, OsNode}
 
   setup :folder
 
@@ -209,6 +209,22 @@ defmodule BeTree.Engine.JournalTest do
     assert 1 in results
     assert results -- List.duplicate(1, length(results)) -- List.duplicate(:locked, length(results)) == []
     assert Enum.count(File.ls!(folder), &String.starts_with?(&1, "lock.")) <= 1
+  end
+
+  test "one of two nodes has the folder, until it is killed", %{folder: folder} do
+    port =
+      OsNode.start("""
+      {:ok, journal} = BeTree.Engine.Journal.open(#{inspect(folder)}, identity: #{inspect(@identity)}, durability: :sync)
+      {:ok, _journal} = BeTree.Engine.Journal.append(journal, ["a", "b"])
+      IO.puts(System.pid())
+      Process.sleep(:infinity)
+      """)
+
+    assert_receive {^port, {:data, {:eol, os_pid}}}, 120_000
+    assert {:error, %{kind: :locked, message: message}} = open(folder, [])
+    assert message =~ folder and message =~ "another operating-system process"
+    OsNode.kill(port, os_pid)
+    assert content(folder) == {:none, [{1, "a"}, {2, "b"}], 2}
   end
 
   test "a folder may have a long path", %{folder: folder} do
