@@ -4,7 +4,7 @@ defmodule BeTree.GuestTest do
   import BeTree.WasmModule, only: [i32_const: 1, i32_store: 0, i32_store: 1, nop: 0]
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.{Instance, Reply}
+  alias BeTree.Engine.Instance
   alias BeTree.Test.WasmGuest
 
   doctest Guest
@@ -152,20 +152,6 @@ defmodule BeTree.GuestTest do
       assert {:error, %Error{kind: :type} = error} = BeTree.insert(tree, 1, "a = 1")
       omitted = byte_size(message) - byte_size(kept)
       assert error.message == kept <> if(omitted == 0, do: "", else: "... (#{omitted} bytes are left out)")
-    end
-  end
-
-  test "a long message about an event is cut, and has nothing of its value" do
-    secret = String.duplicate("1", 9_000)
-
-    for {message, rest} <- [
-          {"`#{secret}` does not fit a 64-bit float", "the value"},
-          {"x: `#{secret}` does not fit a 64-bit float", "x: the value"},
-          {"expected an integer, given #{secret}", "expected an integer"}
-        ] do
-      refusal = :erlang.term_to_binary({:type, message, nil, nil, nil})
-      omitted = byte_size(message) - 4_096
-      assert Reply.event_refusal(refusal).message == "#{rest}... (#{omitted} bytes are left out)"
     end
   end
 
