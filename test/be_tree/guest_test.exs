@@ -88,8 +88,8 @@ defmodule BeTree.GuestTest do
     "info" => {[], 0}
   }
 
-  # A module with all exports of the interface; each function answers a constant, or loops for ever. Its inbox and its
-  # answers are the zeros of a fresh memory.
+  # A module with all exports of the interface; each function returns a constant, or loops for ever. Its inbox and its
+  # results are the zeros of a fresh memory.
   defp guest(changes \\ %{}) do
     functions = for name <- @operations ++ ["forget"], do: {name, Map.get(changes, name, @types[name] || :none)}
     stack_mutable = Map.get(changes, :stack_mutable, 1)
@@ -116,7 +116,7 @@ defmodule BeTree.GuestTest do
   defp body(:trap), do: [3, 0, 0x00, 0x0B]
   defp body(answer), do: [4, 0, 0x41, leb(answer), 0x0B]
 
-  test "a module that does nothing but fit is taken, and found out when it answers nothing" do
+  test "a module with the right exports is accepted, and refused at its first empty reply" do
     {:ok, tree} = BeTree.new([a: :integer], guest: guest())
     assert BeTree.insert(tree, 1, "any text") == :ok
     assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{a: 1})

@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
             [tag::VERSION, ..] => Ok(reader),
             _ => Err(Error::new(
                 error::Kind::Syntax,
-                "the bytes are no external term, which starts with 131; give what `:erlang.term_to_binary/1` answers",
+                "the bytes are no external term, which starts with 131; give what `:erlang.term_to_binary/1` returns",
             )),
         }
     }
@@ -515,7 +515,7 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn cut_short(&self) -> Error {
-        self.syntax("the term is cut short; give all that `:erlang.term_to_binary/1` answers")
+        self.syntax("the term is cut short; give all that `:erlang.term_to_binary/1` returns")
     }
 
     #[cold]
