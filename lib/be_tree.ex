@@ -685,6 +685,7 @@ defmodule BeTree do
   end
 
   defp check_tree(other) do
-    raise ArgumentError, "expected a tree to change or publish, or the name of a server to change, got: #{Describe.value(other)}"
+    raise ArgumentError,
+          "expected a tree to change or publish, or the name of a server to change, got: #{Describe.value(other)}"
   end
 end

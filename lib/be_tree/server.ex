@@ -98,7 +98,11 @@ defmodule BeTree.Server do
                         ]
                       ] ++ @change_options
   @change_all_options [
-                        put: [type: :any, default: [], doc: "subscriptions to insert, or to replace where their ids exist"],
+                        put: [
+                          type: :any,
+                          default: [],
+                          doc: "subscriptions to insert, or to replace where their ids exist"
+                        ],
                         delete: [type: :any, default: [], doc: "ids to delete, each of which exists"]
                       ] ++ @change_options
   @validate_options Common.take([:constants])
@@ -192,11 +196,16 @@ defmodule BeTree.Server do
   end
 
   defp stop_supervisor(name, timeout) do
-    Supervisor.stop(name, :shutdown, timeout)
+    Supervisor.stop(name, :normal, timeout)
   catch
-    :exit, :timeout -> {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop within #{timeout} ms"}}
-    :exit, {:timeout, _call} -> {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop in time"}}
-    :exit, _already_ended -> View.missing(name)
+    :exit, :timeout ->
+      {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop within #{timeout} ms"}}
+
+    :exit, {:timeout, _call} ->
+      {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop in time"}}
+
+    :exit, _already_ended ->
+      View.missing(name)
   end
 
   # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
@@ -315,7 +324,8 @@ defmodule BeTree.Server do
   @spec insert_all(name, Enumerable.t(), timeout: timeout, on_error: :stop | :collect) ::
           {:ok, non_neg_integer} | {:error, Error.t()} | {:error, [Error.t()]}
   def insert_all(name, subscriptions, options \\ []) do
-    %{timeout: timeout, on_error: on_error} = Options.put!(%{timeout: :infinity, on_error: :stop}, options, @insert_all_options)
+    %{timeout: timeout, on_error: on_error} =
+      Options.put!(%{timeout: :infinity, on_error: :stop}, options, @insert_all_options)
 
     with {:ok, wires} <- wires(name, subscriptions, on_error),
          do: Request.call(name, {:insert, wires}, timeout)
@@ -493,8 +503,11 @@ defmodule BeTree.Server do
 
   defp check_once(ids) do
     case ids -- Enum.uniq(ids) do
-      [] -> :ok
-      [id | _] -> {:error, %Error{kind: :duplicate_id, message: "the id #{id} stands twice in the change; name it once"}}
+      [] ->
+        :ok
+
+      [id | _] ->
+        {:error, %Error{kind: :duplicate_id, message: "the id #{id} stands twice in the change; name it once"}}
     end
   end
 
@@ -674,7 +687,8 @@ defmodule BeTree.Server do
          {:ok, %{index: %{runtime: runtime} = index, version: version} = base} <- View.base(name),
          {:ok, snapshot} <- runtime.snapshot(index.instance, timeout),
          {:ok, {memory, publish}} <- Table.limits(name),
-         {:ok, copy} <- Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, [memory: memory] ++ publish) do
+         {:ok, copy} <-
+           Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, [memory: memory] ++ publish) do
       applied = if Changes.log?(runtime), do: runtime.snapshot_applied(snapshot), else: 0
       {:ok, {copy, base, version + applied}}
     end

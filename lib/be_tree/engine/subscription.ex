@@ -63,8 +63,11 @@ defmodule BeTree.Engine.Subscription do
       ids = Enum.to_list(ids)
 
       case Enum.find_index(ids, &(check_id(&1) != :ok)) do
-        nil -> {:ok, ids}
-        position -> with {:error, error} <- check_id(Enum.at(ids, position)), do: {:error, %{error | position: position}}
+        nil ->
+          {:ok, ids}
+
+        position ->
+          with {:error, error} <- check_id(Enum.at(ids, position)), do: {:error, %{error | position: position}}
       end
     end
   end

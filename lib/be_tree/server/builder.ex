@@ -28,7 +28,8 @@ defmodule BeTree.Server.Builder do
     used = tree && tree.runtime.info(tree.instance).memory
 
     start(fn ->
-      with {:ok, index, version} <- copy(table, base, used, options), do: continue(table, index, version, used != nil, options)
+      with {:ok, index, version} <- copy(table, base, used, options),
+           do: continue(table, index, version, used != nil, options)
     end)
   end
 

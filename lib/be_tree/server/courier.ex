@@ -23,7 +23,9 @@ defmodule BeTree.Server.Courier do
   def serve(name, follower, id, version), do: CrashReport.guard(fn -> deliver(name, follower, id, version) end)
 
   defp deliver(name, follower, id, version) do
-    await(name, version + 1)
+    {:ok, base} = ended_or(View.base(name))
+    # The versions of another lineage may be lower, so only a follower of this one waits. A swap has a version of its own.
+    if base.id == id, do: await(name, version + 1)
     {:ok, base} = ended_or(View.base(name))
 
     case rows(name, base, id, version) do
@@ -44,7 +46,7 @@ defmodule BeTree.Server.Courier do
     end
   end
 
-  # A swap has a version of its own, so it ends the wait too. The end of the server's process ends this process.
+  # The end of the server's process ends this process too.
   defp await(name, version) do
     {:ok, table} = ended_or(Table.fetch(name))
 

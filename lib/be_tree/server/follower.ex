@@ -124,7 +124,9 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
-  def handle_info({:expired, _from} = expired, state), do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
+
+  def handle_info({:expired, _from} = expired, state),
+    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
 
   # Messages of a courier that was abandoned, or of a process that has finished.
   def handle_info({:piece, courier, _which, _piece}, state) when is_pid(courier), do: {:noreply, state}

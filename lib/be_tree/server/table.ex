@@ -105,7 +105,10 @@ defmodule BeTree.Server.Table do
     # In one operation, so that no search finds an index that a recovery does not.
     :ets.insert(table.name, [{:base, base}, {:view, View.new(base.index, table.name)}])
     if oldest != :infinity, do: forget(table, oldest)
-    unless base.complete, do: :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", base.version}], [true]}])
+
+    unless base.complete,
+      do: :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", base.version}], [true]}])
+
     :ok
   end
 

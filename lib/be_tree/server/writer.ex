@@ -212,7 +212,9 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
-  def handle_info({:expired, _from} = expired, state), do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
+
+  def handle_info({:expired, _from} = expired, state),
+    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
 
   # Messages of a builder that was told to stop, or that has finished.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
@@ -230,8 +232,11 @@ defmodule BeTree.Server.Writer do
     case delete_each(state.tree, ids, Enum.map(wires, &elem(&1, 0)), []) do
       {:ok, deleted} ->
         case Changes.insert(state.tree, wires) do
-          {:ok, count} -> {:reply, {:ok, %{put: count, deleted: length(ids)}}, made(state, deleted, wires), {:continue, :due}}
-          {:error, error} -> undo(error, deleted, state)
+          {:ok, count} ->
+            {:reply, {:ok, %{put: count, deleted: length(ids)}}, made(state, deleted, wires), {:continue, :due}}
+
+          {:error, error} ->
+            undo(error, deleted, state)
         end
 
       {:error, error, deleted} ->
@@ -320,7 +325,9 @@ defmodule BeTree.Server.Writer do
   end
 
   # A tree that was emptied has moved to a new instance (BeTree.Engine.Deletion), and takes much less memory than the base.
-  defp emptied?(%{count: 0, tree: tree, base: base}), do: 2 * tree.runtime.info(tree.instance).memory < base.index.info.memory_bytes
+  defp emptied?(%{count: 0, tree: tree, base: base}),
+    do: 2 * tree.runtime.info(tree.instance).memory < base.index.info.memory_bytes
+
   defp emptied?(_state), do: false
 
   defp refuse(error, state) do
@@ -384,7 +391,12 @@ defmodule BeTree.Server.Writer do
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
       Table.put_base(table, base, oldest)
-      bytes = table |> Table.later(base.version) |> Enum.reduce(0, fn {_version, _ids, wires}, sum -> sum + Changes.bytes(wires) end)
+
+      bytes =
+        table
+        |> Table.later(base.version)
+        |> Enum.reduce(0, fn {_version, _ids, wires}, sum -> sum + Changes.bytes(wires) end)
+
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
       {:ok, %{state | unfit: unfit(tree, state)}}
     end
