@@ -24,6 +24,7 @@ defmodule BeTree.Server.Courier do
 
   defp deliver(name, follower, id, version) do
     {:ok, base} = ended_or(View.base(name))
+
     # The versions of another lineage may be lower, so only a follower of this one waits. A swap has a version of its own.
     if base.id == id, do: await(name, version + 1)
     {:ok, base} = ended_or(View.base(name))
