@@ -65,6 +65,8 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
+  import BeTree.Engine.Limits, only: [is_u64: 1]
+
   alias BeTree.{Domain, Error, Guest, Image, Index}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
   alias BeTree.Engine.Options.Common
@@ -794,7 +796,7 @@ defmodule BeTree.Server do
   @spec await(name, non_neg_integer, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def await(name, version, options \\ []) do
     timeout = Check.timeout!(options)
-    unless is_integer(version) and version >= 0, do: Check.expected!("a version, a non-negative integer", version)
+    unless is_u64(version), do: Check.expected!("a version, an integer from 0 on of at most 64 bits", version)
     Request.call(name, {:await, version, timeout}, timeout)
   end
 
