@@ -149,7 +149,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :delete, fn -> [server, unique()] end, [:timeout]},
       {Server, :delete_all, fn -> [server, [unique()]] end, [:timeout]},
       {Server, :change, fn -> [server, [put: [{unique(), "a = 1"}], delete: []]] end, nil},
-      {Server, :change, fn -> [server] end, [:put, :delete, :timeout]},
       {Server, :validate, fn -> [server, "a = 1"] end, [:constants]},
       {Server, :fetch, fn -> [server, 1] end, nil},
       {Server, :member?, fn -> [server, 1] end, nil},

@@ -12,6 +12,26 @@ defmodule BeTree.ServerTest do
 
   setup :quiet
 
+  # The built-in runtime without a log of replicas, as other runtimes are.
+  defmodule Plain do
+    alias BeTree.Runtime.Wasmtime
+
+    defdelegate default_slice, to: Wasmtime
+    defdelegate load(wasm), to: Wasmtime
+    defdelegate wasm(compiled), to: Wasmtime
+    defdelegate exports(compiled), to: Wasmtime
+    defdelegate imports(compiled), to: Wasmtime
+    defdelegate instantiate(compiled, options), to: Wasmtime
+    defdelegate snapshot(instance, timeout), to: Wasmtime
+    defdelegate snapshot_length(snapshot), to: Wasmtime
+    defdelegate snapshot_read(snapshot, address, length), to: Wasmtime
+    defdelegate replicate(compiled, snapshot, options), to: Wasmtime
+    defdelegate call(instance, export, arguments, request), to: Wasmtime
+    defdelegate resume(call), to: Wasmtime
+    defdelegate cancel(call), to: Wasmtime
+    defdelegate info(instance), to: Wasmtime
+  end
+
   @schema [age: :integer, country: {:string, optional: true}]
 
   # Starts a server that lives as long as the test, and answers its name.
@@ -423,6 +443,19 @@ defmodule BeTree.ServerTest do
       ids = present |> Map.keys() |> Enum.take_random(div(map_size(present), 2))
       for id <- ids, do: Server.delete!(name, id)
       Map.drop(present, ids)
+    end
+
+    test "are seen at once with a runtime whose replicas have no log" do
+      name = server(runtime: Plain)
+      for id <- 1..30, do: :ok = Server.insert(name, id, "age = #{rem(id, 3)}")
+      assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(1..30//3)}
+      assert Server.change(name, put: [{31, "age = 1"}], delete: [1, 4]) == {:ok, %{put: 1, deleted: 2}}
+      assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(7..31//3)}
+      Process.exit(Servers.process(name), :kill)
+      eventually(fn -> Server.delete(name, 7) == :ok end)
+      assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(10..31//3)}
+      {:ok, index} = Server.index(name)
+      assert BeTree.search(index, %{age: 1}) == {:ok, Enum.to_list(10..31//3)}
     end
 
     test "that memory does not allow are refused, and lose nothing" do
