@@ -555,7 +555,7 @@ defmodule BeTree do
   defp explain_in({:error, error}, _arguments, _bytes, _deadline), do: {:error, error}
 
   defp explain_in(%{runtime: runtime, instance: instance}, arguments, bytes, deadline) do
-    Instance.call_with_event(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
+    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """
