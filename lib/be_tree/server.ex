@@ -11,7 +11,7 @@ defmodule BeTree.Server do
       {:ok, [1, 2]} = BeTree.search(Ads, %{age: 30, country: "CA"})
 
   Every function that searches takes the name of a server: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.explain/4`,
-  `BeTree.Search` and the others. So do `BeTree.insert/4`, `BeTree.insert_all/3`, `BeTree.put/4` and `BeTree.delete/3`.
+  `BeTree.Search` and the others. So do `BeTree.insert/4`, `BeTree.insert_all/3` and `BeTree.delete/3`.
 
   ## Searches
 
