@@ -11,20 +11,27 @@ defmodule BeTree.Server.Request do
   longer than `timeout` milliseconds. The process then still executes the request.
   """
   @spec call(BeTree.Server.name(), term, timeout) :: term
-  def call(name, request, timeout)
-
-  def call(name, request, timeout) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: send_to(name, request, timeout), else: View.missing(name)
+  def call(name, request, timeout) do
+    with {:ok, table} <- table(name), do: send_to(Table.process(table), name, request, timeout)
   end
 
-  def call(name, _request, _timeout),
-    do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+  @doc "Returns the table of the server `name`, or an error if there is no such server. Raises for a term that is no name."
+  @spec table(BeTree.Server.name()) :: {:ok, atom} | {:error, Error.t()}
+  def table(name) when is_atom(name) and name not in [nil, true, false] do
+    if Table.server?(name), do: {:ok, name}, else: View.missing(name)
+  end
 
-  defp send_to(name, request, timeout) do
-    with {:raise, message} <- GenServer.call(name, request, timeout), do: raise(ArgumentError, message)
+  def table(name), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+
+  defp send_to(nil, name, _request, _timeout) do
+    error(:not_ready, "the server #{Describe.value(name)} is not ready yet")
+  end
+
+  defp send_to(pid, name, request, timeout) do
+    with {:raise, message} <- GenServer.call(pid, request, timeout), do: raise(ArgumentError, message)
   catch
     :exit, {:noproc, _call} ->
-      error(:not_found, "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again")
+      error(:no_server, "the process of the server #{Describe.value(name)} does not run; it may be starting again")
 
     :exit, {:timeout, _call} ->
       error(
@@ -34,7 +41,7 @@ defmodule BeTree.Server.Request do
 
     :exit, {_reason, _call} ->
       error(
-        :not_found,
+        :no_server,
         "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
       )
   end
