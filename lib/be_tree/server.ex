@@ -82,7 +82,27 @@ defmodule BeTree.Server do
              follow: [
                type: {:check, "{name, node}", &__MODULE__.follow?/1},
                doc: "another server to follow, `{name, node}`, in place of a schema"
-             ]
+             ],
+             dir: [
+               type: {:nullable, {:check, "a path, a string", &Check.path?/1}},
+               doc:
+                 "a folder in which the server keeps its changes, on a disk of this machine. A server that is started with it " <>
+                   "again has them all"
+             ],
+             durability: [
+               type: {:check, ":sync, {:interval, milliseconds} or :none", &__MODULE__.durability?/1},
+               default: :sync,
+               doc:
+                 "with `:dir`, the promise of an acknowledged change. `:sync`: it is on the disk. `{:interval, ms}`: it survives " <>
+                   "the end of the node, and is on the disk about `ms` milliseconds later. `:none`: it survives the end of the node"
+             ],
+             load: [
+               type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
+               doc:
+                 "`{module, function, arguments}`, called at the start. It returns subscriptions, as `insert_all/3` takes them, " <>
+                   "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
+             ],
+             image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
            ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
 
   @change_options Common.timeout(
@@ -121,6 +141,10 @@ defmodule BeTree.Server do
           {:name, name}
           | {:schema, BeTree.schema()}
           | {:follow, {name, node}}
+          | {:dir, Path.t()}
+          | {:durability, :sync | {:interval, non_neg_integer} | :none}
+          | {:load, {module, atom, list}}
+          | {:image, Image.source()}
           | BeTree.new_option()
           | Index.option()
 
@@ -232,7 +256,16 @@ defmodule BeTree.Server do
   end
 
   defp check(schema, nil, publish, options) do
+    sources = Enum.filter([:dir, :load, :image], &options[&1])
+
+    if length(sources) > 1,
+      do: raise(ArgumentError, "the options #{Enum.map_join(sources, " and ", &inspect/1)} exclude each other")
+
     %{
+      dir: options[:dir] && IO.chardata_to_string(options[:dir]),
+      durability: options[:durability],
+      load: options[:load],
+      image: options[:image],
       schema: schema,
       memory: options[:memory],
       new: Keyword.take(options, [:guest, :memory, :fuel_per_reduction, :runtime]),
@@ -242,6 +275,9 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
+    given = Enum.find([:dir, :load, :image], &options[&1])
+    if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
+
     %{follow: follow, memory: options[:memory], publish: publish, read: read_options(options, publish)}
   end
 
@@ -253,6 +289,14 @@ defmodule BeTree.Server do
 
   @doc false
   def name?(name), do: is_atom(name) and name not in [nil, true, false]
+
+  @doc false
+  def durability?({:interval, ms}), do: is_integer(ms) and ms >= 0 and ms <= 3_600_000
+  def durability?(durability), do: durability in [:sync, :none]
+
+  @doc false
+  def load?({module, function, arguments}), do: is_atom(module) and is_atom(function) and is_list(arguments)
+  def load?(other), do: other == nil
 
   @doc false
   def follow?({name, node}), do: is_atom(name) and is_atom(node)
