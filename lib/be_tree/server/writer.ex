@@ -13,7 +13,7 @@ defmodule BeTree.Server.Writer do
 
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Engine.{Describe, Stray}
-  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Table}
+  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
   @share 16
@@ -390,7 +390,7 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, oldest)
+      Table.put_base(table, base, View.new(base.index, table.name), oldest)
 
       bytes =
         table
