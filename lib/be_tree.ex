@@ -61,7 +61,7 @@ defmodule BeTree do
   wrong options. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Server, Stats, Tree}
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Tree}
 
   alias BeTree.Engine.{
     Bang,
@@ -79,7 +79,7 @@ defmodule BeTree do
 
   alias BeTree.Engine.Options.Common
   alias BeTree.Profile.Recorder
-  alias BeTree.Server.View
+  alias BeTree.Server.{Copy, Request, View}
 
   # The name of a server.
   defguardp is_name(term) when is_atom(term) and term not in [nil, true, false]
@@ -212,19 +212,24 @@ defmodule BeTree do
       iex> {error.kind, error.text}
       {:syntax, "age >= "}
   """
-  @spec insert(t | Server.name(), id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
+  @spec insert(t | BeTree.Server.name(), id, String.t(), constants: constants, timeout: timeout) ::
+          :ok | {:error, Error.t()}
   def insert(tree, id, expression, options \\ [])
-  def insert(name, id, expression, options) when is_name(name), do: Server.insert(name, id, expression, options)
 
-  def insert(tree, id, expression, options) do
-    check_tree(tree)
+  def insert(target, id, expression, options) do
+    unless is_name(target), do: check_tree(target)
     options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])) do
-      case insert_encoded(tree, Subscription.encode([subscription]), options[:timeout]) do
-        :ok -> :ok
-        {:error, error} -> {:error, %{error | text: expression, position: nil}}
-      end
+    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])),
+         do: insert_one(target, subscription, options[:timeout])
+  end
+
+  defp insert_one(name, subscription, timeout) when is_name(name), do: Request.insert(name, subscription, timeout)
+
+  defp insert_one(tree, {_id, expression, _constants} = subscription, timeout) do
+    case insert_encoded(tree, Subscription.encode([subscription]), timeout) do
+      :ok -> :ok
+      {:error, error} -> {:error, %{error | text: expression, position: nil}}
     end
   end
 
@@ -235,7 +240,7 @@ defmodule BeTree do
       iex> BeTree.insert!(tree, 18_446_744_073_709_551_615, "age >= 21")
       :ok
   """
-  @spec insert!(t | Server.name(), id, String.t(), constants: constants, timeout: timeout) :: :ok
+  @spec insert!(t | BeTree.Server.name(), id, String.t(), constants: constants, timeout: timeout) :: :ok
   def insert!(tree, id, expression, options \\ []), do: Bang.unwrap!(insert(tree, id, expression, options))
 
   @doc """
@@ -260,9 +265,14 @@ defmodule BeTree do
       iex> BeTree.search(tree, %{age: 1})
       {:ok, [2]}
   """
-  @spec insert_all(t | Server.name(), Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  @spec insert_all(t | BeTree.Server.name(), Enumerable.t(), timeout: timeout) ::
+          {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(tree, subscriptions, options \\ [])
-  def insert_all(name, subscriptions, options) when is_name(name), do: Server.insert_all(name, subscriptions, options)
+
+  def insert_all(name, subscriptions, options) when is_name(name) do
+    timeout = Check.timeout!(options)
+    with {:ok, wires} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, wires}, timeout)
+  end
 
   def insert_all(tree, subscriptions, options) do
     check_tree(tree)
@@ -283,7 +293,7 @@ defmodule BeTree do
       iex> BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "age > \#{id}"}))
       1000
   """
-  @spec insert_all!(t | Server.name(), Enumerable.t(), timeout: timeout) :: non_neg_integer
+  @spec insert_all!(t | BeTree.Server.name(), Enumerable.t(), timeout: timeout) :: non_neg_integer
   def insert_all!(tree, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(tree, subscriptions, options))
 
   @doc """
@@ -307,15 +317,18 @@ defmodule BeTree do
       iex> error.kind
       :not_found
   """
-  @spec delete(t | Server.name(), id, timeout: timeout) :: :ok | {:error, Error.t()}
+  @spec delete(t | BeTree.Server.name(), id, timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(tree, id, options \\ [])
-  def delete(name, id, options) when is_name(name), do: Server.delete(name, id, options)
 
-  def delete(tree, id, options) do
-    check_tree(tree)
+  def delete(target, id, options) do
+    unless is_name(target), do: check_tree(target)
     timeout = Check.timeout!(options)
 
-    with :ok <- Subscription.check_id(id), do: Deletion.delete(tree, id, timeout: timeout)
+    with :ok <- Subscription.check_id(id) do
+      if is_name(target),
+        do: Request.call(target, {:delete, id}, timeout),
+        else: Deletion.delete(target, id, timeout: timeout)
+    end
   end
 
   @doc """
@@ -326,7 +339,7 @@ defmodule BeTree do
       iex> BeTree.delete!(tree, 1)
       :ok
   """
-  @spec delete!(t | Server.name(), id, timeout: timeout) :: :ok
+  @spec delete!(t | BeTree.Server.name(), id, timeout: timeout) :: :ok
   def delete!(tree, id, options \\ []), do: Bang.unwrap!(delete(tree, id, options))
 
   @doc """
@@ -603,7 +616,7 @@ defmodule BeTree do
   defp index({:error, error}, _deadline), do: {:error, error}
   defp index(%Index{} = index, _deadline), do: {:ok, index}
   defp index(%Tree{} = tree, deadline), do: publish(tree, replicas: 1, timeout: Deadline.left(deadline))
-  defp index(%View{name: name}, deadline), do: Server.index(name, timeout: Deadline.left(deadline))
+  defp index(%View{name: name}, deadline), do: Copy.index(name, Deadline.left(deadline))
 
   @doc """
   Like `profile/3`, but returns the profile and raises on error.

@@ -35,10 +35,11 @@ defmodule BeTree.Image do
   runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  alias BeTree.{Domain, Error, Guest, Index, Server, Tree}
+  alias BeTree.{Domain, Error, Guest, Index, Tree}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Reply, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
+  alias BeTree.Server.Copy
 
   @typedoc "An image: the path of a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
@@ -291,7 +292,7 @@ defmodule BeTree.Image do
 
   # A server copies a replica.
   defp whole(name, deadline) when is_atom(name) and name not in [nil, true, false] do
-    Server.index(name, timeout: Deadline.left(deadline))
+    Copy.index(name, Deadline.left(deadline))
   end
 
   defp whole(target, _deadline), do: {:ok, Target.resolve(target)}

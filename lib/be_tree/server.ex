@@ -70,7 +70,7 @@ defmodule BeTree.Server do
   alias BeTree.{Domain, Error, Guest, Image, Index}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Server.{Changes, Follower, Keeper, Request, Table, View, Writer}
+  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Request, Table, View, Writer}
 
   @options [
              name: [
@@ -231,7 +231,7 @@ defmodule BeTree.Server do
       {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop in time"}}
 
     :exit, _already_ended ->
-      View.missing(name)
+      Table.missing(name)
   end
 
   # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
@@ -326,20 +326,8 @@ defmodule BeTree.Server do
   def insert(name, id, expression, options \\ []) do
     {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.call(name, {:insert, [subscription]}, timeout) do
-        {:ok, 1} -> :ok
-        {:error, error} -> {:error, alone(error, id, expression)}
-      end
-    end
-  end
-
-  # Turns the error of a list of one subscription into an error of a single subscription.
-  defp alone(%Error{position: nil} = error, _id, _expression), do: error
-
-  defp alone(error, id, expression) do
-    message = String.replace_prefix(error.message, "subscription #{id}: ", "")
-    %{error | message: message, text: expression, position: nil}
+    with {:ok, subscription} <- Subscription.new(id, expression, options),
+         do: Request.insert(name, subscription, timeout)
   end
 
   @doc "Like `insert/4`, but raises on error."
@@ -455,7 +443,7 @@ defmodule BeTree.Server do
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
       case Request.call(name, {:change, [subscription], []}, timeout) do
         {:ok, _counts} -> :ok
-        {:error, error} -> {:error, alone(error, id, expression)}
+        {:error, error} -> {:error, Request.alone(error, id, expression)}
       end
     end
   end
@@ -588,7 +576,7 @@ defmodule BeTree.Server do
     with {:ok, wire} <- Subscription.new(0, expression, options),
          {:ok, tree} <- scratch(name),
          {:error, error} <- check_alone(tree, wire),
-         do: {:error, alone(%{error | position: 0}, 0, expression)}
+         do: {:error, Request.alone(%{error | position: 0}, 0, expression)}
   end
 
   @doc "Like `validate/3`, but raises on error."
@@ -717,28 +705,11 @@ defmodule BeTree.Server do
       [1]
   """
   @spec index(name, timeout: timeout) :: {:ok, Index.t()} | {:error, Error.t()}
-  def index(name, options \\ []) do
-    with {:ok, {index, _base, _version}} <- copy(name, Check.timeout!(options)), do: {:ok, index}
-  end
+  def index(name, options \\ []), do: Copy.index(name, Check.timeout!(options))
 
   @doc "Like `index/2`, but returns the index and raises on error."
   @spec index!(name, timeout: timeout) :: Index.t()
   def index!(name, options \\ []), do: Bang.unwrap!(index(name, options))
-
-  @doc false
-  # Returns a copy of the present index, the base that it continues, and its version.
-  @spec copy(name, timeout) :: {:ok, {Index.t(), Table.base(), Table.version()}} | {:error, Error.t()}
-  def copy(name, timeout) do
-    with {:ok, name} <- Request.table(name),
-         {:ok, %{index: %{runtime: runtime} = index, version: version} = base} <- View.base(name),
-         {:ok, snapshot} <- runtime.snapshot(index.instance, timeout),
-         {:ok, {memory, publish}} <- Table.limits(name),
-         {:ok, copy} <-
-           Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, [memory: memory] ++ publish) do
-      applied = if Changes.log?(runtime), do: runtime.snapshot_applied(snapshot), else: 0
-      {:ok, {copy, base, version + applied}}
-    end
-  end
 
   @doc """
   Replaces the present index, while it is in use.

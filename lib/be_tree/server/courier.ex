@@ -7,9 +7,9 @@ defmodule BeTree.Server.Courier do
   # lacks rows that the log no longer has, it sends an image of the present index instead. The follower requests each
   # message, so at most one is in transit.
 
-  alias BeTree.{Error, Image, Server}
+  alias BeTree.{Error, Image}
   alias BeTree.Engine.CrashReport
-  alias BeTree.Server.{Table, View}
+  alias BeTree.Server.{Copy, Table, View}
 
   @piece 0x10_0000
   @most 500
@@ -70,7 +70,7 @@ defmodule BeTree.Server.Courier do
   defp rows(_name, _base, _id, _version), do: []
 
   defp carry(name, follower) do
-    {:ok, {index, base, version}} = ended_or(Server.copy(name, :infinity))
+    {:ok, {index, base, version}} = ended_or(Copy.take(name, :infinity))
 
     case Image.to_binary(index) do
       {:ok, image} ->

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Follower do
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.{Describe, Stray}
-  alias BeTree.Server.{Builder, Courier, Maintainer, Queue, Table}
+  alias BeTree.Server.{Builder, Courier, Maintainer, Queue, Table, View}
 
   # The milliseconds until the follower starts another courier, or builds again after a failure.
   @again 1_000
@@ -201,7 +201,7 @@ defmodule BeTree.Server.Follower do
         state = stop_building(state)
         base = %{id: id, index: index, version: version, complete: false}
         # The log may have rows of another lineage.
-        Table.put_base(state.table, base, :infinity)
+        Table.put_base(state.table, base, view(base, state), :infinity)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
         state |> notify() |> request_next()
 
@@ -211,6 +211,8 @@ defmodule BeTree.Server.Follower do
         %{state | error: error}
     end
   end
+
+  defp view(%{index: index}, %{table: table}), do: View.new(index, table.name)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
@@ -226,7 +228,7 @@ defmodule BeTree.Server.Follower do
     case Builder.add(built, Table.later(state.table, built.added)) do
       {:ok, built} ->
         base = %{state.base | index: built.index, version: built.version}
-        Table.put_base(state.table, base, state.base.version)
+        Table.put_base(state.table, base, view(base, state), state.base.version)
         build_if_due(%{state | base: base, bases: state.bases + 1})
 
       error ->

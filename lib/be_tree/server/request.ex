@@ -2,9 +2,9 @@ defmodule BeTree.Server.Request do
   @moduledoc false
   # Requests to the process of a server, by the server's name.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.Error
-  alias BeTree.Server.{Table, View}
+  alias BeTree.Server.Table
 
   @doc """
   Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
@@ -18,10 +18,28 @@ defmodule BeTree.Server.Request do
   @doc "Returns the table of the server `name`, or an error if there is no such server. Raises for a term that is no name."
   @spec table(BeTree.Server.name()) :: {:ok, atom} | {:error, Error.t()}
   def table(name) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: {:ok, name}, else: View.missing(name)
+    if Table.server?(name), do: {:ok, name}, else: Table.missing(name)
   end
 
   def table(name), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+
+  @doc "Inserts one subscription."
+  @spec insert(BeTree.Server.name(), Subscription.wire(), timeout) :: :ok | {:error, Error.t()}
+  def insert(name, {id, expression, _constants} = wire, timeout) do
+    case call(name, {:insert, [wire]}, timeout) do
+      {:ok, 1} -> :ok
+      {:error, error} -> {:error, alone(error, id, expression)}
+    end
+  end
+
+  @doc "Turns the error of a list of one subscription into an error of a single subscription."
+  @spec alone(Error.t(), BeTree.id(), String.t()) :: Error.t()
+  def alone(%Error{position: nil} = error, _id, _expression), do: error
+
+  def alone(error, id, expression) do
+    message = String.replace_prefix(error.message, "subscription #{id}: ", "")
+    %{error | message: message, text: expression, position: nil}
+  end
 
   defp send_to(nil, name, _request, _timeout) do
     error(:not_ready, "the server #{Describe.value(name)} is not ready yet")

@@ -14,7 +14,7 @@ defmodule BeTree.Server.Store do
 
   alias BeTree.{Domain, Error, Image, Index, Tree}
   alias BeTree.Engine.{CrashReport, Instance, Journal}
-  alias BeTree.Server.{Builder, Changes, Table}
+  alias BeTree.Server.{Builder, Changes, Copy, Table}
 
   @meta 1
   @image 2
@@ -200,32 +200,21 @@ defmodule BeTree.Server.Store do
   Starts a process, linked to the calling one, that writes a base of the present index. It sends
   `{:kept, pid, {:ok, version} | {:error, error}}`. `flush` brings the journal to the disk; that process calls it.
   """
-  @spec keep(Table.t(), map, Journal.t(), (() -> :ok | {:error, Error.t()})) :: pid
-  def keep(table, options, journal, flush) do
+  @spec keep(Table.t(), Journal.t(), (() -> :ok | {:error, Error.t()})) :: pid
+  def keep(table, journal, flush) do
     server = self()
     write = Journal.base_writer(journal)
 
     spawn_link(fn ->
       outcome =
         CrashReport.guard(fn ->
-          with {:ok, index, version, complete} <- copy(table, options),
-               :ok <- write_base(write, index, version, complete, table, flush),
+          with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+               :ok <- write_base(write, index, version, base.complete, table, flush),
                do: {:ok, version}
         end)
 
       send(server, {:kept, self(), outcome})
     end)
-  end
-
-  defp copy(table, options) do
-    %{index: %{runtime: runtime} = index, version: version, complete: complete} = Table.base(table)
-
-    with {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity),
-         {:ok, copy} <-
-           Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, Builder.limits(options)) do
-      applied = if Changes.log?(runtime), do: runtime.snapshot_applied(snapshot), else: 0
-      {:ok, copy, version + applied, complete}
-    end
   end
 
   @doc "Writes a base of an index whose texts are unknown, in the calling process."

@@ -10,9 +10,8 @@ defmodule BeTree.Server.Table do
   # The process may be killed between any two operations here. `append/4` is the one operation that makes a change: before it,
   # the change was not made, and after it, it was. `recover/1` repeats the operations that follow.
 
-  alias BeTree.Index
-  alias BeTree.Engine.Subscription
-  alias BeTree.Server.View
+  alias BeTree.{Error, Index}
+  alias BeTree.Engine.{Describe, Subscription}
 
   @enforce_keys [:name, :log, :texts]
   defstruct @enforce_keys
@@ -38,14 +37,14 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns the tables of the server `name`."
-  @spec fetch(atom) :: {:ok, t} | {:error, BeTree.Error.t()}
+  @spec fetch(atom) :: {:ok, t} | {:error, Error.t()}
   def fetch(name) do
     case :ets.lookup(name, __MODULE__) do
       [{__MODULE__, tables}] -> {:ok, tables}
-      _other -> View.missing(name)
+      _other -> missing(name)
     end
   rescue
-    ArgumentError -> View.missing(name)
+    ArgumentError -> missing(name)
   end
 
   @doc "Returns whether `name` is the table of a server."
@@ -55,6 +54,16 @@ defmodule BeTree.Server.Table do
   rescue
     # There is no such table, or it is a private table of another process.
     ArgumentError -> false
+  end
+
+  @doc "Returns the error for a server that does not run."
+  @spec missing(atom) :: {:error, Error.t()}
+  def missing(name) do
+    {:error,
+     %Error{
+       kind: :no_server,
+       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
+     }}
   end
 
   @doc "Returns whether the server's process has ever started."
@@ -81,29 +90,30 @@ defmodule BeTree.Server.Table do
   @spec put_limits(t, {pos_integer, keyword}) :: true
   def put_limits(%__MODULE__{name: name}, limits), do: :ets.insert(name, {:limits, limits})
 
-  @spec limits(atom) :: {:ok, {pos_integer, keyword}} | {:error, BeTree.Error.t()}
+  @spec limits(atom) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
     case :ets.lookup(name, :limits) do
       [{:limits, limits}] -> {:ok, limits}
-      _other -> View.missing(name)
+      _other -> missing(name)
     end
   rescue
-    ArgumentError -> View.missing(name)
+    ArgumentError -> missing(name)
   end
 
   ## The base
 
   @doc """
-  Makes `base` the base of the server, which searches use from now on. Its version is one of the log, or a later one.
+  Makes `base` the base of the server, and `view` the handle of its searches from now on. The version of the base is one of the
+  log, or a later one.
 
   `oldest` is the version after which the log is kept. With `:infinity` the log is emptied.
   """
-  @spec put_base(t, base, version | :infinity) :: :ok
-  def put_base(%__MODULE__{} = table, base, oldest) do
+  @spec put_base(t, base, struct, version | :infinity) :: :ok
+  def put_base(%__MODULE__{} = table, base, view, oldest) do
     # Before, so that no recovery takes rows of another lineage for changes of this base.
     if oldest == :infinity, do: :ets.delete_all_objects(table.log)
     # In one operation, so that no search finds an index that a recovery does not.
-    :ets.insert(table.name, [{:base, base}, {:view, View.new(base.index, table.name)}])
+    :ets.insert(table.name, [{:base, base}, {:view, view}])
     if oldest != :infinity, do: forget(table, oldest)
 
     unless base.complete,

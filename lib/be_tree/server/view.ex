@@ -34,7 +34,7 @@ defmodule BeTree.Server.View do
     end
   rescue
     # There is no such table, or it is a private table of another process.
-    ArgumentError -> missing(name)
+    ArgumentError -> Table.missing(name)
   end
 
   @doc "Returns the base of the server `name`, whose index has the schema and the guest."
@@ -45,24 +45,14 @@ defmodule BeTree.Server.View do
       _other -> no_view(name)
     end
   rescue
-    ArgumentError -> missing(name)
+    ArgumentError -> Table.missing(name)
   end
 
   defp no_view(name) do
     if Table.server?(name) do
       {:error, %Error{kind: :not_ready, message: "the server #{Describe.value(name)} has no index yet"}}
     else
-      missing(name)
+      Table.missing(name)
     end
-  end
-
-  @doc "Returns the error for a server that does not run."
-  @spec missing(atom) :: {:error, Error.t()}
-  def missing(name) do
-    {:error,
-     %Error{
-       kind: :no_server,
-       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
-     }}
   end
 end

@@ -13,7 +13,7 @@ defmodule BeTree.Server.Writer do
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
   alias BeTree.Engine.{Describe, Journal, Stray, Subscription}
-  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table}
+  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
   @share 16
@@ -570,7 +570,7 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, oldest)
+      Table.put_base(table, base, View.new(base.index, table.name), oldest)
 
       bytes =
         table
@@ -649,12 +649,12 @@ defmodule BeTree.Server.Writer do
   defp stop_keeping(state), do: state
 
   # Recovery takes time with the changes since the last base in the folder.
-  defp keep_if_due(%{journal: %Journal{} = journal, keeping: nil, table: table, options: options} = state) do
+  defp keep_if_due(%{journal: %Journal{} = journal, keeping: nil, table: table} = state) do
     server = self()
 
     if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes do
       flush = fn -> GenServer.call(server, :flush, :infinity) end
-      %{state | keeping: Store.keep(table, options, journal, flush), kept_bytes: 0}
+      %{state | keeping: Store.keep(table, journal, flush), kept_bytes: 0}
     else
       state
     end
