@@ -207,13 +207,13 @@ defmodule BeTree.Server.Writer do
     with :ok <- check_memory(state),
          {:ok, count} <- Changes.insert(state.tree, wires),
          do: change_made({:ok, count}, [], wires, from, state),
-         else: ({:error, error} -> refuse(error, state))
+         else: ({:error, error} -> refuse(error, from, state))
   end
 
   def handle_call({:delete, id}, from, state) when is_id(id) do
     case Changes.delete(state.tree, id) do
       :ok -> change_made(:ok, [id], [], from, state)
-      {:error, error} -> refuse(error, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
@@ -225,14 +225,14 @@ defmodule BeTree.Server.Writer do
          :ok <- Changes.check(state.tree, wires) do
       change(wires, ids, from, state)
     else
-      {:error, error} -> refuse(error, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
-  def handle_call({:check, wires}, _from, state) when is_list(wires) do
+  def handle_call({:check, wires}, from, state) when is_list(wires) do
     case Changes.check(state.tree, wires) do
       :ok -> {:reply, :ok, state}
-      {:error, error} -> refuse(error, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
@@ -373,11 +373,11 @@ defmodule BeTree.Server.Writer do
             change_made({:ok, %{put: count, deleted: length(ids)}}, deleted, wires, from, state)
 
           {:error, error} ->
-            undo(error, deleted, state)
+            undo(error, deleted, from, state)
         end
 
       {:error, error, deleted} ->
-        undo(error, deleted, state)
+        undo(error, deleted, from, state)
     end
   end
 
@@ -399,8 +399,8 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  defp undo(error, [], state), do: refuse(error, state)
-  defp undo(error, _deleted, state), do: {:reply, {:error, error}, tree_again(state)}
+  defp undo(error, [], from, state), do: refuse(error, from, state)
+  defp undo(error, _deleted, from, state), do: refused(error, from, tree_again(state))
 
   # Without texts, the deletion itself finds out.
   defp check_present(_ids, %{base: %{complete: false}}), do: :ok
@@ -435,7 +435,7 @@ defmodule BeTree.Server.Writer do
 
   defp flush(%{group: group, journal: journal} = state) do
     group = Enum.reverse(group)
-    rows = for {_from, _reply, row} <- group, do: row
+    rows = for {_from, _reply, row} <- group, row != nil, do: row
     records = Enum.map(rows, &Store.record/1)
 
     case Journal.append(journal, records) do
@@ -508,10 +508,14 @@ defmodule BeTree.Server.Writer do
 
   defp emptied?(_state), do: false
 
-  defp refuse(error, state) do
+  defp refuse(error, from, state) do
     state = if error.kind in @doubtful, do: restore(state), else: state
-    {:reply, {:error, error}, state}
+    refused(error, from, state)
   end
+
+  # A refusal may be due to a change that waits for the journal, so it is not returned before that one is made.
+  defp refused(error, _from, %{group: []} = state), do: {:reply, {:error, error}, state}
+  defp refused(error, from, state), do: {:noreply, %{state | group: [{from, {:error, error}, nil} | state.group]}}
 
   # A change that was cut off may have damaged the tree. Every later call then returns that error, so the tree is made anew.
   defp restore(%{count: count} = state) do
@@ -527,7 +531,7 @@ defmodule BeTree.Server.Writer do
   end
 
   defp since(%{table: table, base: base, group: group}) do
-    Table.later(table, base.version) ++ for {_from, _reply, row} <- Enum.reverse(group), do: row
+    Table.later(table, base.version) ++ for({_from, _reply, row} <- Enum.reverse(group), row != nil, do: row)
   end
 
   # A tree that was made anew may exceed the limit. It then takes no insertions until it fits again, which is checked after
