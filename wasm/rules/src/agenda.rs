@@ -35,7 +35,7 @@ const MATCH_FACTS: Address = 7;
 /// The best entry of the agenda.
 pub(crate) enum Best {
     Seed(u32),
-    Match(Address),
+    Match,
 }
 
 impl Rule {
@@ -177,12 +177,12 @@ impl Step<'_> {
         let rule = (self.words.get(AGENDA) > 0).then(|| self.words.get(self.words.get(AGENDA_BASE)));
         match (rule, MATCH_HEAP.first(self.words)) {
             (rule, None) => rule.map(Best::Seed),
-            (None, Some(block)) => Some(Best::Match(block)),
+            (None, Some(_)) => Some(Best::Match),
             (Some(rule), Some(block)) => {
                 let seed_key = self.rule_key(rule);
                 let other = self.words.get(block + MATCH_RULE);
                 let match_key = key(&self.program.rules[other as usize], self.words.get64(block + MATCH_NEWEST), other);
-                Some(if seed_key > match_key { Best::Seed(rule) } else { Best::Match(block) })
+                Some(if seed_key > match_key { Best::Seed(rule) } else { Best::Match })
             }
         }
     }
@@ -366,9 +366,7 @@ fn is_match_before(program: &crate::compile::program::Program, words: &Words, a:
     let keys = [(a, first), (b, second)]
         .map(|(block, rule)| key(&program.rules[rule as usize], words.get64(block + MATCH_NEWEST), rule));
     match keys[0].cmp(&keys[1]) {
-        Ordering::Equal => {
-            order_of_facts(words, program.rules[first as usize].slots.len(), a, b) == Ordering::Greater
-        }
+        Ordering::Equal => order_of_facts(words, program.rules[first as usize].slots.len(), a, b) == Ordering::Greater,
         order => order == Ordering::Greater,
     }
 }

@@ -111,8 +111,8 @@ pub struct Engine {
     words: Words,
     scratch: Scratch,
     limits: Limits,
-    /// The last firing, for tests.
-    last: Option<Firing>,
+    /// The firings since [`Engine::record`].
+    record: Option<Vec<Firing>>,
 }
 
 impl Engine {
@@ -129,7 +129,7 @@ impl Engine {
         let program = compile(&parsed, text, &mut constants)?;
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let scratch = Scratch { met: Vec::with_capacity(longest), ..Scratch::default() };
-        let mut engine = Engine { program, words, scratch, limits, last: None };
+        let mut engine = Engine { program, words, scratch, limits, record: None };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
         Ok(engine)
@@ -166,6 +166,18 @@ impl Engine {
         })
     }
 
+    /// Cuts the engine off after a number of stores.
+    #[cfg(test)]
+    pub(crate) fn cut_after(&mut self, stores: Option<u64>) {
+        self.words.cut_after = stores;
+    }
+
+    /// Returns the number of stores that are left before the cut.
+    #[cfg(test)]
+    pub(crate) fn cuts_left(&self) -> u64 {
+        self.words.cut_after.unwrap_or(0)
+    }
+
     /// Undoes the step that was cut off, if one was.
     pub fn recover(&mut self) {
         self.words.undo();
@@ -196,7 +208,8 @@ impl Engine {
     #[cold]
     fn make_room(&mut self, full: Full) -> Result<(), Error> {
         self.recover();
-        let refused = || Error::new(Kind::OutOfMemory, "there is no memory for the step; retract facts or allow more memory");
+        let refused =
+            || Error::new(Kind::OutOfMemory, "there is no memory for the step; retract facts or allow more memory");
         match full {
             Full::Notices(words) => {
                 let notices = &mut self.scratch.notices;
@@ -210,7 +223,7 @@ impl Engine {
             }
             Full::Freed => {
                 let released = &mut self.scratch.released;
-                released.try_reserve_exact(2 * released.capacity()).map_err(|_| refused())?;
+                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())?;
                 self.words.grow(full)
             }
             full => self.words.grow(full),
@@ -308,7 +321,8 @@ impl Engine {
             }
         }
         if values.len() != declared.fields.len() {
-            let message = format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
+            let message =
+                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
             return Err(Error::new(Kind::Type, message));
         }
         if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
@@ -415,7 +429,9 @@ impl Engine {
             if self.is_busy() {
                 if let Some(pause) = self.run()?.pause {
                     let message = match pause {
-                        Pause::Firings => "the call has fired as many rules as its limit allows; run on in another call",
+                        Pause::Firings => {
+                            "the call has fired as many rules as its limit allows; run on in another call"
+                        }
                         Pause::Notices => "as many notices wait as the limit allows; take them, then run on",
                     };
                     return Err(Error::new(Kind::OutOfBounds, message));
@@ -475,8 +491,8 @@ impl Engine {
         }
     }
 
-    /// Takes the best entry of the agenda one step on. Returns the rule and the facts if that fired.
-    pub(crate) fn step(&mut self) -> Result<Option<Firing>, Error> {
+    /// Takes the best entry of the agenda one step on.
+    fn step(&mut self) -> Result<(), Error> {
         let fired = self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
@@ -492,7 +508,7 @@ impl Engine {
                     }
                     number
                 }
-                Some(Best::Match(_)) => {
+                Some(Best::Match) => {
                     let (number, are_there) = step.pop_match(&mut bound)?;
                     let rule = &step.program.rules[number as usize];
                     if !are_there || !rule.guards.iter().all(|guard| step.guard_holds(guard, &mut bound)) {
@@ -508,20 +524,27 @@ impl Engine {
             step.fire(number, &mut bound)?;
             Ok(Some((number, facts)))
         })?;
-        self.last = fired.or(self.last);
-        Ok(fired)
+        if let (Some(record), Some(firing)) = (&mut self.record, fired) {
+            record.push(firing);
+        }
+        Ok(())
     }
 
-    /// Runs one step of the agenda, for tests. Returns the name of the rule and the numbers of the facts if it fired.
-    ///
-    /// Errors: as [`Engine::run`].
-    pub fn step_for_tests(&mut self) -> Result<Option<(String, Vec<u64>)>, Error> {
-        self.recover();
-        let fired = self.step()?;
-        Ok(fired.map(|(number, facts)| {
-            let rule = &self.program.rules[number as usize];
-            (rule.name.clone(), facts[..rule.slots.len()].to_vec())
-        }))
+    /// Records firings from now on. The record grows until [`Engine::take_record`].
+    pub fn record(&mut self) {
+        self.record = Some(Vec::new());
+    }
+
+    /// Returns the rules and the numbers of their facts, firing by firing, since the record was taken last.
+    pub fn take_record(&mut self) -> Vec<(String, Vec<u64>)> {
+        let Some(record) = &mut self.record else { return Vec::new() };
+        let firings = std::mem::take(record).into_iter();
+        firings
+            .map(|(number, facts)| {
+                let rule = &self.program.rules[number as usize];
+                (rule.name.clone(), facts[..rule.slots.len()].to_vec())
+            })
+            .collect()
     }
 
     /// Returns the notices that wait, and empties their list.
@@ -617,7 +640,8 @@ impl Engine {
     /// Returns, for each rule in order (alternatives are rules of their own) and for each condition that may bind the newest fact,
     /// the positions of the other conditions in the order in which they are joined.
     pub fn join_order(&self) -> Vec<(String, Vec<Vec<usize>>)> {
-        let order = |plan: &crate::compile::program::Plan| plan.steps.iter().map(|step| step.probe.slot.into()).collect();
+        let order =
+            |plan: &crate::compile::program::Plan| plan.steps.iter().map(|step| step.probe.slot.into()).collect();
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }

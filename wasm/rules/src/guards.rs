@@ -90,15 +90,16 @@ impl Step<'_> {
 
     fn add(&self, aggregate: &Aggregate, bound: &Bound, total: &mut Total) {
         total.count += 1;
-        let (Aggregate::Sum(kind, of) | Aggregate::Min(kind, of) | Aggregate::Max(kind, of)) = aggregate else { return };
+        let (Aggregate::Sum(kind, of) | Aggregate::Min(kind, of) | Aggregate::Max(kind, of)) = aggregate else {
+            return;
+        };
         let Some(value) = of.value(self.words, bound) else { return };
         let Some(so_far) = total.value else {
             total.value = Some(value);
             return;
         };
         let is_float = *kind == Kind::Float;
-        let (floats, integers) =
-            ((f64::from_bits(so_far), f64::from_bits(value)), (so_far as i64, value as i64));
+        let (floats, integers) = ((f64::from_bits(so_far), f64::from_bits(value)), (so_far as i64, value as i64));
         total.value = match aggregate {
             Aggregate::Sum(..) if is_float => {
                 let sum = floats.0 + floats.1;
@@ -131,9 +132,10 @@ impl Step<'_> {
     /// Returns the time from which on all guards' windows are closed.
     pub fn deadline(&self, rule: &Rule, bound: &Bound) -> i64 {
         let closed = |guard: &Guard| {
-            let ends = guard.deadlines.iter().map(|(slot, within)| {
-                (self.words.get64(bound[*slot as usize] + TIME) as i64).saturating_add(*within)
-            });
+            let ends = guard
+                .deadlines
+                .iter()
+                .map(|(slot, within)| (self.words.get64(bound[*slot as usize] + TIME) as i64).saturating_add(*within));
             ends.min()
         };
         rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)

@@ -3,8 +3,8 @@
 //! A search goes through the look-ups of a plan, newest facts first. It holds one fact for each look-up. So it can stop at each
 //! match, and later go on after that match.
 
-use crate::compile::code::{Bound, NUMBER};
 use crate::compile::code::SLOTS;
+use crate::compile::code::{Bound, NUMBER};
 use crate::compile::program::{Plan, Probe, Rule};
 use crate::facts::{is_alive, KEY};
 use crate::memory::{mix, Address};
@@ -37,14 +37,7 @@ impl Step<'_> {
 
     /// Binds the next match, after the match of `after`. Partners are at most as new as `newest`, or older where the plan says
     /// so. Returns whether there is one.
-    pub fn search(
-        &self,
-        rule: &Rule,
-        plan: &Plan,
-        newest: u64,
-        after: Option<Path>,
-        bound: &mut Bound,
-    ) -> bool {
+    pub fn search(&self, rule: &Rule, plan: &Plan, newest: u64, after: Option<Path>, bound: &mut Bound) -> bool {
         let mut after = after;
         plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
             && self.search_from(rule, plan, 0, newest, &mut after, bound)

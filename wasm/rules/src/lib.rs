@@ -75,6 +75,12 @@ mod notices;
 mod step;
 mod timers;
 
+// Tests that share their workloads with the integration tests, which name this crate as others do.
+#[cfg(test)]
+extern crate self as be_tree_rules;
+#[cfg(test)]
+#[path = "../tests/cut_off.rs"]
+mod cut_off;
 
 pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Value};
 pub use error::{Error, Kind};

@@ -120,8 +120,7 @@ fn value(words: &mut impl Iterator<Item = u32>) -> Option<Owned> {
     }
     let first = words.next()?;
     if tag == STRING {
-        let mut bytes: Vec<u8> =
-            words.take(first.div_ceil(4) as usize).flat_map(u32::to_le_bytes).collect();
+        let mut bytes: Vec<u8> = words.take(first.div_ceil(4) as usize).flat_map(u32::to_le_bytes).collect();
         bytes.truncate(first as usize);
         return Some(Owned::String(bytes));
     }

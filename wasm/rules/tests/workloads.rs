@@ -57,9 +57,9 @@ fn check_waltzdb(regions: i64) {
     assert_eq!(engine.firings(), 803 * r as u64 + 790, "firings of {regions}");
     let count = |ty: &str, field: &str, value: &str| {
         let is = |fact: &be_tree_rules::Fact| {
-            fact.fields.iter().any(|(name, given)| {
-                name == field && *given == Some(Owned::String(value.as_bytes().to_vec()))
-            })
+            fact.fields
+                .iter()
+                .any(|(name, given)| name == field && *given == Some(Owned::String(value.as_bytes().to_vec())))
         };
         engine.facts(ty).unwrap().iter().filter(|fact| is(fact)).count()
     };

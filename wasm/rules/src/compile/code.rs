@@ -39,19 +39,6 @@ pub(crate) enum Relation {
     AtLeast,
 }
 
-impl Relation {
-    /// Returns the relation of the exchanged operands.
-    pub fn mirrored(self) -> Self {
-        match self {
-            Relation::Less => Relation::Greater,
-            Relation::AtMost => Relation::AtLeast,
-            Relation::Greater => Relation::Less,
-            Relation::AtLeast => Relation::AtMost,
-            same => same,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -66,7 +53,11 @@ pub(crate) enum Arithmetic {
 pub(crate) enum Code {
     Constant(u64),
     /// A field: its slot, its offset from the fact's address, and its bit among the defined fields, or 0 if it always is.
-    Field { slot: u8, offset: u32, bit: u32 },
+    Field {
+        slot: u8,
+        offset: u32,
+        bit: u32,
+    },
     /// The time of a fact.
     Time(u8),
     /// The value of an aggregate or of a `let`.
@@ -83,9 +74,16 @@ pub(crate) enum Code {
     If(Box<[Code; 3]>),
     Call(Function, Kind, Vec<Code>),
     /// One fact is later than another, by less than a duration.
-    After { later: u8, earlier: u8, less_than: Option<i64> },
+    After {
+        later: u8,
+        earlier: u8,
+        less_than: Option<i64>,
+    },
     /// The times of two facts differ by less than a duration.
-    Near { slots: [u8; 2], less_than: i64 },
+    Near {
+        slots: [u8; 2],
+        less_than: i64,
+    },
 }
 
 /// The sums, counts and `let` values of a rule.
@@ -148,9 +146,9 @@ impl Code {
                 (Some(left), Some(right)) => compare(*kind, *relation, left, right),
                 _ => false,
             },
-            Code::In(kind, operand, constants) => operand
-                .value(scope)
-                .is_some_and(|value| constants.iter().any(|constant| compare(*kind, Relation::Equal, value, *constant))),
+            Code::In(kind, operand, constants) => operand.value(scope).is_some_and(|value| {
+                constants.iter().any(|constant| compare(*kind, Relation::Equal, value, *constant))
+            }),
             Code::IsNull(operand) => operand.value(scope).is_none(),
             Code::After { later, earlier, less_than } => {
                 let [later, earlier] = [later, earlier].map(|slot| scope.bound[*slot as usize]);

@@ -46,7 +46,6 @@ impl Joins<'_> {
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
-            reads: raw.reads(),
         }
     }
 
@@ -110,10 +109,8 @@ impl Joins<'_> {
 
     fn step(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Step {
         let bound = bound | 1 << slot;
-        let tests: Vec<&Code> = conjuncts
-            .iter()
-            .filter(|code| code.slots() & 1 << slot != 0 && code.slots() & !bound == 0)
-            .collect();
+        let tests: Vec<&Code> =
+            conjuncts.iter().filter(|code| code.slots() & 1 << slot != 0 && code.slots() & !bound == 0).collect();
         let probe = self.probe(self.slots[slot as usize].ty, slot, &tests);
         Step { probe, is_older: false, guards: Vec::new() }
     }

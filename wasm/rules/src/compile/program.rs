@@ -56,7 +56,6 @@ impl Domain {
 /// The part of conditions that is about one fact. Equal parts are one.
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
-    pub ty: usize,
     /// They test the fact in slot [`crate::compile::code::OWN`].
     pub tests: Vec<Test>,
     /// The rules that match nothing while no fact meets this.
@@ -89,7 +88,6 @@ pub(crate) struct Rule {
 /// A condition that binds a fact.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
-    pub name: Option<String>,
     pub ty: usize,
 }
 
@@ -104,8 +102,6 @@ pub(crate) struct Guard {
     pub local: Option<u8>,
     /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
     pub deadlines: Vec<(u8, i64)>,
-    /// The slots that it reads, one bit each.
-    pub reads: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -82,7 +82,11 @@ impl Names<'_, '_> {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
                 let known: Vec<&str> = known.take(8).collect();
-                if known.is_empty() { "there is none".to_owned() } else { format!("known: {}", known.join(", ")) }
+                if known.is_empty() {
+                    "there is none".to_owned()
+                } else {
+                    format!("known: {}", known.join(", "))
+                }
             }
         };
         let message = format!("`{}` is no {of}; {hint}", name.text);
@@ -242,16 +246,22 @@ impl Names<'_, '_> {
 
     fn is_own(&self, name: &Name, slot: u8) -> bool {
         slot != OWN
-            && self.bindings.iter().any(
-                |(bound, binding)| matches!(binding, Binding::Fact { slot: other, .. } if *other == slot) && *bound == name.text,
-            )
+            && self.bindings.iter().any(|(bound, binding)| {
+                matches!(binding, Binding::Fact { slot: other, .. } if *other == slot) && *bound == name.text
+            })
     }
 
     fn bare(&mut self, name: &Name) -> Result<Typed, Error> {
         if let Some((slot, ty)) = self.own {
             if name.text == "at" {
                 let code = Code::Time(slot);
-                return Ok(Typed { code, kind: Kind::Integer, domain: Domain::Any, name: String::new(), constant: None });
+                return Ok(Typed {
+                    code,
+                    kind: Kind::Integer,
+                    domain: Domain::Any,
+                    name: String::new(),
+                    constant: None,
+                });
             }
             if let Some(field) = self.types[ty].fields.iter().position(|field| field.name == name.text) {
                 return Ok(self.read_field(slot, ty, field));

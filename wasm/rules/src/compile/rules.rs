@@ -43,7 +43,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, constants: &mut Constants) -> R
 
 /// Returns the conditions of each combination of alternatives.
 fn variants<'r>(rule: &'r language::Rule, text: &str) -> Result<Vec<Vec<&'r Pattern>>, Error> {
-    fn expand<'r>(conditions: &'r [language::Condition]) -> Option<Vec<Vec<&'r Pattern>>> {
+    fn expand(conditions: &[language::Condition]) -> Option<Vec<Vec<&Pattern>>> {
         let mut variants = vec![Vec::new()];
         for condition in conditions {
             let choices = match condition {
@@ -94,7 +94,9 @@ impl Compiler<'_> {
         };
         let actions = compiled?;
         if body.slots.is_empty() {
-            return Err(fault("a rule needs a condition that binds a fact; add one beside `none` and aggregates".into()));
+            return Err(fault(
+                "a rule needs a condition that binds a fact; add one beside `none` and aggregates".into(),
+            ));
         }
         self.program.types = types;
         self.life.add(&body.times, &body.slots, &body.guards);
@@ -146,7 +148,7 @@ impl Compiler<'_> {
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
             let (needed_by, seeds, guards) = Default::default();
-            self.program.conditions.push(Condition { ty, tests, needed_by, seeds, guards, at: 0 });
+            self.program.conditions.push(Condition { tests, needed_by, seeds, guards, at: 0 });
             self.program.types[ty].conditions.push(number);
         }
         number
@@ -192,7 +194,7 @@ impl Body {
             return Err(Error::new(error::Kind::OutOfBounds, message).at(names.text, pattern.ty.at));
         }
         let slot = self.slots.len() as u8;
-        self.slots.push(Slot { name: pattern.name.as_ref().map(|name| name.text.clone()), ty });
+        self.slots.push(Slot { ty });
         if let Some(name) = &pattern.name {
             names.bindings.push((name.text.clone(), Binding::Fact { slot, ty }));
         }
@@ -266,7 +268,8 @@ impl Body {
                         let mut is_own = code.slots() & 1 << OWN == 0;
                         code.visit(&mut |code| is_own &= !matches!(code, Code::Local(other) if Some(*other) != local));
                         if !is_own {
-                            let message = "a clause on an aggregate's value reads this value, earlier facts and constants only";
+                            let message =
+                                "a clause on an aggregate's value reads this value, earlier facts and constants only";
                             return Err(Error::new(error::Kind::Type, message).at(names.text, part.at));
                         }
                         guard.having.push(code);
@@ -300,7 +303,8 @@ impl Body {
                         !field.optional && !values.iter().any(|(given, _)| usize::from(*given) == *number)
                     });
                     if let Some((_, field)) = lacking.next() {
-                        let message = format!("`{}` needs `{}`; give it, or declare it optional", name.text, field.name);
+                        let message =
+                            format!("`{}` needs `{}`; give it, or declare it optional", name.text, field.name);
                         return Err(Error::new(error::Kind::MissingAttribute, message)
                             .about(&field.name)
                             .at(names.text, name.at));

@@ -49,12 +49,8 @@ pub(super) fn compile(
 }
 
 fn compile_field(field: &language::Field, text: &str, constants: &mut Constants) -> Result<Field, Error> {
-    const KINDS: [(&str, Kind); 4] = [
-        ("integer", Kind::Integer),
-        ("float", Kind::Float),
-        ("string", Kind::String),
-        ("boolean", Kind::Boolean),
-    ];
+    const KINDS: [(&str, Kind); 4] =
+        [("integer", Kind::Integer), ("float", Kind::Float), ("string", Kind::String), ("boolean", Kind::Boolean)];
     let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == field.ty.text) else {
         let mut message = format!("`{}` is no type; write `integer`, `float`, `string` or `boolean`", field.ty.text);
         if let Some(near) = nearest(&field.ty.text, KINDS.iter().map(|(name, _)| *name)) {
@@ -78,10 +74,16 @@ fn compile_field(field: &language::Field, text: &str, constants: &mut Constants)
                 }
                 (Kind::Float, least, most) => match (float(least), float(most)) {
                     (Some(least), Some(most)) if least <= most => Domain::Floats(least, most),
-                    _ => return Err(wrong(*at, format!("the domain of `{name}` is no range of numbers; write `0.0 .. 1.0`"))),
+                    _ => {
+                        return Err(wrong(
+                            *at,
+                            format!("the domain of `{name}` is no range of numbers; write `0.0 .. 1.0`"),
+                        ))
+                    }
                 },
                 _ => {
-                    let message = format!("the domain of `{name}` is no range of its type; write integers, the least first");
+                    let message =
+                        format!("the domain of `{name}` is no range of its type; write integers, the least first");
                     return Err(wrong(*at, message));
                 }
             }
@@ -94,7 +96,8 @@ fn compile_field(field: &language::Field, text: &str, constants: &mut Constants)
                         among.push(constants.word(value)?)
                     }
                     _ => {
-                        let message = format!("the domain of `{name}` has a constant of another type; write its own type");
+                        let message =
+                            format!("the domain of `{name}` has a constant of another type; write its own type");
                         return Err(wrong(*at, message));
                     }
                 }

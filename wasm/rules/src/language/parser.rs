@@ -329,7 +329,9 @@ impl Parser<'_> {
                 Token::Word(word) if word == "before" => Relation::Before,
                 Token::Word(word) if word == "of" => Relation::Of,
                 _ => {
-                    return Err(self.unexpected("`after`, `before` or `of` and the name of a condition", &["after", "before"]))
+                    return Err(
+                        self.unexpected("`after`, `before` or `of` and the name of a condition", &["after", "before"])
+                    )
                 }
             };
             self.advance();

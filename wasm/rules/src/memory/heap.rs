@@ -7,8 +7,6 @@ use crate::memory::{Address, Full, Words};
 pub(crate) struct Heap(pub Address);
 
 impl Heap {
-    pub const SIZE: u32 = 3;
-
     pub fn len(self, words: &Words) -> u32 {
         words.get(self.0 + 1)
     }
@@ -20,12 +18,7 @@ impl Heap {
     }
 
     /// Adds an element. `before` returns whether its first argument comes before its second.
-    pub fn push(
-        self,
-        words: &mut Words,
-        element: u32,
-        before: impl Fn(&Words, u32, u32) -> bool,
-    ) -> Result<(), Full> {
+    pub fn push(self, words: &mut Words, element: u32, before: impl Fn(&Words, u32, u32) -> bool) -> Result<(), Full> {
         let length = self.len(words);
         if length == words.get(self.0) {
             self.enlarge(words)?;

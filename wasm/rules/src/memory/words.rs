@@ -187,7 +187,8 @@ impl Words {
         debug_assert_eq!(self.logged, 0);
         let used = self.words.len() + 2 * (self.log.len() + self.freed.capacity());
         let left = self.limit.saturating_sub(used);
-        let refused = || Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory");
+        let refused =
+            || Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory");
         match full {
             Full::Words(words) => {
                 let least = words as usize;
@@ -207,7 +208,7 @@ impl Words {
                 self.log.resize(self.log.len() + more, [0; 2]);
             }
             Full::Freed => {
-                let more = self.freed.capacity().max(256);
+                let more = (2 * self.freed.capacity()).max(256);
                 if 2 * more > left {
                     return Err(refused());
                 }

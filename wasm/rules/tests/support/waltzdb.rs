@@ -29,7 +29,8 @@ fn between(base: &str, a: &str, b: &str) -> String {
 pub fn rules() -> String {
     let mut rules = FACTS.to_owned();
     let mut rule = |name: &str, priority: i32, stage: &str, conditions: &str, actions: &str| {
-        rules += &format!("rule {name} priority {priority}\n  when t: stage({stage})\n{conditions}  then {actions}\n\n");
+        rules +=
+            &format!("rule {name} priority {priority}\n  when t: stage({stage})\n{conditions}  then {actions}\n\n");
     };
     let at = |stage: &str| format!("value = '{stage}'");
     let to = |stage: &str| format!("modify t(value: '{stage}')");
@@ -41,11 +42,8 @@ pub fn rules() -> String {
         "assert edge(p1: l.p1, p2: l.p2, joined: false), assert edge(p1: l.p2, p2: l.p1, joined: false), retract l",
     );
     rule("done_reversing", 0, &at("duplicate"), "none line\n", &to("detect"));
-    let (a, c, d) = (
-        between("e1.p1", "e1.p2", "e2.p2"),
-        between("e1.p1", "e1.p2", "e3.p2"),
-        between("e1.p1", "e2.p2", "e3.p2"),
-    );
+    let (a, c, d) =
+        (between("e1.p1", "e1.p2", "e2.p2"), between("e1.p1", "e1.p2", "e3.p2"), between("e1.p1", "e2.p2", "e3.p2"));
     let pick = |first: &str, second: &str, third: &str| {
         format!("if s1 < s2 and s1 < s3 then {first} else (if not s1 < s2 and s2 < s3 then {second} else {third})")
     };
@@ -166,7 +164,8 @@ pub fn rules() -> String {
     rules
 }
 
-const LABELS: &str = "L BB, L +B, L B+, L -B, L B-, fork +++, fork ---, fork B-B, fork -BB, fork BB-, tee B+B, tee B-B, \
+const LABELS: &str =
+    "L BB, L +B, L B+, L -B, L B-, fork +++, fork ---, fork B-B, fork -BB, fork BB-, tee B+B, tee B-B, \
                       tee BBB, arrow B+B, arrow -+-, arrow +-+";
 
 /// Returns the lines of a drawing of `regions` regions.
