@@ -32,6 +32,8 @@ defmodule BeTree.Error do
   | `:missing_attribute` | an event lacks an attribute that is not optional |
   | `:duplicate_id` | a subscription has this id already |
   | `:not_found` | nothing has this id or name, or it is gone |
+  | `:no_server` | no server of this name runs, or it ended during the call |
+  | `:not_ready` | a server has no index yet: it is being filled, or waits for the server that it follows |
   | `:out_of_fuel` | a call used its whole budget of fuel |
   | `:timeout` | a call took longer than its timeout |
   | `:out_of_memory` | the memory limit was reached |
@@ -39,6 +41,8 @@ defmodule BeTree.Error do
   | `:overloaded` | too many callers wait already, or the wait would never end |
   | `:bad_module` | bytes are no WebAssembly module, or no index module |
   | `:file` | a file cannot be read or written |
+  | `:damaged` | a file is not as it was written, or one is missing |
+  | `:locked` | another server has the folder open |
   """
 
   @type kind ::
@@ -49,6 +53,8 @@ defmodule BeTree.Error do
           | :missing_attribute
           | :duplicate_id
           | :not_found
+          | :no_server
+          | :not_ready
           | :out_of_fuel
           | :timeout
           | :out_of_memory
@@ -56,6 +62,8 @@ defmodule BeTree.Error do
           | :overloaded
           | :bad_module
           | :file
+          | :damaged
+          | :locked
 
   @type t :: %__MODULE__{
           kind: kind,

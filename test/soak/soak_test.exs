@@ -1,5 +1,5 @@
 defmodule BeTree.SoakTest do
-  # Operations from a seed, in windows that each end with nothing left: answers are compared with the oracle, and what the
+  # Operations from a seed, in windows that each end with nothing left: results are compared with the oracle, and what the
   # VM holds after each window with what it held after the first ones. `make test` runs a few small windows, `make soak`
   # as many as fit into SOAK_MINUTES. The seed alone decides about the operations.
   use ExUnit.Case, async: false
@@ -8,7 +8,7 @@ defmodule BeTree.SoakTest do
 
   alias BeTree.{Error, Server}
   alias BeTree.Engine.Native
-  alias BeTree.Test.{Naive, Random}
+  alias BeTree.Test.{Naive, Random, Servers}
 
   @moduletag timeout: :infinity
 
@@ -20,7 +20,7 @@ defmodule BeTree.SoakTest do
   # The first windows make what the VM and the host keep.
   @warm_up 3
 
-  test "answers stay right, and what is held stays flat" do
+  test "results stay right, and memory, processes and mappings stay flat" do
     # Code is loaded when it is first called, and brings its atoms.
     {:ok, modules} = :application.get_key(:be_tree, :modules)
     for module <- modules, do: Code.ensure_loaded!(module)
@@ -129,7 +129,7 @@ defmodule BeTree.SoakTest do
     end
   end
 
-  defp server(domains), do: {Server, name: @name, schema: domains, interval: :infinity, changes: 1_000_000}
+  defp server(domains), do: {Server, name: @name, schema: domains}
 
   defp operation(percent) when percent <= 30, do: :insert
   defp operation(percent) when percent <= 40, do: :insert_all
@@ -178,7 +178,6 @@ defmodule BeTree.SoakTest do
   end
 
   defp run(:search, where, domains, there) do
-    :ok = Server.publish(@name)
     same(@name, domains, there, where)
     there
   end
@@ -194,18 +193,16 @@ defmodule BeTree.SoakTest do
   end
 
   defp run(:kill, where, domains, there) do
-    pid = Process.whereis(@name)
+    pid = Servers.process(@name)
     monitor = Process.monitor(pid)
     Process.exit(pid, :kill)
     assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
-    eventually(fn -> Process.whereis(@name) not in [nil, pid] and match?({:ok, _info}, Server.info(@name)) end)
-    :ok = Server.publish(@name)
+    eventually(fn -> Servers.process(@name) not in [nil, pid] and match?({:ok, _info}, Server.info(@name)) end)
     same(@name, domains, there, where)
     there
   end
 
   defp run(:kill_searches, where, domains, there) do
-    :ok = Server.publish(@name)
     event = Random.event(domains)
     expected = expected(there, event)
 
