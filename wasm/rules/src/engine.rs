@@ -9,6 +9,7 @@ use crate::facts::{number_hash, Cells};
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, StringTable, Words};
 use crate::notices::{self, Notice};
+use crate::selection::{Selection, FEW};
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, CALL_FIRED, CLOCK, FACTS, FIRED, MATCH_HEAP, NEXT, NOTICES,
     NOTICE_WORDS, NUMBERS, POSITION, STRINGS,
@@ -123,12 +124,25 @@ impl Engine {
     /// `syntax`, `unknown_attribute` (any unknown name), `type`, `out_of_bounds`, `missing_attribute` and `duplicate_id`, with
     /// the place in the text; `out_of_memory`.
     pub fn new(text: &str, limits: Limits) -> Result<Self, Error> {
+        Engine::with_few(text, limits, FEW)
+    }
+
+    /// Returns an engine that finds single-fact conditions by an index, however few they are.
+    ///
+    /// Errors: as [`Engine::new`].
+    pub fn indexed(text: &str, limits: Limits) -> Result<Self, Error> {
+        Engine::with_few(text, limits, 0)
+    }
+
+    fn with_few(text: &str, limits: Limits, few: usize) -> Result<Self, Error> {
         let parsed = parse(text)?;
         let mut words = Words::new(limits.memory)?;
         let mut constants = crate::compile::constants(&mut words, STRINGS);
         let program = compile(&parsed, text, &mut constants)?;
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
-        let scratch = Scratch { met: Vec::with_capacity(longest), ..Scratch::default() };
+        let selections: Result<Vec<_>, Error> =
+            program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
+        let scratch = Scratch { met: Vec::with_capacity(longest), selections: selections?, ..Scratch::default() };
         let mut engine = Engine { program, words, scratch, limits, record: None };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;

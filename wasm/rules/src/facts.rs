@@ -10,7 +10,7 @@
 use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::FactType;
 use crate::memory::{mix, Address, Full, Table, Words};
-use crate::step::{Step, FACTS, NEXT, NUMBERS, STRINGS};
+use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
 
 const FREE: Address = 0;
 const COUNT: Address = 1;
@@ -130,7 +130,7 @@ impl Step<'_> {
         if fact_type.life.is_some() {
             self.append(fact_type, fact)?;
         }
-        self.find_met(ty, fact);
+        self.find_met(ty, fact)?;
         self.count_in(fact, number)?;
         Ok(fact)
     }
@@ -208,16 +208,28 @@ impl Step<'_> {
     }
 
     /// Lists the single-fact conditions that the fact meets.
-    fn find_met(&mut self, ty: usize, fact: Address) {
+    fn find_met(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
+        let program = self.program;
+        let fact_type = &program.types[ty];
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        self.scratch.met.clear();
-        for condition in &self.program.types[ty].conditions {
-            let tests = &self.program.conditions[*condition as usize].tests;
-            if tests.iter().all(|test| test.holds(self.words, &bound)) {
-                self.scratch.met.push(*condition);
+        let Scratch { met, selections, .. } = &mut *self.scratch;
+        let words = &*self.words;
+        met.clear();
+        let mut add = |condition: u32| {
+            let tests = &program.conditions[condition as usize].tests;
+            if tests.iter().all(|test| test.holds(words, &bound)) {
+                met.push(condition);
+            }
+        };
+        match &mut selections[ty] {
+            None => fact_type.conditions.iter().copied().for_each(add),
+            Some(selection) => {
+                selection.rest.iter().copied().for_each(&mut add);
+                selection.select(fact_type, words, fact)?.iter().for_each(|condition| add(*condition as u32));
             }
         }
+        Ok(())
     }
 
     /// Tells the rules of a new fact, whose conditions are listed.
@@ -269,7 +281,7 @@ impl Step<'_> {
         if fact_type.life.is_some() {
             self.take_out(fact_type, fact)?;
         }
-        self.find_met(ty, fact);
+        self.find_met(ty, fact)?;
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
             let count = self.words.get(condition.at) - 1;

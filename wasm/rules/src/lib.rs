@@ -52,6 +52,7 @@
 //! | `memory` | words, the undo log of a step, tables, heaps, strings |
 //! | `language` | the text of rules |
 //! | `compile` | tests, joins and actions |
+//! | `selection` | the single-fact conditions that a fact meets, where a type has many: the index finds them |
 //! | `facts` | insertion and removal of facts in all indices |
 //! | `joins` | the search for the next match |
 //! | `guards` | `none` and aggregates |
@@ -72,6 +73,7 @@ mod joins;
 mod language;
 mod memory;
 mod notices;
+mod selection;
 mod step;
 mod timers;
 
@@ -79,7 +81,7 @@ mod timers;
 #[cfg(test)]
 extern crate self as be_tree_rules;
 #[cfg(test)]
-#[path = "../tests/cut_off.rs"]
+#[path = "../tests/cut_off/mod.rs"]
 mod cut_off;
 
 pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Value};

@@ -2,6 +2,7 @@
 
 use crate::compile::program::Program;
 use crate::memory::{Address, Full, Heap, StringTable, Table, Words};
+use crate::selection::Selection;
 
 /// The time in milliseconds, which never goes back.
 pub(crate) const CLOCK: Address = 2;
@@ -41,6 +42,8 @@ pub(crate) struct StepLimits {
 pub(crate) struct Scratch {
     /// The single-fact conditions that a fact meets. Its room is that of all conditions.
     pub met: Vec<u32>,
+    /// By fact type: its conditions in an index, if they are many.
+    pub selections: Vec<Option<Selection>>,
     /// Strings that lose an owner when the step ends.
     pub released: Vec<Address>,
     /// Notices, of which the first [`NOTICE_WORDS`] words count.

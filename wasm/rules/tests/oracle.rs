@@ -552,7 +552,8 @@ fn check(seed: u64, is_pure: bool) -> usize {
     let texts: String = rules.iter().enumerate().map(|(number, rule)| rule.text(number)).collect();
     let text = format!("{TYPES_TEXT}{texts}");
     let limits = Limits { firings: MOST as u32, ..Limits::default() };
-    let mut engine = Engine::new(&text, limits).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let make = if seed % 2 == 0 { Engine::new } else { Engine::indexed };
+    let mut engine = make(&text, limits).unwrap_or_else(|error| panic!("{error}\n{text}"));
     engine.record();
     let lives = (0..TYPES).map(|ty| engine.life(&format!("t{ty}")).unwrap()).collect();
     let mut oracle = Oracle {

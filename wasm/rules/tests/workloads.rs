@@ -120,6 +120,31 @@ fn messages_that_match_a_rule_fire_it_once() {
 }
 
 #[test]
+fn of_many_rules_those_fire_that_a_fact_is_about() {
+    let mut rules = String::from("fact event(kind: integer, level: integer, name: string)\n");
+    for number in 0..3_000 {
+        rules += &format!(
+            "rule r{number} when e: event(kind = {}, level >= {}, name <> 'it\\'s') then notify hit\n",
+            number / 10,
+            number % 10
+        );
+    }
+    let mut engine = Engine::new(&rules, Limits::default()).unwrap();
+    for (kind, level, name, hits) in [(17, 9, "a", 10), (299, 3, "b", 4), (300, 9, "c", 0), (17, 9, "it's", 0)] {
+        let fields = [
+            ("kind", Value::Integer(kind)),
+            ("level", Value::Integer(level)),
+            ("name", Value::String(name.as_bytes())),
+        ];
+        manners::assert(&mut engine, "event", &fields);
+        run(&mut engine);
+        let fired: Vec<String> = engine.take_notices().into_iter().map(|notice| notice.rule).collect();
+        let expected: Vec<String> = (0..hits).map(|level| format!("r{}", 10 * kind + level)).collect();
+        assert_eq!(fired, expected);
+    }
+}
+
+#[test]
 fn a_full_cycle_leaves_the_new_state() {
     let mut engine = messages("retract m, assert done(amount: m.amount)");
     for number in 0..300 {

@@ -23,6 +23,8 @@ pub(crate) enum Full {
     Log,
     /// Entries in the list of freed blocks.
     Freed,
+    /// The search of single-fact conditions.
+    Search,
     /// Words of the notices.
     Notices(u32),
     /// The limit on facts, which no more memory lifts.
@@ -214,6 +216,7 @@ impl Words {
                 }
                 self.freed.try_reserve_exact(more).map_err(|_| refused())?;
             }
+            Full::Search => return Err(refused()),
             // The engine has their room.
             Full::Notices(_) => {}
             Full::Facts => {
