@@ -91,7 +91,8 @@ fn facts_are_checked() {
     use Kind::*;
     let engine = compile("").unwrap();
     let (user, ok) = (("user", Value::String(b"u")), ("ok", Value::Boolean(true)));
-    let cases: [(&str, Vec<(&str, Value)>, Kind); 7] = [
+    type Fields<'a> = Vec<(&'a str, Value<'a>)>;
+    let cases: [(&str, Fields, Kind); 7] = [
         ("logn", vec![], UnknownAttribute),
         ("login", vec![("usr", Value::Integer(1))], UnknownAttribute),
         ("login", vec![user], MissingAttribute),

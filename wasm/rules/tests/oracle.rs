@@ -21,8 +21,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len() as u64) as usize]
+    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize]
     }
 }
 
@@ -94,25 +94,25 @@ impl Test {
         }
         if others > 0 && random.chance(60) {
             let other = random.below(others as u64) as usize;
-            let relation = if random.chance(65) { "=" } else { *random.pick(&RELATIONS) };
+            let relation = if random.chance(65) { "=" } else { random.pick(&RELATIONS) };
             return match random.below(5) {
                 0 => Test::Other("s", if relation == "=" { "=" } else { "<>" }, other, "s", 0),
-                1 => Test::Other("b", relation, other, *random.pick(&["a", "b"]), 0),
-                2 => Test::Other("a", relation, other, *random.pick(&["a", "b"]), random.below(3) as i64),
-                _ => Test::Other("a", relation, other, *random.pick(&["a", "b"]), 0),
+                1 => Test::Other("b", relation, other, random.pick(&["a", "b"]), 0),
+                2 => Test::Other("a", relation, other, random.pick(&["a", "b"]), random.below(3) as i64),
+                _ => Test::Other("a", relation, other, random.pick(&["a", "b"]), 0),
             };
         }
         match random.below(6) {
             0 => Test::Null(random.chance(50)),
             1 => Test::Among(vec![random.below(4) as i64, random.below(4) as i64]),
-            2 => Test::Constant("s", *random.pick(&["=", "<>"]), random.below(3) as i64),
-            3 => Test::Constant("b", *random.pick(&RELATIONS), random.below(4) as i64),
-            _ => Test::Constant("a", *random.pick(&RELATIONS), random.below(4) as i64),
+            2 => Test::Constant("s", random.pick(&["=", "<>"]), random.below(3) as i64),
+            3 => Test::Constant("b", random.pick(&RELATIONS), random.below(4) as i64),
+            _ => Test::Constant("a", random.pick(&RELATIONS), random.below(4) as i64),
         }
     }
 
     fn time(random: &mut Random, others: usize) -> Test {
-        let relation = *random.pick(&["after", "before", "of"]);
+        let relation = random.pick(&["after", "before", "of"]);
         let within = (relation == "of" || random.chance(80)).then(|| 1 + random.below(8) as i64);
         Test::Time(relation, random.below(others as u64) as usize, within)
     }
@@ -200,12 +200,12 @@ impl Rule {
             if random.chance(if is_pure { 100 } else { 40 }) {
                 tests.push(Test::time(random, slots.len()));
             }
-            let aggregate = *random.pick(&["none", "none", "count", "sum", "min", "max"]);
+            let aggregate = random.pick(&["none", "none", "count", "sum", "min", "max"]);
             guards.push(Guard {
                 ty: random.below(TYPES as u64) as usize,
                 tests,
                 aggregate: if is_pure { "none" } else { aggregate },
-                relation: *random.pick(&RELATIONS),
+                relation: random.pick(&RELATIONS),
                 value: random.below(4) as i64,
             });
         }
@@ -241,7 +241,7 @@ impl Rule {
             Action::Assert(ty, slot) => format!("assert t{ty}(a: (p{slot}.a + 1) mod 4, b: p{slot}.b, s: p{slot}.s)"),
             Action::Modify(slot, plus) => format!("modify p{slot}(a: (p{slot}.a + {plus}) mod 4)"),
             Action::Retract(slot) => format!("retract p{slot}"),
-            Action::Notify => format!("notify fired(a: p0.a)"),
+            Action::Notify => "notify fired(a: p0.a)".to_owned(),
         });
         text += &format!(" then {}\n", actions.collect::<Vec<_>>().join(", "));
         text
@@ -552,7 +552,7 @@ fn check(seed: u64, is_pure: bool) -> usize {
     let texts: String = rules.iter().enumerate().map(|(number, rule)| rule.text(number)).collect();
     let text = format!("{TYPES_TEXT}{texts}");
     let limits = Limits { firings: MOST as u32, ..Limits::default() };
-    let make = if seed % 2 == 0 { Engine::new } else { Engine::indexed };
+    let make = if seed.is_multiple_of(2) { Engine::new } else { Engine::indexed };
     let mut engine = make(&text, limits).unwrap_or_else(|error| panic!("{error}\n{text}"));
     engine.record();
     let lives = (0..TYPES).map(|ty| engine.life(&format!("t{ty}")).unwrap()).collect();
@@ -573,7 +573,7 @@ fn check(seed: u64, is_pure: bool) -> usize {
     for step in 0..24 {
         engine.begin().unwrap();
         oracle.left = MOST;
-        time += *random.pick(&[0, 0, 1, 2, 5]);
+        time += random.pick(&[0, 0, 1, 2, 5]);
         let operation = random.below(10);
         let going_on = if operation < 7 || is_pure {
             let late = if !is_pure && random.chance(15) { random.below(6) as i64 } else { 0 };
@@ -598,7 +598,7 @@ fn check(seed: u64, is_pure: bool) -> usize {
                 !paused
             }
         } else if operation < 9 && !oracle.facts.is_empty() {
-            let id = random.pick(&oracle.facts).id;
+            let id = oracle.facts[random.below(oracle.facts.len() as u64) as usize].id;
             engine.retract(id).unwrap();
             oracle.retract(id);
             let (ran, paused) = (oracle.run(), engine.run().unwrap().pause.is_some());
