@@ -25,12 +25,26 @@ export interface Domain {
   max?: number | bigint;
   /** The number of distinct constants, of `string`, `integer_enum` and `string_list`. */
   count?: number;
+  /** Convert values of other types, such as the string "42" for an integer. Defaults to `false`. */
+  coerce?: boolean;
 }
 
-export type Schema = Record<string, Type | Domain>;
+/** Domains by name, and fields of objects by the name of the object. A name is a path as expressions spell it.
+ * An object whose `type` is a string is a domain; a field called `type` is declared by its path, `"user.type"`. */
+export interface Schema {
+  readonly [name: string]: Type | Domain | Schema;
+}
 
 /** `undefined` and `null` stand for an undefined attribute. */
-export type Value = undefined | null | boolean | number | bigint | string | readonly Value[];
+export type Value =
+  | undefined
+  | null
+  | boolean
+  | number
+  | bigint
+  | string
+  | readonly Value[]
+  | { readonly [field: string]: Value };
 
 /** Values by name, or the text of a JSON object. */
 export type Event = Readonly<Record<string, Value>> | string;
