@@ -30,8 +30,21 @@ defmodule BeTree.Test.Language do
       latitude: {:float, optional: true},
       longitude: {:float, optional: true},
       segments_with_timestamp: {:segments, optional: true},
-      frequency_caps: {:frequency_caps, optional: true}
+      frequency_caps: {:frequency_caps, optional: true},
+      user: [name: {:string, optional: true}, address: %{zip: {:integer, optional: true}}],
+      "`a b`.`c.d`": {:integer, optional: true},
+      loose: [i: {:integer, optional: true, coerce: true}, s: {:string, optional: true, coerce: true}]
     ]
+  end
+
+  @doc "Returns the values of `event`, one for each attribute, in the order of the schema."
+  def record(event) do
+    {:ok, domains} = BeTree.Domain.parse(schema())
+
+    for %{name: name} <- domains do
+      {:ok, path} = BeTree.Domain.Path.fields(name)
+      Enum.reduce(path, event, fn field, map -> if is_map(map), do: map[String.to_existing_atom(field)] end)
+    end
   end
 
   def constants, do: [flight_id: 10, advertiser_id: 20, campaign_id: 30, campaign_group_id: 40, product_id: 50]

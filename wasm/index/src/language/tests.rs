@@ -473,7 +473,6 @@ fn paths_name_fields() {
             "the name of a field begins with a letter or `_`; put any other name between backticks",
         ),
         ("true or user.`first = 'x'", 14, "the name that starts here never ends; close its backtick"),
-        ("true or `` = 'x'", 9, "a name between backticks is not empty"),
         (
             "user .address = 'x'",
             6,
@@ -497,7 +496,7 @@ fn a_schema_has_only_names_that_expressions_can_spell() {
         };
         Schema::new(names.iter().map(attribute).collect())
     };
-    for name in ["", "first name", "a.", "a..b", "and", "true", "1", "`", "``", "é", "a`b`"] {
+    for name in ["", "first name", "a.", "a..b", "and", "true", "1", "`", "```", "é", "a`b`"] {
         let error = declare(&[name]).unwrap_err();
         assert_eq!((error.kind, error.attribute.as_deref()), (Kind::Type, Some(name)));
         assert!(error.message.contains("no expression can spell"), "{}", error.message);
