@@ -29,10 +29,13 @@ export interface Domain {
   coerce?: boolean;
 }
 
-/** Domains by name, and fields of objects by the name of the object. A name is a path as expressions spell it.
- * An object whose `type` is a string is a domain; a field called `type` is declared by its path, `"user.type"`. */
-export interface Schema {
-  readonly [name: string]: Type | Domain | Schema;
+/** Domains by name, a path as expressions spell it: `"user.city"`. */
+export type Schema = Record<string, Type | Domain>;
+
+/** A schema, or the fields of an object in an event: `{user: {city: "string"}}` declares `user.city`. An object whose `type` is
+ * a string is a domain; a field called `type` is declared by its path, `"user.type"`. */
+export interface Fields {
+  readonly [name: string]: Type | Domain | Fields;
 }
 
 /** `undefined` and `null` stand for an undefined attribute. */
@@ -220,7 +223,7 @@ export interface Info {
  */
 export class BeTree {
   /** Makes an empty index. */
-  constructor(schema: Schema);
+  constructor(schema: Fields);
 
   /**
    * Reads an image, as `mix be_tree.image` and `BeTree.Image` write them. The image's own module runs, in a memory of its own.
