@@ -48,7 +48,7 @@ impl<S: Source> Filler<'_, S> {
             }
             Type::IntegerList => self.any_integers(id)?,
             Type::StringList => self.any_strings(id)?,
-            Type::Segments | Type::FrequencyCaps => self.value(id, ty)?,
+            Type::Segments | Type::FrequencyCaps => unreachable!("a schema refuses to convert these"),
         }
         Ok(())
     }

@@ -134,13 +134,13 @@ pub(super) struct Filler<'a, S> {
     pub event: &'a mut Event,
     /// Whether ids of strings are looked up many at a time.
     is_far: bool,
-    pub maps: Maps,
+    /// The maps that were read, once there is one.
+    pub maps: Option<Box<Maps>>,
 }
 
 impl<'a, S> Filler<'a, S> {
     fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event) -> Self {
-        let maps = Maps::default();
-        Filler { source, schema, strings, event, is_far: strings.is_far(), maps }
+        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None }
     }
 }
 
@@ -234,8 +234,8 @@ impl<S: Source> Filler<'_, S> {
         self.read_field(FieldId::from_index(id.index()))
     }
 
-    /// Reads the value of a field of the event itself.
-    #[inline]
+    /// Reads the value of a field. In the loop over the names of a flat event a call for each would take long.
+    #[inline(always)]
     pub fn read_field(&mut self, id: FieldId) -> Read<()> {
         match self.schema.fields().plain(id) {
             Some(ty) => {
@@ -256,8 +256,8 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Reads the value of attribute `id`, whose type is `ty`.
-    #[inline]
-    pub fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
+    #[inline(always)]
+    fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
         // Each arm stores its value, because returning the value takes longer than reading it.
         let is_found = match ty {
             Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
