@@ -2,7 +2,7 @@ defmodule ErlBetree.Tree do
   @moduledoc false
   # The term behind a reference to a tree, the errors of its searches, and its other operations.
 
-  alias BeTree.{Domain, Error}
+  alias BeTree.Error
   alias BeTree.Engine.{Instance, Limits, Reply}
   alias ErlBetree.{Domains, Reference}
 

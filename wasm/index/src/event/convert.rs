@@ -62,7 +62,7 @@ impl<S: Source> Filler<'_, S> {
             b"false" => Some(false),
             _ => None,
         };
-        self.from_string(Type::Boolean, word)
+        self.parsed_string(Type::Boolean, word)
     }
 
     /// Reads an integer for an attribute or a list of type `ty`.
@@ -80,18 +80,18 @@ impl<S: Source> Filler<'_, S> {
                 }
             };
         }
-        self.from_string(ty, integer)
+        self.parsed_string(ty, integer)
     }
 
     fn any_float(&mut self) -> Read<f64> {
         if let Some(float) = self.source.float()? {
             return Ok(float);
         }
-        self.from_string(Type::Float, float)
+        self.parsed_string(Type::Float, float)
     }
 
     /// Returns what `read` finds in the string that must come next.
-    fn from_string<T>(&mut self, ty: Type, read: impl Fn(&[u8]) -> Option<T>) -> Read<T> {
+    fn parsed_string<T>(&mut self, ty: Type, read: impl Fn(&[u8]) -> Option<T>) -> Read<T> {
         let start = self.source.place();
         match self.source.string(|string| read(string.bytes))? {
             Some(Some(value)) => Ok(value),

@@ -552,9 +552,9 @@ fn of_repeated_maps_in_terms_the_first_counts() {
 fn errors_name_the_path() {
     let schema = schema_of(&[("u.v.a", Type::Integer)]);
     for (json, message, attribute) in [
-        (r#"{"u":3}"#, "`u` has fields that are attributes: expected a JSON object, given `3`", "u"),
-        (r#"{"u":{"v":[]}}"#, "`u.v` has fields that are attributes: expected a JSON object, given `[]`", "u.v"),
-        (r#"{"u":{"v":{"a":"x"}}}"#, "attribute `u.v.a` of type integer: expected an integer, given `\"x\"`", "u.v.a"),
+        (r#"{"u":3}"#, "`u` has fields that are attributes: expected a JSON object, given an integer", "u"),
+        (r#"{"u":{"v":[]}}"#, "`u.v` has fields that are attributes: expected a JSON object, given a list", "u.v"),
+        (r#"{"u":{"v":{"a":"x"}}}"#, "attribute `u.v.a` of type integer: expected an integer, given a string", "u.v.a"),
     ] {
         let error = decoded(Format::Json, json.as_bytes(), &schema).unwrap_err();
         assert_eq!((error.kind, error.attribute.as_deref()), (Kind::Type, Some(attribute)), "{json}");
@@ -639,10 +639,7 @@ fn values_are_converted_if_the_attribute_asks() {
         assert_eq!(strict.kind, Kind::Type);
     }
     let error = text(r#"{"integer": "9223372036854775808"}"#, "integer").unwrap_err();
-    assert_eq!(
-        error.message,
-        "attribute `integer` of type integer: expected an integer, given `\"9223372036854775808\"`"
-    );
+    assert_eq!(error.message, "attribute `integer` of type integer: expected an integer, given a string");
     // A term's atoms and floats too.
     for (value, expected) in [(float(42.0), 42), (binary(b"42"), 42), (atom("42"), 42), (integer(42), 42)] {
         let event = decoded(Format::Term, &map("integer", &value), &schema).unwrap();
