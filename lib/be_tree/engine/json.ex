@@ -89,11 +89,10 @@ defmodule BeTree.Engine.Json do
 
   defp number(integer, []), do: {:ok, String.to_integer(integer)}
 
+  # A float that is too large is an error, or an exception with newer versions of Elixir.
   defp number(float, _fraction) do
-    {value, ""} = Float.parse(float)
-    {:ok, value}
+    with {value, ""} <- Float.parse(float), do: {:ok, value}
   rescue
-    # The float is too large.
     ArgumentError -> :error
   end
 
