@@ -216,9 +216,10 @@ defmodule BeTree.Pattern.Reader do
     end
   end
 
-  @spec refuse([String.t()], String.t(), Error.kind()) :: no_return
-  defp refuse(path, message, kind \\ :type)
+  @spec refuse([String.t()], String.t()) :: no_return
+  defp refuse(path, message), do: refuse(path, message, :type)
 
+  @spec refuse([String.t()], String.t(), Error.kind()) :: no_return
   defp refuse([], message, kind), do: throw({:refused, %Error{kind: kind, message: message}})
 
   defp refuse(path, message, kind) do
