@@ -131,6 +131,19 @@ defmodule BeTree.Server.CrashTest do
     eventually(fn -> match?({:ok, _}, Server.info(name)) end)
   end
 
+  test "a process that outlives its keeper never has the tables beside the next one" do
+    name = start([])
+    Server.insert!(name, 1, "a = 1")
+    [orphan, keeper] = [Servers.process(name), Servers.keeper(name)]
+    monitor = Process.monitor(orphan)
+    # It does not notice the end of its keeper.
+    :erlang.suspend_process(orphan)
+    Process.exit(keeper, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^orphan, :killed}, 30_000
+    eventually(fn -> Server.insert(name, 2, "a = 1") == :ok end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
+  end
+
   test "a base whose builder is killed is built another time, and other processes of the server are started again" do
     name = start([])
     Server.insert_all!(name, for(id <- 1..900, do: {id, "a = #{id}"}))
