@@ -5,8 +5,22 @@ defmodule BeTree.Test.Random do
   All use the process's own `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
   """
 
+  alias BeTree.Test.Nested
+
   # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
+
+  # Paths, and names that are no identifiers.
+  @paths [
+    "user.age",
+    "user.name",
+    "user.address.city",
+    "user.`first name`",
+    "`a.b`",
+    "`é``x`.and",
+    "`not`",
+    "deep.a.b.c.d"
+  ]
 
   @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space"]
   @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
@@ -21,7 +35,12 @@ defmodule BeTree.Test.Random do
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
 
   @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
-  def schema do
+  def schema, do: schema(@names)
+
+  @doc "Returns domains of which some are fields of maps."
+  def nested_schema, do: schema(@names ++ @paths ++ @paths)
+
+  defp schema(names) do
     own = [
       {"now", :integer},
       {"latitude", :float},
@@ -31,7 +50,7 @@ defmodule BeTree.Test.Random do
     ]
 
     types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
-    others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
+    others = for name <- Enum.uniq(Enum.take_random(names, Enum.random(3..15))), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
     for {name, type} <- Enum.shuffle(kept ++ others) do
@@ -195,7 +214,7 @@ defmodule BeTree.Test.Random do
   defp any(value), do: for(_ <- 1..Enum.random(0..5)//1, do: value.())
 
   @doc """
-  The same event as a caller might write it: in any order, undefined attributes left out or said to be, strings as
+  The same event as a caller might write it: paths as maps, in any order, undefined attributes left out or said to be, strings as
   atoms here and there, whole floats as integers, attributes that nobody knows.
   """
   def dress(event, domains) do
@@ -205,7 +224,7 @@ defmodule BeTree.Test.Random do
       end
 
     unknown = if chance(0.2), do: [{"nobody_knows", [%{"a" => {1.5, "b"}}, 3]}], else: []
-    Enum.shuffle(Enum.map(event, &dress_pair/1) ++ undefined ++ unknown)
+    Enum.shuffle(Nested.nest(Enum.map(event, &dress_pair/1) ++ undefined) ++ unknown)
   end
 
   defp dress_pair({name, string}) when is_map_key(@string_atoms, string) do

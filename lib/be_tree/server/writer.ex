@@ -75,6 +75,7 @@ defmodule BeTree.Server.Writer do
   def init({table, options}) do
     # A builder ends with this process, but not the other way round.
     Process.flag(:trap_exit, true)
+    Table.claim(table)
 
     with {:ok, journal} <- open(options),
          state = %__MODULE__{table: table, options: options, journal: journal},

@@ -29,6 +29,9 @@ fn schema() -> Schema {
         attribute("latitude", Type::Float, Bounds::Unbounded),
         attribute("longitude", Type::Float, Bounds::Unbounded),
         attribute("now", Type::Integer, Bounds::Unbounded),
+        attribute("u.v.i", Type::Integer, Bounds::Unbounded),
+        attribute("u.`a b`", Type::String, Bounds::Unbounded),
+        attribute("`not`", Type::Boolean, Bounds::Unbounded),
     ];
     Schema::new(declared.into()).expect("the schema is sound")
 }

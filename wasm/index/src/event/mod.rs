@@ -1,9 +1,11 @@
 //! An event: a value for each attribute of a schema, or none.
 
+mod convert;
 mod decode;
 pub(crate) mod digest;
 pub(crate) mod formats;
 pub(crate) mod key;
+mod maps;
 #[cfg(test)]
 mod tests;
 
