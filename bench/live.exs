@@ -171,6 +171,56 @@ defmodule BeTree.Bench.Live do
     )
   end
 
+  # Times of changes with a folder, one caller, and of a start with the folder after 10,000 of them.
+  @durable_changes 10_000
+
+  def durable(%{expressions: expressions}) do
+    parameters = %{W3.defaults() | expressions: expressions + @durable_changes, events: 1}
+    {there, later} = parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1}) |> Enum.split(expressions)
+    dir = Path.join(System.tmp_dir!(), "be_tree_bench_live_#{System.pid()}")
+
+    start = fn durability ->
+      {:ok, _pid} =
+        Server.start_link(name: Kept, schema: W3.schema(parameters), memory: @memory, dir: dir, durability: durability)
+    end
+
+    start.(:none)
+    for part <- Enum.chunk_every(there, @chunk), do: Server.insert_all!(Kept, part)
+    wait_for_base(dir)
+    :ok = Server.stop(Kept)
+    say("\n" <> String.pad_trailing("an insertion with a folder, microseconds", 52) <> "         p50         p99")
+
+    later
+    |> Enum.chunk_every(div(@durable_changes, 5))
+    |> Enum.zip([:none, :none, {:interval, 10}, {:interval, 10}, :sync])
+    |> Enum.each(fn {part, durability} ->
+      {recovery, _started} = :timer.tc(fn -> start.(durability) end)
+      times = for {id, text} <- part, do: fn -> Server.insert!(Kept, id, text) end |> :timer.tc() |> elem(0)
+      [half, most] = for share <- [0.5, 0.99], do: Command.grouped(at(times, share))
+      title = "#{inspect(durability)}, after a start in #{div(recovery, 1_000)} ms"
+      say(String.pad_trailing(title, 52) <> String.pad_leading(half, 12) <> String.pad_leading(most, 12))
+      :ok = Server.stop(Kept)
+    end)
+
+    {recovery, _started} = :timer.tc(fn -> start.(:sync) end)
+    fits? = recovery < 1_000_000
+
+    say(
+      "recovery of #{Command.grouped(Server.count!(Kept))} expressions, #{Command.grouped(@durable_changes)} of them changes: " <>
+        "#{div(recovery, 1_000)} ms#{bar("1,000", fits?)}"
+    )
+
+    :ok = Server.stop(Kept)
+    File.rm_rf!(dir)
+  end
+
+  defp wait_for_base(dir) do
+    if Path.wildcard(Path.join(dir, "*.base")) == [] do
+      Process.sleep(100)
+      wait_for_base(dir)
+    end
+  end
+
   defp row(title, latencies, seconds) do
     rate = Command.grouped(div(length(latencies), seconds))
     say(columns([title, rate | for(share <- [0.5, 0.99, 1.0], do: Command.grouped(at(latencies, share)))]))
@@ -203,4 +253,6 @@ end
 
 {options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
 if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000]")
-BeTree.Bench.Live.run(Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options)))
+options = Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options))
+BeTree.Bench.Live.run(options)
+BeTree.Bench.Live.durable(options)

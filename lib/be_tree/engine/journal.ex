@@ -170,6 +170,12 @@ defmodule BeTree.Engine.Journal do
   @spec last(t) :: non_neg_integer
   def last(%__MODULE__{last: last}), do: last
 
+  @doc "Returns the bytes of all segments."
+  @spec bytes(t) :: non_neg_integer
+  def bytes(%__MODULE__{segments: segments, files: files}) do
+    Enum.sum(for segment <- segments, {:ok, size} <- [files.size(segment.path)], do: size)
+  end
+
   @doc "Returns the version and the content of the newest base, or `:none`."
   @spec read_base(t) :: {:ok, non_neg_integer, binary} | :none | {:error, Error.t()}
   def read_base(%__MODULE__{base: nil}), do: :none

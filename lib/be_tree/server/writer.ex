@@ -132,8 +132,7 @@ defmodule BeTree.Server.Writer do
     with {:ok, more} <- Store.later(journal, base.version + length(rows)) do
       if base.version + length(rows ++ more) == Journal.last(journal) do
         for row <- more, do: record(row, state)
-        kept = if journal.base, do: journal.base.version, else: 0
-        begin_again(%{state | kept: kept}, {base, rows ++ more})
+        begin_again(with_kept(state), {base, rows ++ more})
       else
         # It was killed in the middle of a swap, which the folder has.
         Table.forget_texts(table)
@@ -158,9 +157,16 @@ defmodule BeTree.Server.Writer do
     with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
       base = %{id: make_ref(), index: index, version: version, complete: complete}
       built = %{index: index, version: version, tree: tree, added: version}
-      kept = if state.journal && state.journal.base, do: state.journal.base.version, else: 0
-      show(with_runtime(%{state | version: version, kept: kept}, index), base, built)
+      show(with_runtime(%{with_kept(state) | version: version}, index), base, built)
     end
+  end
+
+  # A base that the process before did not write is due at once.
+  defp with_kept(%{journal: nil} = state), do: state
+
+  defp with_kept(%{journal: journal} = state) do
+    kept = if journal.base, do: journal.base.version, else: 0
+    %{state | kept: kept, kept_bytes: Journal.bytes(journal)}
   end
 
   defp begin_new(%{options: options} = state) do
