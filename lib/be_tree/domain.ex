@@ -23,6 +23,7 @@ defmodule BeTree.Domain do
   | `:string_list` | list of strings | `:count` |
   | `:segments` | list of `{id, timestamp in microseconds}` | |
   | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
+  | `:ip` | address as a string, IPv4 or IPv6, or as a tuple of 4 or 8 integers like those of `:inet` | |
 
   ## Options
 
@@ -48,6 +49,7 @@ defmodule BeTree.Domain do
           | :string_list
           | :segments
           | :frequency_caps
+          | :ip
 
   @typedoc "A type, or a type with options."
   @type spec :: type | {type, keyword}
@@ -71,7 +73,8 @@ defmodule BeTree.Domain do
     integer_list: [:min, :max],
     string_list: [:count],
     segments: [],
-    frequency_caps: []
+    frequency_caps: [],
+    ip: []
   }
 
   @integers Limits.integers()

@@ -8,7 +8,7 @@ import {
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
-const WORDS = new Set(["and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+const WORDS = new Set(["like", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
 
 /** Colors. A text that is no expression is colored too. */
 export const expressionLanguage = StreamLanguage.define({
@@ -45,22 +45,33 @@ const LISTS = [
   keyword("is empty"),
 ];
 
+const LIKE = [
+  operator("like '${pattern}'", "like", "* any characters, ? one"),
+  operator("not like '${pattern}'", "not like"),
+];
+const NETWORKS = [
+  operator("in ('${network}')", "in", "in one of these networks"),
+  operator("not in ('${network}')", "not in"),
+];
+
 const OPERATORS: Record<Type, Completion[]> = {
   boolean: [keyword("and"), keyword("or"), ...NULL],
   integer: [...EQUAL, ...ORDER, ...MEMBER, ...NULL],
   float: [...EQUAL, ...ORDER, ...NULL],
-  string: [...EQUAL, ...MEMBER, ...NULL],
+  string: [...EQUAL, ...MEMBER, ...LIKE, ...NULL],
   integer_enum: [...EQUAL, ...MEMBER, ...NULL],
   integer_list: [...LISTS, ...NULL],
   string_list: [...LISTS, ...NULL],
   segments: [keyword("is empty"), ...NULL],
   frequency_caps: [keyword("is empty"), ...NULL],
+  ip: [...EQUAL, ...NETWORKS, ...NULL],
 };
 
 const FUNCTIONS = [
   operator("contains(${attribute}, '${text}')", "contains", "a part of a string"),
   operator("starts_with(${attribute}, '${text}')", "starts_with", "the start of a string"),
   operator("ends_with(${attribute}, '${text}')", "ends_with", "the end of a string"),
+  operator("lower(${attribute})", "lower", "the lower case of a string"),
   operator("geo_within_radius(${latitude}, ${longitude}, ${kilometers})", "geo_within_radius", "a distance"),
   operator("segment_within(${attribute}, ${id}, ${seconds})", "segment_within", "seen lately"),
   operator("segment_before(${attribute}, ${id}, ${seconds})", "segment_before", "seen before"),

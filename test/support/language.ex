@@ -27,6 +27,7 @@ defmodule BeTree.Test.Language do
       sl: {:string_list, optional: true},
       seg: {:segments, optional: true},
       now: {:integer, optional: true},
+      ip: {:ip, optional: true},
       latitude: {:float, optional: true},
       longitude: {:float, optional: true},
       segments_with_timestamp: {:segments, optional: true},

@@ -12,10 +12,14 @@ defmodule BeTree.Test.Naive do
       {:has, :in | :not_in, name, constant}      a constant in a list attribute
       {:list, :one_of | :none_of | :all_of, name, constants}
       {:is, :null | :not_null | :empty, name}
+      {:like, :like | :not_like, name, pattern}  a list of :any, :one and strings
+      {:network, :in | :not_in, name, networks}  each {address, bits}, the address a tuple as of :inet
       {:text, :contains | :starts_with | :ends_with, name, string}
       {:geo, latitude, longitude, kilometres}
       {:segment, :within | :before, name, id, seconds}
       {:cap, type, namespace, value, seconds}
+
+  In place of the name of a string, `{:lower, name}` stands for its lower case.
 
   An event is a map from names to values. A missing name is undefined. Constants are a map from names to integers.
   """
@@ -42,8 +46,17 @@ defmodule BeTree.Test.Naive do
   defp attributes({:cap, _, _, _, _}), do: ["frequency_caps", "now"]
   defp attributes(predicate), do: [elem(predicate, 2)]
 
+  defp fetch({:lower, name}, event) do
+    with {:ok, value} <- Map.fetch(event, name), do: {:ok, lower(value)}
+  end
+
+  defp fetch(name, event), do: Map.fetch(event, name)
+
+  # Character by character: `String.downcase/1` of a whole string may look at neighbors.
+  defp lower(value), do: value |> String.codepoints() |> Enum.map_join(&String.downcase/1)
+
   defp read(names, event) do
-    values = for name <- names, is_map_key(event, name), do: Map.fetch!(event, name)
+    values = for name <- names, {:ok, value} <- [fetch(name, event)], do: value
     if length(values) == length(names), do: {:ok, values}, else: :undefined
   end
 
@@ -67,6 +80,11 @@ defmodule BeTree.Test.Naive do
   defp test({:text, :starts_with, _, part}, [value], _), do: String.starts_with?(value, part)
   defp test({:text, :ends_with, _, part}, [value], _), do: String.ends_with?(value, part)
 
+  defp test({:like, :like, _, pattern}, [value], _), do: like?(pattern, String.codepoints(value))
+  defp test({:like, :not_like, _, pattern}, [value], _), do: not like?(pattern, String.codepoints(value))
+  defp test({:network, :in, _, networks}, [value], _), do: Enum.any?(networks, &in?(value, &1))
+  defp test({:network, :not_in, _, networks}, [value], _), do: not Enum.any?(networks, &in?(value, &1))
+
   defp test({:geo, latitude, longitude, radius}, [here, there], _) do
     haversine({latitude, longitude}, {here, there}) <= radius
   end
@@ -89,6 +107,29 @@ defmodule BeTree.Test.Naive do
       {_, _, nil} -> true
       {_, value, micros} -> (now - seconds) * 1_000_000 > micros or limit > value
     end
+  end
+
+  defp like?([], value), do: value == []
+  defp like?([:any | rest], value), do: like?(rest, value) or (value != [] and like?([:any | rest], tl(value)))
+  defp like?([:one | rest], value), do: value != [] and like?(rest, tl(value))
+
+  defp like?([text | rest], value) do
+    text = String.codepoints(text)
+    List.starts_with?(value, text) and like?(rest, Enum.drop(value, length(text)))
+  end
+
+  defp in?(address, {first, bits}) do
+    tuple_size(address) == tuple_size(first) and first_bits(address, bits) == first_bits(first, bits)
+  end
+
+  defp first_bits(address, bits) do
+    <<first::bitstring-size(bits), _rest::bitstring>> = to_bits(address)
+    first
+  end
+
+  defp to_bits(address) do
+    width = if tuple_size(address) == 4, do: 8, else: 16
+    for part <- Tuple.to_list(address), into: <<>>, do: <<part::size(width)>>
   end
 
   defp equal?(value, constant) when is_float(value), do: abs(value - constant) < @epsilon

@@ -8,8 +8,10 @@ defmodule BeTree.Test.Random do
   # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
-  @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space"]
+  @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space", "AB", "ÉtÉ"]
   @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
+  @addresses [{10, 0, 0, 1}, {10, 1, 2, 3}, {10, 1, 2, 2}, {192, 168, 0, 1}] ++
+               [{0x2001, 0xDB8, 0, 0, 0, 0, 0, 1}, {0x2001, 0xDB8, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}]
   @integers Enum.to_list(-3..10)
   @extremes [-0x8000_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x8000_0000, -0x8000_0001]
   @floats [-2.5, -1.0, 0.0, 0.1, 0.30000000000000004, 1.0, 2.5, 7.0, 123_456_789.125]
@@ -30,7 +32,7 @@ defmodule BeTree.Test.Random do
       {"frequency_caps", :frequency_caps}
     ]
 
-    types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
+    types = ~w(boolean integer float string integer_enum integer_list string_list segments ip)a
     others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
@@ -100,11 +102,25 @@ defmodule BeTree.Test.Random do
   end
 
   defp predicate(:string, name, _options, _domains) do
-    case :rand.uniform(3) do
-      1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(@strings)}
-      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(@strings) end)}
-      3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(@strings)}
+    name = if chance(0.3), do: {:lower, name}, else: name
+    strings = if is_tuple(name), do: Enum.map(@strings, &String.downcase/1), else: @strings
+
+    case :rand.uniform(4) do
+      1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(strings)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(strings) end)}
+      3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(strings)}
+      4 -> {:like, Enum.random([:like, :not_like]), name, some(fn -> Enum.random([:any, :any, :one | strings]) end)}
     end
+  end
+
+  defp predicate(:ip, name, _options, _domains) do
+    networks =
+      some(fn ->
+        address = Enum.random(@addresses)
+        {address, Enum.random(0..if(tuple_size(address) == 4, do: 32, else: 128))}
+      end)
+
+    {:network, Enum.random([:in, :not_in]), name, networks}
   end
 
   defp predicate(:integer_enum, name, _options, _domains) do
@@ -178,6 +194,8 @@ defmodule BeTree.Test.Random do
   defp value(_name, :integer_list), do: any(fn -> value(nil, :integer) end)
   defp value(_name, :string_list), do: any(fn -> value(nil, :string) end)
 
+  defp value(_name, :ip), do: Enum.random(@addresses)
+
   defp value(_name, :segments) do
     for id <- Enum.take_random(1..5, Enum.random(0..4)) do
       {id, (@now - Enum.random([-5, 0, 10, 50, 100])) * 1_000_000 + Enum.random([-1, 0, 1, 500_000])}
@@ -216,6 +234,10 @@ defmodule BeTree.Test.Random do
     {name, if(chance(0.3), do: trunc(float), else: float)}
   end
 
+  defp dress_pair({name, address}) when is_tuple(address) and tuple_size(address) in [4, 8] do
+    {name, if(chance(0.5), do: to_string(:inet.ntoa(address)), else: address)}
+  end
+
   defp dress_pair(pair), do: pair
 
   @doc "The text of an expression, in one of its many spellings."
@@ -232,9 +254,12 @@ defmodule BeTree.Test.Random do
   defp spell({:constant, constant}), do: Atom.to_string(constant)
   defp spell({:variable, name}), do: name
   defp spell({:compare, relation, name, constant}), do: either(Atom.to_string(relation), name, constant)
+  defp spell({:equal, how, {:lower, _} = name, constant}),
+    do: [subject(name), if(how == :==, do: "=", else: "<>"), space(), constant(constant)]
+
   defp spell({:equal, :==, name, constant}), do: either("=", name, constant)
   defp spell({:equal, :!=, name, constant}), do: either("<>", name, constant)
-  defp spell({:member, how, name, constants}), do: [name, membership(how), constants(constants)]
+  defp spell({:member, how, name, constants}), do: [subject(name), membership(how), constants(constants)]
   defp spell({:has, how, name, constant}), do: [constant(constant), membership(how), name]
   defp spell({:list, :one_of, name, constants}), do: [name, " one of ", constants(constants)]
   defp spell({:list, :none_of, name, constants}), do: [name, " none of ", constants(constants)]
@@ -242,7 +267,23 @@ defmodule BeTree.Test.Random do
   defp spell({:is, :null, name}), do: [name, " is null"]
   defp spell({:is, :not_null, name}), do: [name, " is not null"]
   defp spell({:is, :empty, name}), do: [name, " is empty"]
-  defp spell({:text, how, name, part}), do: call(Atom.to_string(how), [name, constant(part)])
+  defp spell({:text, how, name, part}), do: call(Atom.to_string(how), [subject(name), constant(part)])
+
+  defp spell({:like, how, name, pattern}) do
+    text =
+      Enum.map_join(pattern, fn
+        :any -> "*"
+        :one -> "?"
+        text -> String.replace(text, ["\\", "*", "?"], &("\\" <> &1))
+      end)
+
+    [subject(name), if(how == :like, do: " like ", else: " not like "), constant(text)]
+  end
+
+  defp spell({:network, how, name, networks}) do
+    networks = Enum.map(networks, &network/1)
+    [name, membership(how), constants(networks)]
+  end
 
   defp spell({:geo, latitude, longitude, radius}),
     do: call("geo_within_radius", Enum.map([latitude, longitude, radius], &constant/1))
@@ -256,6 +297,19 @@ defmodule BeTree.Test.Random do
 
   defp spell({:cap, type, namespace, value, seconds}) do
     call("within_frequency_cap", Enum.map([type, namespace, value, seconds], &constant/1))
+  end
+
+  defp subject({:lower, name}), do: ["lower", space(), "(", space(), name, space(), ")"]
+  defp subject(name), do: name
+
+  # An address alone, or the network's first address with its bits.
+  defp network({address, bits}) do
+    width = if tuple_size(address) == 4, do: 8, else: 16
+    all = width * tuple_size(address)
+    <<first::size(bits), _rest::bitstring>> = for part <- Tuple.to_list(address), into: <<>>, do: <<part::size(width)>>
+    parts = for <<(part::size(width) <- <<first::size(bits), 0::size(all - bits)>>)>>, do: part
+    address = to_string(:inet.ntoa(List.to_tuple(parts)))
+    if bits == all and chance(0.5), do: address, else: "#{address}/#{bits}"
   end
 
   defp call(function, arguments), do: [function, space(), "(", Enum.intersperse(arguments, [",", space()]), ")"]

@@ -6,6 +6,7 @@ use crate::event::formats::prepared;
 use crate::event::formats::records::Records;
 use crate::event::formats::source::{Read, Source};
 use crate::event::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
+use crate::model::address::Address;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
@@ -250,6 +251,7 @@ impl<S: Source> Filler<'_, S> {
                 Some(list) => Some(self.caps(id, list)?),
                 None => None,
             },
+            Type::Ip => self.address(id)?,
         };
         // Undefined comes last, because most values are defined.
         if is_found.is_some() {
@@ -268,6 +270,7 @@ impl<S: Source> Filler<'_, S> {
             Type::StringList => "a list of strings",
             Type::Segments => "a list of segments",
             Type::FrequencyCaps => "a list of frequency caps",
+            Type::Ip => S::ADDRESS,
         }))
     }
 
@@ -353,6 +356,61 @@ impl<S: Source> Filler<'_, S> {
         }
         self.set(id, Value::Caps(since(start, &self.event.caps)));
         Ok(())
+    }
+
+    /// Reads an address as a string, or as a tuple of 4 or 8 integers. Returns `None` if no address comes next.
+    fn address(&mut self, id: AttributeId) -> Read<Option<()>> {
+        let start = self.source.place();
+        let read = match self.source.string(|text| Address::parse(text.bytes))? {
+            Some(read) => read,
+            None => self.numbered_address()?,
+        };
+        let Some(address) = read else {
+            self.source.back_to(start);
+            return Ok(None);
+        };
+        let position = match self.event.values[id.index()] {
+            // A value of the same name was earlier in the event.
+            Value::Address(position) => position,
+            _ => {
+                let position = self.event.addresses.len() as u32;
+                push(&mut self.event.addresses, address)?;
+                position
+            }
+        };
+        self.event.addresses[position as usize] = address;
+        self.set(id, Value::Address(position));
+        Ok(Some(()))
+    }
+
+    /// Reads an address as a tuple of numbers, four bytes or eight pairs of bytes.
+    fn numbered_address(&mut self) -> Read<Option<Address>> {
+        let Some(mut elements) = self.source.tuple()? else { return Ok(None) };
+        let mut numbers = [0; 8];
+        let mut count = 0;
+        while self.source.next(&mut elements)? {
+            let number = self.source.integer()?.and_then(|number| u16::try_from(number).ok());
+            let (Some(number), Some(place)) = (number, numbers.get_mut(count)) else { return Ok(None) };
+            *place = number;
+            count += 1;
+        }
+        Ok(match (count, numbers) {
+            (4, [a, b, c, d, ..]) => {
+                let [a, b, c, d] = [a, b, c, d].map(u8::try_from);
+                match (a, b, c, d) {
+                    (Ok(a), Ok(b), Ok(c), Ok(d)) => Some(Address::v4([a, b, c, d])),
+                    _ => None,
+                }
+            }
+            (8, numbers) => {
+                let mut bytes = [0; 16];
+                for (pair, number) in bytes.chunks_exact_mut(2).zip(numbers) {
+                    pair.copy_from_slice(&number.to_be_bytes());
+                }
+                Some(Address::v6(bytes))
+            }
+            _ => None,
+        })
     }
 
     fn frequency_cap(&mut self) -> Read<Cap> {

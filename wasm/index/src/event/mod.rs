@@ -4,12 +4,15 @@ mod decode;
 pub(crate) mod digest;
 pub(crate) mod formats;
 pub(crate) mod key;
+mod lowered;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, Format};
+pub use lowered::LoweredStrings;
 
 use crate::error::Error;
+use crate::model::address::Address;
 use crate::model::predicate::CapType;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
@@ -85,6 +88,8 @@ pub enum Value {
     Segments(Span),
     /// Caps in [`Event::caps`], in the order of the event.
     Caps(Span),
+    /// The position of an address in [`Event::addresses`].
+    Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
     Patterns,
 }
@@ -105,6 +110,10 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
+    /// Internet addresses, one at most for each attribute.
+    pub addresses: Vec<Address>,
+    /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
+    pub lowered: LoweredStrings,
     /// The numbers of the patterns that are true of the event, once a search found them.
     pub patterns: Vec<i64>,
     /// Strings whose ids are not looked up yet.
@@ -155,6 +164,8 @@ impl Event {
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.addresses.clear();
+        self.lowered.clear();
         self.patterns.clear();
         self.sought.clear();
         Ok(())
@@ -181,6 +192,27 @@ impl Event {
         }
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
+        }
+        let addresses = schema.attributes().iter().filter(|attribute| attribute.ty == Type::Ip).count();
+        reserve(&mut self.addresses, addresses)?;
+        Ok(())
+    }
+
+    /// Makes room for the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates
+    /// nothing. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reserve_lowered(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
+        self.lowered.reserve(attributes, bytes)
+    }
+
+    /// Adds the lower case of the strings of `attributes`, which are in order. Call it once, after decoding.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub(crate) fn lower(&mut self, attributes: impl Iterator<Item = AttributeId>) -> Result<(), Error> {
+        let Event { values, bytes, lowered, .. } = self;
+        for attribute in attributes {
+            if let Value::String(text) = values[attribute.index()] {
+                lowered.push(attribute, text.bytes.of(bytes))?;
+            }
         }
         Ok(())
     }

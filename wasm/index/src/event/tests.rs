@@ -86,6 +86,7 @@ fn shown(event: &Event, name: &str) -> String {
             let cap = |c: &Cap| format!("{} {} {} {} {:?}", c.cap.name(), c.id, text(&c.namespace), c.value, c.micros);
             span.of(&event.caps).iter().map(cap).collect::<Vec<_>>().join(", ")
         }
+        Value::Address(position) => event.addresses[position as usize].to_string(),
     }
 }
 
@@ -268,6 +269,21 @@ fn segments_are_pairs() {
 }
 
 #[test]
+fn addresses_are_strings_or_tuples_of_integers() {
+    let numbers = |numbers: &[i64]| tuple(&numbers.iter().map(|number| integer(*number)).collect::<Vec<_>>());
+    takes("ip", r#""10.0.0.1""#, numbers(&[10, 0, 0, 1]), "10.0.0.1");
+    takes("ip", r#""\u0031::ffff""#, numbers(&[1, 0, 0, 0, 0, 0, 0, 0xffff]), "1::ffff");
+    takes("ip", r#""::ffff:1.2.3.4""#, numbers(&[0, 0, 0, 0, 0, 0xffff, 0x102, 0x304]), "1.2.3.4");
+    let message = "expected an address as a string, or as a tuple of 4 or 8 integers as of `:inet`, given";
+    for given in [r#""10.0.0""#, r#""10.0.0.0/8""#, "[1,2,3]", "[1,2,3,256]", "[0,0,0,0,0,0,0,65536]", "7"] {
+        refuses_json("ip", given, Kind::Type, 1, &format!("{message} `{given}`"));
+    }
+    // The last of two values counts, and takes the place of the first.
+    let event = decoded(Format::Json, br#"{"ip": "1.2.3.4", "ip": "::2"}"#, &schema()).unwrap();
+    assert_eq!((shown(&event, "ip").as_str(), event.addresses.len()), ("::2", 1));
+}
+
+#[test]
 fn frequency_caps_are_keyed_triples() {
     let key = |ty: &str| tuple(&[binary(ty.as_bytes()), integer(10), binary(b"ns")]);
     let cap = |ty: &str, micros| list(&[tuple(&[key(ty), integer(3), micros])]);
@@ -383,11 +399,11 @@ fn records_may_write_booleans_as_bits() {
 
 #[test]
 fn records_have_one_value_for_each_attribute() {
-    for count in [0, 8, 10, 300] {
+    for count in [0, 8, 11, 300] {
         let values = vec![atom("nil"); count];
         for record in [list(&values), tuple(&values)] {
             let error = decoded(Format::Record, &[&[131], &record[..]].concat(), &schema()).unwrap_err();
-            let message = format!("the event has {count} values for 9 attributes; give one for each");
+            let message = format!("the event has {count} values for 10 attributes; give one for each");
             assert_eq!(error, Error::new(Kind::Type, message));
         }
     }

@@ -9,6 +9,8 @@ use crate::support::hash::out_of_memory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Name,
+    /// The name of an attribute in `lower(name)`. The parser makes this token.
+    Lowered,
     Integer,
     Float,
     String { has_escapes: bool },
@@ -66,8 +68,8 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
-    const KEYWORDS: [&str; 13] =
-        ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty"];
+    const KEYWORDS: [&str; 14] =
+        ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like"];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }
 
@@ -89,6 +91,11 @@ impl<'t> Lexer<'t> {
         let is_next = self.text.as_bytes().get(start) == Some(&b',');
         self.position = start + usize::from(is_next);
         is_next
+    }
+
+    /// Returns whether an opening parenthesis is next.
+    pub fn is_at_open(&self) -> bool {
+        self.text.as_bytes().get(self.behind_blanks()) == Some(&b'(')
     }
 
     /// Returns the start of the next token, or the end of the text.

@@ -8,15 +8,17 @@
 //! negated    = { "not" } operand
 //! operand    = "(" either ")" | "true" | "false" | predicate
 //! predicate  = name                                        a boolean attribute
-//!            | name relation constant | constant relation name
-//!            | name ["not"] "in" list                      a scalar among constants
+//!            | subject relation constant | constant relation name
+//!            | subject ["not"] "in" list                   a scalar among constants
+//!            | subject ["not"] "like" string               a string that fits a pattern
 //!            | constant ["not"] "in" name                  a constant among the elements of a list
 //!            | name ("one" | "none" | "all") "of" list
 //!            | name "is" ("null" | "not" "null" | "empty")
 //!            | name "(" argument { "," argument } ")"      a function
 //! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
+//! subject    = name | "lower" "(" name ")"
 //! list       = "(" [ constant { "," constant } ] ")"
-//! argument   = constant | name
+//! argument   = constant | subject
 //! name       = [a-zA-Z_][a-zA-Z0-9_-]*
 //! integer    = -?[0-9]+
 //! float      = integer with a fraction, an exponent or both
@@ -25,6 +27,13 @@
 //!
 //! Functions: `contains(name, string)`, `starts_with`, `ends_with`; `geo_within_radius(latitude, longitude, km)`;
 //! `segment_within([name,] id, seconds)`, `segment_before`; `within_frequency_cap(type, namespace, value, seconds)`.
+//!
+//! In a pattern of `like`, `*` stands for any characters and `?` for one; `\\` in front of them, or of itself, makes a
+//! character of it (so a string constant has two: `'100\\*'`). A pattern without wildcards, or with one `*` at an end, is read
+//! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
+//! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
+//!
+//! `<>`, `not in` and `not like` of these are read as `name is not null and not ...`.
 //!
 //! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
 //! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and
@@ -37,6 +46,7 @@ mod lexer;
 mod parser;
 mod print;
 mod suggest;
+mod text;
 #[cfg(test)]
 mod tests;
 

@@ -1,10 +1,10 @@
 //! Reads the grammar: operators by precedence with an explicit stack, and the forms of a predicate.
 
 use crate::error::{Error, Kind};
-use crate::language::check::{Atom, Checker, Quantifier};
+use crate::language::check::{Atom, Checker, Meaning, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
 use crate::language::push;
-use crate::model::predicate::{Borrowed, Relation, Step};
+use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
 use crate::model::schema::Schema;
 use crate::support::hash::out_of_memory;
 
@@ -23,6 +23,9 @@ const ITEMS: usize = 32;
 
 /// The least number of bytes for each step of most expressions.
 const TEXT_OF_STEP: usize = 10;
+
+/// The function whose result stands for an attribute.
+const LOWER: &str = "lower";
 
 struct Parser<'a, 's> {
     text: &'a str,
@@ -54,8 +57,7 @@ impl<'a> Parser<'a, '_> {
     fn expression(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         loop {
             self.prefixes()?;
-            let operand = self.operand()?;
-            push(&mut self.steps, operand)?;
+            self.operand()?;
             while self.current.kind == TokenKind::Close {
                 self.close()?;
             }
@@ -123,14 +125,14 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn operand(&mut self) -> Result<Step<Borrowed<'a>>, Error> {
+    fn operand(&mut self) -> Result<(), Error> {
         let token = self.current;
         let atom = match token.kind {
             TokenKind::Boolean(value) => {
                 self.advance()?;
                 return match self.current.kind {
                     TokenKind::Relation(_) => Err(self.checker.boolean_comparison(self.current)),
-                    _ => Ok(Step::Constant(value)),
+                    _ => push(&mut self.steps, Step::Constant(value)),
                 };
             }
             TokenKind::Name => {
@@ -143,11 +145,29 @@ impl<'a> Parser<'a, '_> {
             }
             _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
         };
-        self.checker.check(atom, &self.items).map(Step::Predicate)
+        let meaning = self.checker.check(atom, &self.items)?;
+        match meaning {
+            Meaning::Holds(predicate) => push(&mut self.steps, Step::Predicate(predicate)),
+            Meaning::Fails(predicate) => {
+                let defined = Predicate { attribute: predicate.attribute, test: Test::NotNull };
+                push(&mut self.steps, Step::Predicate(defined))?;
+                push(&mut self.steps, Step::Predicate(predicate))?;
+                push(&mut self.steps, Step::Not)?;
+                push(&mut self.steps, Step::And)
+            }
+        }
     }
 
     fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
         match self.current.kind {
+            TokenKind::Open if name.of(self.text) == LOWER => {
+                let lowered = self.lowered()?;
+                match self.current.kind {
+                    TokenKind::Relation(_) | TokenKind::In | TokenKind::Not => self.after_name(lowered),
+                    TokenKind::Name if self.word() == "like" => self.after_name(lowered),
+                    _ => Err(self.expected("`=`, `<>`, `in` or `like` after `lower(...)`")),
+                }
+            }
             TokenKind::Open => {
                 self.parenthesized()?;
                 Ok(Atom::Call { function: name })
@@ -164,11 +184,15 @@ impl<'a> Parser<'a, '_> {
             }
             TokenKind::Not => {
                 self.advance()?;
-                self.expect(TokenKind::In, "`in` after `not`")?;
+                if self.word() == "like" {
+                    return self.like(name, true);
+                }
+                self.expect(TokenKind::In, "`in` or `like` after `not`")?;
                 self.list()?;
                 Ok(Atom::Among { name, negated: true })
             }
             TokenKind::Name => match self.current.of(self.text) {
+                "like" => self.like(name, false),
                 "one" => self.quantified(name, Quantifier::One),
                 "none" => self.quantified(name, Quantifier::None),
                 "all" => self.quantified(name, Quantifier::All),
@@ -177,6 +201,20 @@ impl<'a> Parser<'a, '_> {
             },
             _ => Ok(Atom::Bare(name)),
         }
+    }
+
+    fn like(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        self.advance()?;
+        let pattern = self.constant()?;
+        Ok(Atom::Like { name, negated, pattern })
+    }
+
+    /// Takes `(name)` after `lower`. Returns the name as a token of its own kind.
+    fn lowered(&mut self) -> Result<Token, Error> {
+        self.advance()?;
+        let name = self.expect(TokenKind::Name, "the string attribute that `lower` reads")?;
+        self.expect(TokenKind::Close, "`)`")?;
+        Ok(Token { kind: TokenKind::Lowered, ..name })
     }
 
     fn quantified(&mut self, name: Token, quantifier: Quantifier) -> Result<Atom, Error> {
@@ -257,6 +295,16 @@ impl<'a> Parser<'a, '_> {
         }
         loop {
             match self.current.kind {
+                TokenKind::Name if self.word() == LOWER && self.lexer.is_at_open() => {
+                    self.advance()?;
+                    let lowered = self.lowered()?;
+                    push(&mut self.items, lowered)?;
+                    if self.current.kind != TokenKind::Comma {
+                        return self.expect(TokenKind::Close, "`,` or `)`").map(drop);
+                    }
+                    self.advance()?;
+                    continue;
+                }
                 TokenKind::Name
                 | TokenKind::Integer
                 | TokenKind::Float

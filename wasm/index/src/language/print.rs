@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
+use crate::model::predicate::{Constants, Lowered, Predicate, Relation, Step, Test};
 use crate::model::schema::{Schema, Type};
+use crate::model::wildcard;
 
 /// Returns the text of `predicate`, such as `age >= 21`. `bytes` returns the bytes of a string.
 pub fn predicate_text<'a, S>(
@@ -136,6 +137,15 @@ impl<'a, F> Printer<'a, F> {
             Test::Contains(part) => self.substring("contains", name, part),
             Test::StartsWith(part) => self.substring("starts_with", name, part),
             Test::EndsWith(part) => self.substring("ends_with", name, part),
+            Test::Like(pattern) => self.like(name, pattern),
+            Test::Lowered(test) => self.lowered(name, test),
+            Test::InNetworks(networks) => {
+                self.write(format_args!("{name} in ("));
+                for (i, network) in networks.iter().enumerate() {
+                    self.write(format_args!("{}'{network}'", comma(i)));
+                }
+                self.out.push(')');
+            }
             Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
                 let (latitude, longitude, radius) = (latitude.get(), longitude.get(), radius.get());
                 self.write(format_args!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})"));
@@ -159,12 +169,40 @@ impl<'a, F> Printer<'a, F> {
         self.out.push(')');
     }
 
+    fn like(&mut self, subject: &str, pattern: &[u8]) {
+        self.write(format_args!("{subject} like "));
+        self.string(&wildcard::text(pattern));
+    }
+
+    fn lowered(&mut self, name: &str, test: &Lowered) {
+        let subject = format!("lower({name})");
+        match test {
+            Lowered::OneOf(texts) => match &**texts {
+                [text] => {
+                    self.write(format_args!("{subject} = "));
+                    self.string(text);
+                }
+                texts => {
+                    self.write(format_args!("{subject} in ("));
+                    for (i, text) in texts.iter().enumerate() {
+                        self.out.push_str(comma(i));
+                        self.string(text);
+                    }
+                    self.out.push(')');
+                }
+            },
+            Lowered::Contains(part) => self.substring("contains", &subject, part),
+            Lowered::StartsWith(part) => self.substring("starts_with", &subject, part),
+            Lowered::EndsWith(part) => self.substring("ends_with", &subject, part),
+            Lowered::Like(pattern) => self.like(&subject, pattern),
+        }
+    }
+
     fn list<S>(&mut self, name: &str, operator: &str, constants: &'a Constants<S>)
     where
         F: Fn(&'a S) -> &'a [u8],
     {
         self.write(format_args!("{name} {operator} ("));
-        let comma = |i| if i == 0 { "" } else { ", " };
         match constants {
             Constants::Integers(integers) => {
                 for (i, integer) in integers.iter().enumerate() {
@@ -210,6 +248,15 @@ impl<'a, F> Printer<'a, F> {
 
     fn write(&mut self, text: std::fmt::Arguments) {
         self.out.write_fmt(text).expect("a string takes all that is written to it");
+    }
+}
+
+/// Returns the separator in front of the item at position `i` of a list.
+fn comma(i: usize) -> &'static str {
+    if i == 0 {
+        ""
+    } else {
+        ", "
     }
 }
 

@@ -1,5 +1,8 @@
 //! The attributes of a schema, the predicates over them, and their strings.
 
+pub mod address;
+pub mod lower;
 pub mod predicate;
 pub mod schema;
 pub mod strings;
+pub mod wildcard;

@@ -32,11 +32,13 @@ pub enum Type {
     Segments,
     /// A list of counters, for advertisers, campaigns and the like.
     FrequencyCaps,
+    /// An internet address.
+    Ip,
 }
 
 impl Type {
     /// Every type with its name in schemas.
-    pub const NAMES: [(&'static str, Type); 9] = [
+    pub const NAMES: [(&'static str, Type); 10] = [
         ("boolean", Type::Boolean),
         ("integer", Type::Integer),
         ("float", Type::Float),
@@ -46,6 +48,7 @@ impl Type {
         ("string_list", Type::StringList),
         ("segments", Type::Segments),
         ("frequency_caps", Type::FrequencyCaps),
+        ("ip", Type::Ip),
     ];
 
     /// Returns the name of this type in schemas.

@@ -183,6 +183,9 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         | Test::Contains(_)
         | Test::StartsWith(_)
         | Test::EndsWith(_)
+        | Test::Like(_)
+        | Test::Lowered(_)
+        | Test::InNetworks(_)
         | Test::GeoWithinRadius { .. }
         | Test::WithinFrequencyCap { .. } => ValueSet::Defined,
     })

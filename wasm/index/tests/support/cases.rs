@@ -28,6 +28,7 @@ pub fn schema() -> Schema {
         ("latitude", Type::Float),
         ("longitude", Type::Float),
         ("now", Type::Integer),
+        ("ip", Type::Ip),
     ];
     let declared =
         attributes.map(|(name, ty)| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded });
@@ -40,7 +41,7 @@ type Group<'a> = (&'a [(&'a str, NaiveValue)], &'a [&'static str], &'a [&'static
 /// All cases.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let groups: [Group; 23] = [
+    let groups: [Group; 28] = [
         (&[], &["true", "not false", "true or false"], &["false", "not true", "true and false"]),
         // Of an undefined attribute everything is false but that it is null.
         (
@@ -138,6 +139,50 @@ pub fn cases() -> Vec<Case> {
                 "ends_with(s, 'ab')",
                 "ends_with(s, 'aabc')",
             ],
+        ),
+        (
+            &[("s", string("a*\u{e9}\u{c9}\\"))],
+            &[
+                "s like 'a*'",
+                "s like 'a??\u{c9}?'",
+                r"s like 'a\\*\u{e9}*\\\\'",
+                "s like '*?\u{c9}*'",
+                "lower(s) like '*\u{c9}\u{c9}?'",
+                "contains(lower(s), '\u{e9}\u{e9}')",
+                "starts_with(lower(s), 'A')",
+                "lower(s) not in ('a', 'b')",
+                "s not like '?'",
+            ],
+            &["s like 'a?'", r"s like '\\**'", "lower(s) = 'a'", "s not like '*'", "ends_with(lower(s), '\u{c9}')"],
+        ),
+        (
+            &[("s", string("\u{130}\u{3a3}"))],
+            &["lower(s) = 'i\u{307}\u{3c3}'", "lower(s) in ('x', '\u{130}\u{3c3}')", "s like '??'", "lower(s) like '???'"],
+            &["lower(s) <> '\u{130}\u{3c3}'", "lower(s) = 'i\u{3c3}'", "s like '???'"],
+        ),
+        (
+            &[],
+            &["not s like '*'", "not (s not like 'a')", "not (lower(s) <> 'a')", "not (ip not in ())", "ip is null"],
+            &["s like '*'", "s not like '*a?'", "lower(s) <> 'a'", "lower(s) not in ()", "ip not in ()", "ip <> '::1'"],
+        ),
+        (
+            &[("ip", NaiveValue::Address(vec![10, 1, 2, 3]))],
+            &[
+                "ip = '10.1.2.3'",
+                "ip = '::ffff:10.1.2.3'",
+                "ip in ('10.0.0.0/8', '2001:db8::/32')",
+                "ip in ('10.1.2.2/31', '10.1.2.2/32')",
+                "ip in ('0.0.0.0/0')",
+                "ip not in ('::/0')",
+                "ip <> '10.1.2.4'",
+                "ip not in ()",
+            ],
+            &["ip = '::1'", "ip in ()", "ip in ('10.1.2.0/31', '11.0.0.0/8')", "ip in ('::/0')", "ip <> '10.1.2.3'"],
+        ),
+        (
+            &[("ip", NaiveValue::Address([&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[9]].concat()))],
+            &["ip = '2001:DB8::9'", "ip in ('10.0.0.0/8', '2001:db8::/32')", "ip in ('::/0')", "ip is not null"],
+            &["ip in ('0.0.0.0/0')", "ip in ('2001:db9::/32')", "ip not in ('2000::/3')"],
         ),
         (&[("s", string(""))], &["s = ''", "contains(s, '')", "s is not null"], &["contains(s, 'a')", "s <> ''"]),
         (&[("ie", NaiveValue::Integer(7))], &["ie = 7", "ie <> 8", "ie in (7)"], &["ie = 8", "ie not in (7)"]),

@@ -10,7 +10,27 @@ use super::random::Random;
 pub const CONSTANTS: [(&[u8], i64); 5] =
     [(b"flight_id", 10), (b"advertiser_id", 20), (b"campaign_id", 30), (b"campaign_group_id", 40), (b"product_id", 10)];
 
-const STRINGS: [&str; 10] = ["", "a", "b", "ab", "ba", "abc", "it's", "é\u{1f333}", "\"\\", "x\n\ty\r"];
+const STRINGS: [&str; 13] =
+    ["", "a", "b", "ab", "ba", "abc", "it's", "é\u{1f333}", "\"\\", "x\n\ty\r", "A", "aB*", "É\u{130}Σ"];
+const V4: [std::net::Ipv4Addr; 5] = {
+    use std::net::Ipv4Addr;
+    [
+        Ipv4Addr::new(10, 0, 0, 1),
+        Ipv4Addr::new(10, 1, 2, 3),
+        Ipv4Addr::new(10, 1, 2, 2),
+        Ipv4Addr::new(0, 0, 0, 0),
+        Ipv4Addr::new(255, 255, 255, 255),
+    ]
+};
+const V6: [std::net::Ipv6Addr; 4] = {
+    use std::net::Ipv6Addr;
+    [
+        Ipv6Addr::UNSPECIFIED,
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1),
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 2, 0, 0, 0, 1),
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9),
+    ]
+};
 const FLOATS: [f64; 10] = [-1.5, -0.5, 0.0, 0.3, 0.1 + 0.2, 1.0, 1.0 + f64::EPSILON, 2.0, 2.5, 1e-20];
 const LATITUDES: [f64; 6] = [-90.0, 0.0, 45.5, 45.6, 46.8, 90.0];
 const LONGITUDES: [f64; 6] = [-180.0, -73.6, -73.5, -71.2, 0.0, 180.0];
@@ -62,7 +82,7 @@ fn bounds(random: &mut Random, ty: Type) -> Bounds {
             Bounds::Float { min, max }
         }
         Type::String | Type::StringList | Type::IntegerEnum => Bounds::Count(100),
-        Type::Boolean | Type::Segments | Type::FrequencyCaps => Bounds::Unbounded,
+        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip => Bounds::Unbounded,
     }
 }
 
@@ -128,13 +148,31 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
         Type::Float => {
             compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| float_text(random, attribute))
         }
-        Type::String => match random.below(3) {
-            0 => compared(random, name, &["=", "<>"], string_text),
-            1 => among(random, name, string_text),
-            _ => {
-                let function = random.pick(&["contains", "starts_with", "ends_with"]);
-                format!("{function}({name},{})", string_text(random))
+        Type::String => {
+            let subject = match random.chance(30) {
+                true => format!("lower{}({name} )", random.pick(&["", " "])),
+                false => name.clone(),
+            };
+            match random.below(4) {
+                // A function stands on the left only.
+                0 if subject != *name => {
+                    format!("{subject} {} {}", random.pick(&["=", "<>"]), string_text(random))
+                }
+                0 => compared(random, name, &["=", "<>"], string_text),
+                1 => among(random, &subject, string_text),
+                2 => {
+                    let function = random.pick(&["contains", "starts_with", "ends_with"]);
+                    format!("{function}({subject},{})", string_text(random))
+                }
+                _ => format!("{subject} {} {}", random.pick(&["like", "not like"]), pattern_text(random)),
             }
+        }
+        Type::Ip => match random.below(3) {
+            0 => {
+                let address = quoted_address(random);
+                format!("{name} {} {address}", random.pick(&["=", "<>"]))
+            }
+            _ => among(random, name, network_text),
         },
         Type::IntegerList => list_test(random, name, |random| integer_text(random, attribute)),
         Type::StringList => list_test(random, name, string_text),
@@ -218,6 +256,30 @@ fn string_text(random: &mut Random) -> String {
     quoted(random, string)
 }
 
+/// A pattern of `like` over the same letters as the strings.
+fn pattern_text(random: &mut Random) -> String {
+    let parts = random.several(5, |random| random.pick(&["*", "*", "?", "a", "b", "A", "ab", "é", "É", "\\*", "\\\\"]));
+    quoted(random, &parts.concat())
+}
+
+fn quoted_address(random: &mut Random) -> String {
+    let text = match random.chance(50) {
+        true => random.pick(&V4).to_string(),
+        false => random.pick(&V6).to_string(),
+    };
+    quoted(random, &text)
+}
+
+fn network_text(random: &mut Random) -> String {
+    if random.chance(40) {
+        return quoted_address(random);
+    }
+    let networks = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.2/31", "::ffff:10.0.0.0/104"];
+    let more = ["::/0", "2001:db8::/32", "2001:db8:0:1::/64", "fe80::/10"];
+    let network = random.pick(&[&networks[..], &more].concat());
+    quoted(random, network)
+}
+
 /// The string as a constant, in either quotes, with the escapes that it needs and others.
 fn quoted(random: &mut Random, string: &str) -> String {
     let quote = random.pick(&['\'', '"']);
@@ -261,6 +323,10 @@ fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
         Type::StringList => NaiveValue::Strings(random.several(5, string)),
         Type::Segments => NaiveValue::Segments(random.several(4, |random| (segment_id(random), micros(random, now)))),
         Type::FrequencyCaps => NaiveValue::Caps(random.several(8, |random| cap(random, now))),
+        Type::Ip => NaiveValue::Address(match random.chance(50) {
+            true => random.pick(&V4).octets().into(),
+            false => random.pick(&V6).octets().into(),
+        }),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The oracle: the meaning of expressions, written down as plainly as can be.
 
-use be_tree_index::model::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
+use be_tree_index::model::address::Network;
+use be_tree_index::model::predicate::{CapType, Constants, Lowered, Predicate, Relation, Step, Test, Text};
 use be_tree_index::model::schema::AttributeId;
+use be_tree_index::model::wildcard;
 
 /// An event: for each attribute of the schema its value, if it is defined.
 pub type NaiveEvent = Vec<Option<NaiveValue>>;
@@ -18,6 +20,8 @@ pub enum NaiveValue {
     /// Ids and microseconds.
     Segments(Vec<(i64, i64)>),
     Caps(Vec<NaiveCap>),
+    /// The bytes of an address, 4 or 16. None of 16 maps an address of 4.
+    Address(Vec<u8>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +126,18 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         }
         (Test::StartsWith(part), Some(String(value))) => value.starts_with(part),
         (Test::EndsWith(part), Some(String(value))) => value.ends_with(part),
+        (Test::Like(pattern), Some(String(value))) => is_like(pattern, value),
+        (Test::Lowered(test), Some(String(value))) => {
+            let lowered = lower(value);
+            match test {
+                Lowered::OneOf(texts) => texts.iter().any(|text| text[..] == lowered[..]),
+                Lowered::Contains(part) => part.is_empty() || lowered.windows(part.len()).any(|w| *w == part[..]),
+                Lowered::StartsWith(part) => lowered.starts_with(part),
+                Lowered::EndsWith(part) => lowered.ends_with(part),
+                Lowered::Like(pattern) => is_like(pattern, &lowered),
+            }
+        }
+        (Test::InNetworks(networks), Some(Address(bytes))) => networks.iter().any(|network| is_in(network, bytes)),
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Some(Float(here))) => {
             match defined(*longitude_attribute) {
                 Some(Float(there)) => kilometres((*here, *there), (latitude.get(), longitude.get())) <= radius.get(),
@@ -154,6 +170,41 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         }
         (test, value) => panic!("{test:?} reads {value:?}"),
     }
+}
+
+/// Whether a string of UTF-8 fits a pattern, character by character.
+fn is_like(pattern: &[u8], value: &[u8]) -> bool {
+    match (pattern, value) {
+        ([], _) => value.is_empty(),
+        ([wildcard::ANY, rest @ ..], _) => (0..=value.len()).any(|at| is_like(rest, &value[at..])),
+        ([wildcard::ONE, _rest @ ..], []) => false,
+        ([wildcard::ONE, rest @ ..], _) => {
+            // A character of UTF-8 is at the start of the string, unless an earlier `*` ended within one.
+            let len = (1..=4).find(|&len| value.get(..len).is_some_and(|c| std::str::from_utf8(c).is_ok()));
+            len.is_some_and(|len| is_like(rest, &value[len..]))
+        }
+        ([wanted, rest @ ..], [found, others @ ..]) => wanted == found && is_like(rest, others),
+        _ => false,
+    }
+}
+
+/// The lower case of a string of UTF-8.
+fn lower(value: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(value).expect("generated strings are UTF-8");
+    text.chars().flat_map(char::to_lowercase).collect::<std::string::String>().into_bytes()
+}
+
+/// Whether an address begins with the bits of a network, by the network's text.
+fn is_in(network: &Network, address: &[u8]) -> bool {
+    let text = network.to_string();
+    let (first, bits) = text.split_once('/').map_or((&text[..], None), |(first, bits)| (first, Some(bits)));
+    let first: Vec<u8> = match first.parse().expect("a network begins with an address") {
+        std::net::IpAddr::V4(v4) => v4.octets().into(),
+        std::net::IpAddr::V6(v6) => v6.octets().into(),
+    };
+    let bits = bits.map_or(8 * first.len(), |bits| bits.parse().expect("a network has a number of bits"));
+    let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+    first.len() == address.len() && (0..bits).all(|at| bit(&first, at) == bit(address, at))
 }
 
 fn compare<T: PartialOrd>(relation: Relation, value: &T, constant: &T) -> bool {

@@ -45,6 +45,8 @@ pub(in crate::event) trait Source {
     const LAST_COUNTS: bool;
     /// The description of a float in this format, for errors.
     const FLOAT: &'static str = "a float or an integer";
+    /// The description of an internet address in this format, for errors.
+    const ADDRESS: &'static str = "an address as a string, or as a tuple of 4 or 8 integers as of `:inet`";
 
     /// Reads the head of an event of values under names.
     fn names(&mut self) -> Read<Option<Self::Names>>;
