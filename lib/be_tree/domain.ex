@@ -24,6 +24,7 @@ defmodule BeTree.Domain do
   | `:segments` | list of `{id, timestamp in microseconds}` | |
   | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
   | `:ip` | address as a string, IPv4 or IPv6, or as a tuple of 4 or 8 integers like those of `:inet` | |
+  | `:datetime` | `DateTime`, `NaiveDateTime` (as UTC), a string in ISO 8601, or an integer of microseconds since 1970 | |
 
   ## Options
 
@@ -50,6 +51,7 @@ defmodule BeTree.Domain do
           | :segments
           | :frequency_caps
           | :ip
+          | :datetime
 
   @typedoc "A type, or a type with options."
   @type spec :: type | {type, keyword}
@@ -74,7 +76,8 @@ defmodule BeTree.Domain do
     string_list: [:count],
     segments: [],
     frequency_caps: [],
-    ip: []
+    ip: [],
+    datetime: []
   }
 
   @integers Limits.integers()

@@ -8,7 +8,7 @@ import {
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
-const WORDS = new Set(["like", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+const WORDS = new Set(["like", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
 
 /** Colors. A text that is no expression is colored too. */
 export const expressionLanguage = StreamLanguage.define({
@@ -18,7 +18,7 @@ export const expressionLanguage = StreamLanguage.define({
     if (stream.eatSpace()) return null;
     if (stream.match(/^(["'])(?:\\.|(?!\1)[^\\])*\1?/)) return "string";
     if (stream.match(/^-?\d+(\.\d+)?([eE][-+]?\d+)?/)) return "number";
-    if (stream.match(/^(<=|>=|<>|[<>=]|\|\||&&)/)) return "operator";
+    if (stream.match(/^(<=|>=|<>|[<>=+*/-]|\|\||&&)/)) return "operator";
     const word = stream.match(/^[A-Za-z_][\w-]*/) as RegExpMatchArray | null;
     if (!word) {
       stream.next();
@@ -45,6 +45,7 @@ const LISTS = [
   keyword("is empty"),
 ];
 
+const BETWEEN_BOUNDS = operator("between ${low} and ${high}", "between", "within bounds");
 const LIKE = [
   operator("like '${pattern}'", "like", "* any characters, ? one"),
   operator("not like '${pattern}'", "not like"),
@@ -56,8 +57,8 @@ const NETWORKS = [
 
 const OPERATORS: Record<Type, Completion[]> = {
   boolean: [keyword("and"), keyword("or"), ...NULL],
-  integer: [...EQUAL, ...ORDER, ...MEMBER, ...NULL],
-  float: [...EQUAL, ...ORDER, ...NULL],
+  integer: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...MEMBER, ...NULL],
+  float: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...NULL],
   string: [...EQUAL, ...MEMBER, ...LIKE, ...NULL],
   integer_enum: [...EQUAL, ...MEMBER, ...NULL],
   integer_list: [...LISTS, ...NULL],
@@ -65,12 +66,15 @@ const OPERATORS: Record<Type, Completion[]> = {
   segments: [keyword("is empty"), ...NULL],
   frequency_caps: [keyword("is empty"), ...NULL],
   ip: [...EQUAL, ...NETWORKS, ...NULL],
+  datetime: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...NULL],
 };
 
 const FUNCTIONS = [
   operator("contains(${attribute}, '${text}')", "contains", "a part of a string"),
   operator("starts_with(${attribute}, '${text}')", "starts_with", "the start of a string"),
   operator("ends_with(${attribute}, '${text}')", "ends_with", "the end of a string"),
+  operator("size(${attribute})", "size", "the elements of a list"),
+  operator("length(${attribute})", "length", "the characters of a string"),
   operator("lower(${attribute})", "lower", "the lower case of a string"),
   operator("geo_within_radius(${latitude}, ${longitude}, ${kilometers})", "geo_within_radius", "a distance"),
   operator("segment_within(${attribute}, ${id}, ${seconds})", "segment_within", "seen lately"),

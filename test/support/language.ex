@@ -28,6 +28,8 @@ defmodule BeTree.Test.Language do
       seg: {:segments, optional: true},
       now: {:integer, optional: true},
       ip: {:ip, optional: true},
+      at: {:datetime, optional: true},
+      t: {:string, optional: true},
       latitude: {:float, optional: true},
       longitude: {:float, optional: true},
       segments_with_timestamp: {:segments, optional: true},

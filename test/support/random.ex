@@ -8,10 +8,27 @@ defmodule BeTree.Test.Random do
   # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
-  @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space", "AB", "ÉtÉ"]
+  @strings [
+    "a",
+    "b",
+    "ab",
+    "bab",
+    "",
+    "it's",
+    ~S(say "no"),
+    ~S(back\slash),
+    "été",
+    "日本",
+    "🎈",
+    "with space",
+    "AB",
+    "ÉtÉ"
+  ]
   @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
   @addresses [{10, 0, 0, 1}, {10, 1, 2, 3}, {10, 1, 2, 2}, {192, 168, 0, 1}] ++
                [{0x2001, 0xDB8, 0, 0, 0, 0, 0, 1}, {0x2001, 0xDB8, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}]
+  # Times that share the upper 32 bits, and others.
+  @times [0, 1, -1, 1_700_000_000_000_000, 1_700_000_000_000_001, 1_700_000_000_000_002, -5_000_000_000_000_000]
   @integers Enum.to_list(-3..10)
   @extremes [-0x8000_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x8000_0000, -0x8000_0001]
   @floats [-2.5, -1.0, 0.0, 0.1, 0.30000000000000004, 1.0, 2.5, 7.0, 123_456_789.125]
@@ -32,7 +49,7 @@ defmodule BeTree.Test.Random do
       {"frequency_caps", :frequency_caps}
     ]
 
-    types = ~w(boolean integer float string integer_enum integer_list string_list segments ip)a
+    types = ~w(boolean integer float string integer_enum integer_list string_list segments ip datetime)a
     others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
@@ -73,19 +90,52 @@ defmodule BeTree.Test.Random do
 
     cond do
       special != [] and chance(0.2) -> special(Enum.random(special), domains)
+      chance(0.1) and computable(domains) != [] -> computed(computable(domains))
       chance(0.1) -> {:is, Enum.random([:null, :not_null]), name}
       true -> predicate(type, name, options, domains)
     end
   end
 
+  # Returns the operands that computations over `domains` can have.
+  defp computable(domains) do
+    for {name, {type, _options}} <- domains, operand = operand(type, name), do: operand
+  end
+
+  defp operand(type, name) when type in [:integer, :float, :datetime], do: name
+  defp operand(type, name) when type in [:integer_list, :string_list, :segments], do: {:size, name}
+  defp operand(:string, name), do: {:length, name}
+  defp operand(_type, _name), do: nil
+
+  # One side has an attribute, and no side is a constant beside an attribute alone.
+  defp computed(operands) do
+    left = {Enum.random([:+, :-, :*]), Enum.random(operands), computation(operands, 2)}
+    {:computed, Enum.random([:<, :<=, :>, :>=, :=, :<>]), left, computation(operands, 2)}
+  end
+
+  defp computation(operands, depth) do
+    if depth == 0 or chance(0.3) do
+      Enum.random([Enum.random(@integers), Enum.random(@floats), Enum.random(operands), Enum.random(operands)])
+    else
+      {Enum.random([:+, :-, :*, :/]), computation(operands, depth - 1), computation(operands, depth - 1)}
+    end
+  end
+
   defp predicate(:boolean, name, _options, _domains), do: {:variable, name}
+
+  defp predicate(:datetime, name, _options, _domains) do
+    case :rand.uniform(3) do
+      1 -> {:between, Enum.random([:between, :not_between]), name, Enum.random(@times), Enum.random(@times)}
+      _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, Enum.random(@times)}
+    end
+  end
 
   defp predicate(:integer, "now", _options, _domains) do
     {:compare, Enum.random([:<, :<=, :>, :>=]), "now", @now + Enum.random(-2..2)}
   end
 
   defp predicate(:integer, name, options, _domains) do
-    case :rand.uniform(4) do
+    case :rand.uniform(5) do
+      5 -> {:between, Enum.random([:between, :not_between]), name, integer_constant(options), integer_constant(options)}
       1 -> {:equal, Enum.random([:==, :!=]), name, integer_constant(options)}
       2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> integer_constant(options) end)}
       _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, integer_constant(options)}
@@ -194,6 +244,7 @@ defmodule BeTree.Test.Random do
   defp value(_name, :integer_list), do: any(fn -> value(nil, :integer) end)
   defp value(_name, :string_list), do: any(fn -> value(nil, :string) end)
 
+  defp value(_name, :datetime), do: Enum.random(@times)
   defp value(_name, :ip), do: Enum.random(@addresses)
 
   defp value(_name, :segments) do
@@ -254,6 +305,7 @@ defmodule BeTree.Test.Random do
   defp spell({:constant, constant}), do: Atom.to_string(constant)
   defp spell({:variable, name}), do: name
   defp spell({:compare, relation, name, constant}), do: either(Atom.to_string(relation), name, constant)
+
   defp spell({:equal, how, {:lower, _} = name, constant}),
     do: [subject(name), if(how == :==, do: "=", else: "<>"), space(), constant(constant)]
 
@@ -280,6 +332,12 @@ defmodule BeTree.Test.Random do
     [subject(name), if(how == :like, do: " like ", else: " not like "), constant(text)]
   end
 
+  defp spell({:between, how, name, low, high}) do
+    [name, if(how == :between, do: " between ", else: " not between "), constant(low), " and ", constant(high)]
+  end
+
+  defp spell({:computed, relation, left, right}), do: [sum(left), " ", Atom.to_string(relation), " ", sum(right)]
+
   defp spell({:network, how, name, networks}) do
     networks = Enum.map(networks, &network/1)
     [name, membership(how), constants(networks)]
@@ -298,6 +356,24 @@ defmodule BeTree.Test.Random do
   defp spell({:cap, type, namespace, value, seconds}) do
     call("within_frequency_cap", Enum.map([type, namespace, value, seconds], &constant/1))
   end
+
+  defp sum({:size, name}), do: ["size", space(), "(", name, ")"]
+  defp sum({:length, name}), do: ["length(", space(), name, ")"]
+
+  defp sum({operator, left, right}) when operator in [:+, :-, :*, :/] do
+    tight = operator in [:*, :/]
+    [part(left, tight, false), " ", Atom.to_string(operator), " ", part(right, tight, true)]
+  end
+
+  defp sum(name) when is_binary(name), do: name
+  defp sum(number), do: constant(number)
+
+  # Parentheses stand around sums beside `*` and `/`, and around operations on the right.
+  defp part({operator, _, _} = operation, tight, right) do
+    if right or (tight and operator in [:+, :-]), do: ["(", sum(operation), ")"], else: sum(operation)
+  end
+
+  defp part(operand, _tight, _right), do: sum(operand)
 
   defp subject({:lower, name}), do: ["lower", space(), "(", space(), name, space(), ")"]
   defp subject(name), do: name

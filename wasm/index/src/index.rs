@@ -716,6 +716,7 @@ fn cost_of(test: &predicate::Test<StringId>) -> f32 {
         Test::Null | Test::NotNull | Test::Empty => cost::COMPARISON,
         Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => cost::LIST_TEST,
         Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => cost::AFFIX_TEST,
+        Test::Compared(_) | Test::SameString { .. } => cost::LIST_TEST,
         Test::InNetworks(_) | Test::Lowered(Lowered::OneOf(_) | Lowered::StartsWith(_) | Lowered::EndsWith(_)) => {
             cost::AFFIX_TEST
         }

@@ -43,7 +43,7 @@ fn value(ty: Type) -> BoxedStrategy<Model> {
     let cap = (cap_type, integer(), string(), integer(), proptest::option::of(integer()));
     let defined = match ty {
         Type::Boolean => any::<bool>().prop_map(Model::Boolean).boxed(),
-        Type::Integer | Type::IntegerEnum => integer().prop_map(Model::Integer).boxed(),
+        Type::Integer | Type::IntegerEnum | Type::DateTime => integer().prop_map(Model::Integer).boxed(),
         Type::Float => proptest::num::f64::NORMAL.prop_map(Model::Float).boxed(),
         Type::String => string().prop_map(Model::String).boxed(),
         Type::IntegerList => vec(integer(), 0..9).prop_map(Model::Integers).boxed(),

@@ -13,7 +13,8 @@ export type Type =
   | "string_list"
   | "segments"
   | "frequency_caps"
-  | "ip";
+  | "ip"
+  | "datetime";
 
 /** An attribute's type, its bounds for constants, and whether an event may lack it. */
 export interface Domain {

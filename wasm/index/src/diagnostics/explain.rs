@@ -6,6 +6,7 @@ use crate::eval::predicate;
 use crate::event::{decode, Event, Format, Span, Value};
 use crate::index::Index;
 use crate::language::predicate_text;
+use crate::model::arithmetic::Term;
 use crate::model::predicate::{Lowered, Predicate, Test};
 use crate::model::strings::StringId;
 use crate::support::hash::out_of_memory;
@@ -115,11 +116,22 @@ fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
         Test::Lowered(Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text)) => text.len(),
         Test::Lowered(Lowered::Like(text)) => 2 * text.len(),
         Test::InNetworks(networks) => 48 * networks.len(),
+        Test::Compared(comparison) => comparison.terms().map(|term| term_bytes(term, index)).sum(),
+        Test::SameString { other, .. } => index.schema().attribute(*other).name.len(),
         _ => 0,
     };
     let mut bytes = 256 + name + 2 * part + predicate.test.constants() * (24 + size_of::<&[u8]>());
     predicate.test.each_string(|id| bytes += 2 * index.strings().get(*id).len());
     bytes
+}
+
+/// Returns at least the bytes of a term's text.
+fn term_bytes(term: Term, index: &Index) -> usize {
+    match term {
+        Term::Attribute(id) | Term::Size(id) | Term::Length(id) => 16 + index.schema().attribute(id).name.len(),
+        // The longest float has 24 characters. Parentheses may stand around each term.
+        Term::Integer(_) | Term::Float(_) | Term::Operator(_) => 32,
+    }
 }
 
 /// A part of an expression: the step at the same position with its operands, which directly precede it.

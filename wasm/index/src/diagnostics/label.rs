@@ -5,6 +5,7 @@ use crate::handles::NodeId;
 use crate::index::Index;
 use crate::language::predicate_text;
 use crate::model::schema::{AttributeId, Type};
+use crate::model::time;
 use crate::tree::level::{Level, Place};
 
 /// The label of the edge below every value.
@@ -30,6 +31,7 @@ pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
     match index.schema().attribute(attribute).ty {
         Type::Boolean => (key == 1).to_string(),
         Type::Float => key::to_float(key).to_string(),
+        Type::DateTime => time::text(key),
         Type::String | Type::StringList => {
             String::from_utf8_lossy(index.strings().get(key::to_string(key))).into_owned()
         }

@@ -4,6 +4,7 @@ use memchr::memmem;
 
 use crate::event::{has_string, Event, Value, FEW};
 use crate::model::address::any_contains;
+use crate::model::arithmetic::{length, Comparison, Number, Numbers, Term};
 use crate::model::predicate::{Constants, Lowered, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
@@ -19,6 +20,8 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
     let words = match (&predicate.test, event.values[predicate.attribute.index()]) {
         (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
         (Test::Like(pattern), Value::String(text)) => like_work(pattern, text.bytes.len as usize),
+        (Test::Compared(comparison), _) => computed_work(comparison, event),
+        (Test::SameString { .. }, Value::String(text)) => text.bytes.len as usize / A_WORD,
         (Test::Lowered(test), Value::String(text)) => lowered_work(test, text.bytes.len as usize),
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
         // A binary search in the longer list finds each element of the shorter.
@@ -51,7 +54,14 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
         (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
         (Test::Like(pattern), value) => with_bytes(value, event, |bytes| wildcard::matches(pattern, bytes)),
-        (Test::Lowered(test), _) => event.lowered.get(predicate.attribute).is_some_and(|bytes| holds_lowered(test, bytes)),
+        (Test::Lowered(test), _) => {
+            event.lowered.get(predicate.attribute).is_some_and(|bytes| holds_lowered(test, bytes))
+        }
+        (Test::Compared(comparison), _) => comparison.holds(&Values(event)),
+        (Test::SameString { other, is_equal }, Value::String(text)) => match event.values[other.index()] {
+            Value::String(other) => (event.text(text) == event.text(other)) == *is_equal,
+            _ => false,
+        },
         (Test::InNetworks(networks), Value::Address(position)) => {
             any_contains(networks, event.addresses[position as usize])
         }
@@ -121,6 +131,47 @@ fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool
         Value::String(text) => test(event.text(text)),
         _ => false,
     }
+}
+
+/// The values of an event as the numbers of computations.
+struct Values<'e>(&'e Event);
+
+impl Numbers for Values<'_> {
+    fn number(&self, term: Term) -> Option<Number> {
+        let Values(event) = self;
+        match term {
+            Term::Integer(integer) => Some(Number::Integer(integer)),
+            Term::Float(float) => Some(Number::Float(float.get())),
+            Term::Attribute(attribute) => match event.values[attribute.index()] {
+                Value::Integer(integer) => Some(Number::Integer(integer)),
+                Value::Float(float) => Some(Number::Float(float)),
+                _ => None,
+            },
+            Term::Size(attribute) => match event.values[attribute.index()] {
+                Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => {
+                    Some(Number::Integer(span.len.into()))
+                }
+                _ => None,
+            },
+            Term::Length(attribute) => match event.values[attribute.index()] {
+                Value::String(text) => Some(Number::Integer(length(event.text(text)))),
+                _ => None,
+            },
+            Term::Operator(_) => None,
+        }
+    }
+}
+
+/// Returns the approximate cost of a computation, in words of a program.
+fn computed_work(comparison: &Comparison, event: &Event) -> usize {
+    let of_term = |term| match term {
+        Term::Length(attribute) => match event.values[attribute.index()] {
+            Value::String(text) => text.bytes.len as usize / A_WORD,
+            _ => 0,
+        },
+        _ => 1,
+    };
+    comparison.terms().map(of_term).sum()
 }
 
 /// Returns whether the lower case of a string passes a test.

@@ -10,6 +10,7 @@ use crate::model::address::Address;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
+use crate::model::time;
 use crate::support::hash::out_of_memory;
 use crate::term::{self, Elements, Reader};
 
@@ -252,6 +253,7 @@ impl<S: Source> Filler<'_, S> {
                 None => None,
             },
             Type::Ip => self.address(id)?,
+            Type::DateTime => self.time()?.map(|micros| self.set(id, Value::Integer(micros))),
         };
         // Undefined comes last, because most values are defined.
         if is_found.is_some() {
@@ -271,6 +273,7 @@ impl<S: Source> Filler<'_, S> {
             Type::Segments => "a list of segments",
             Type::FrequencyCaps => "a list of frequency caps",
             Type::Ip => S::ADDRESS,
+            Type::DateTime => S::TIME,
         }))
     }
 
@@ -356,6 +359,22 @@ impl<S: Source> Filler<'_, S> {
         }
         self.set(id, Value::Caps(since(start, &self.event.caps)));
         Ok(())
+    }
+
+    /// Reads a time as an integer of microseconds, as a string by ISO 8601, or as the format has times.
+    fn time(&mut self) -> Read<Option<i64>> {
+        let start = self.source.place();
+        if let Some(micros) = self.source.integer()? {
+            return Ok(Some(micros));
+        }
+        let read = match self.source.string(|text| time::parse(text.bytes))? {
+            Some(read) => read,
+            None => self.source.time()?,
+        };
+        if read.is_none() {
+            self.source.back_to(start);
+        }
+        Ok(read)
     }
 
     /// Reads an address as a string, or as a tuple of 4 or 8 integers. Returns `None` if no address comes next.

@@ -74,7 +74,7 @@ pub enum Value {
     Undefined,
     /// `true` or `false`.
     Boolean(bool),
-    /// An integer or an enum.
+    /// An integer, an enum, or a time.
     Integer(i64),
     /// A finite float.
     Float(f64),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Kind};
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
+use crate::language::parser::Sums;
 use crate::language::suggest::nearest;
 use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Test};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
@@ -29,6 +30,10 @@ pub(super) enum Atom {
     Empty(Token),
     /// `contains(s, "a")`
     Call { function: Token },
+    /// `i between 1 and 3`; `operator` is the token of `between`.
+    Between { name: Token, negated: bool, operator: Token, low: Token, high: Token },
+    /// `a + 1 > b`
+    Sums(Box<Sums>),
     /// `s like 'a*'`
     Like { name: Token, negated: bool, pattern: Token },
 }
@@ -39,6 +44,10 @@ pub(super) enum Meaning<'a> {
     Holds(Predicate<Borrowed<'a>>),
     /// The attribute is defined, and the predicate does not hold.
     Fails(Predicate<Borrowed<'a>>),
+    /// Both predicates hold.
+    Both([Predicate<Borrowed<'a>>; 2]),
+    /// One of the predicates holds.
+    Either([Predicate<Borrowed<'a>>; 2]),
 }
 
 impl<'a> Meaning<'a> {
@@ -77,15 +86,20 @@ pub(super) struct Named<'a> {
 /// The part of a predicate that takes a constant, for messages.
 pub(super) enum Taker<'a> {
     Attribute(&'a Attribute),
-    Argument { function: &'a str, meaning: &'static str },
+    /// A computation.
+    Computation,
+    Argument {
+        function: &'a str,
+        meaning: &'static str,
+    },
 }
 
 impl Taker<'_> {
     /// Returns the error with the attribute's name, if an attribute takes the constant.
-    fn named(&self, error: Error) -> Error {
+    pub(super) fn named(&self, error: Error) -> Error {
         match self {
             Taker::Attribute(attribute) => error.about(&attribute.name),
-            Taker::Argument { .. } => error,
+            Taker::Argument { .. } | Taker::Computation => error,
         }
     }
 }
@@ -96,6 +110,7 @@ impl fmt::Display for Taker<'_> {
             Taker::Attribute(attribute) => {
                 write!(f, "attribute {} is of type {} and", quote(&attribute.name), attribute.ty.name())
             }
+            Taker::Computation => write!(f, "the computation"),
             Taker::Argument { function, meaning } => write!(f, "{meaning} of `{function}`"),
         }
     }
@@ -118,6 +133,18 @@ impl<'a, 's> Checker<'a, 's> {
             }
             Atom::Among { name, negated } if self.is_text(name) => self.among_texts(name, negated, items),
             Atom::Like { name, negated, pattern } => self.like(name, negated, pattern),
+            Atom::Sums(sums) => self.sums(&sums).map(Meaning::Holds),
+            Atom::Between { name, negated, operator, low, high } => {
+                let relations = match negated {
+                    false => [Relation::GreaterOrEqual, Relation::LessOrEqual],
+                    true => [Relation::Less, Relation::Greater],
+                };
+                let bounds = [
+                    self.compare(name, relations[0], operator, low)?,
+                    self.compare(name, relations[1], operator, high)?,
+                ];
+                Ok(if negated { Meaning::Either(bounds) } else { Meaning::Both(bounds) })
+            }
             plain => self.predicate(plain, items).map(Meaning::Holds),
         }
     }
@@ -127,7 +154,7 @@ impl<'a, 's> Checker<'a, 's> {
             Atom::Bare(name) => self.bare(name),
             Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
             Atom::Among { name, negated } => self.among(name, negated, items),
-            Atom::Like { .. } => unreachable!("`check` reads this form"),
+            Atom::Like { .. } | Atom::Sums(_) | Atom::Between { .. } => unreachable!("`check` reads this form"),
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
             Atom::Quantified { name, quantifier } => self.quantified(name, quantifier, items),
             Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
@@ -167,6 +194,7 @@ impl<'a, 's> Checker<'a, 's> {
             (Type::Integer, _) | (Type::IntegerEnum, Relation::Equal | Relation::NotEqual) => {
                 Test::Integer(relation, self.integer_within(&named, constant)?)
             }
+            (Type::DateTime, _) => Test::Integer(relation, self.time(&taker, constant)?),
             (Type::Float, _) => {
                 let float = self.float(&taker, constant)?;
                 self.within_float_bounds(&named, constant, float)?;
@@ -325,9 +353,7 @@ impl<'a, 's> Checker<'a, 's> {
     pub(super) fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
         match (token.kind, self.schema.find(name.as_bytes())) {
-            (TokenKind::Name | TokenKind::Lowered, Some(id)) => {
-                Ok(Named { id, attribute: self.schema.attribute(id) })
-            }
+            (TokenKind::Name | TokenKind::Lowered, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
             (TokenKind::Name | TokenKind::Lowered, None) => {
                 let mend = match (lower_case_keyword(name), nearest(name, self.schema)) {
                     (Some(keyword), _) => format!("keywords are lower case: write `{keyword}`"),
@@ -417,7 +443,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
+    pub(super) fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
         if token.kind != TokenKind::Integer {
             return Err(self.mismatch(taker, "an integer", token));
         }
@@ -432,7 +458,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    fn float(&self, taker: &Taker, token: Token) -> Result<Float, Error> {
+    pub(super) fn float(&self, taker: &Taker, token: Token) -> Result<Float, Error> {
         if !matches!(token.kind, TokenKind::Integer | TokenKind::Float) {
             return Err(self.mismatch(taker, "a number", token));
         }
@@ -476,10 +502,13 @@ impl<'a, 's> Checker<'a, 's> {
             Type::Boolean => "write its bare name, or `not` and its name",
             Type::Integer => "compare it with an integer, as in `i > 1` or `i in (1, 2)`",
             Type::Float => "compare it with a number, as in `f > 1.5`",
-            Type::String => "compare it with `=`, `<>` or `in`, or use `like`, `contains`, `starts_with` or `ends_with`",
+            Type::String => {
+                "compare it with `=`, `<>` or `in`, or use `like`, `contains`, `starts_with` or `ends_with`"
+            }
             Type::IntegerEnum => "it has no order: compare it with `=`, `<>` or `in`",
             Type::IntegerList => "use `one of`, `none of`, `all of` or `is empty`, or write `1 in l`",
             Type::StringList => "use `one of`, `none of`, `all of` or `is empty`, or write `'a' in l`",
+            Type::DateTime => "compare it with a time, as in `at >= '2026-01-31T12:30:00Z'`",
             Type::Ip => "compare it with `=`, `<>` or `in`, as in `ip in ('10.0.0.0/8', '2001:db8::/32')`",
             Type::Segments => "use `segment_within`, `segment_before` or `is empty`",
             Type::FrequencyCaps => "use `within_frequency_cap` or `is empty`",
@@ -503,7 +532,7 @@ impl<'a, 's> Checker<'a, 's> {
         let mend = match self.schema.find(function.of(self.text).as_bytes()) {
             Some(_) => "an attribute has no `(` behind it",
             None => {
-                "the functions are `contains`, `starts_with`, `ends_with`, `lower`, `geo_within_radius`, `segment_within`, \
+                "the functions are `contains`, `starts_with`, `ends_with`, `lower`, `size`, `length`, `geo_within_radius`, `segment_within`, \
                  `segment_before` and `within_frequency_cap`"
             }
         };

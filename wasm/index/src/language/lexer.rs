@@ -1,6 +1,7 @@
 //! Splits the text of an expression into tokens.
 
 use crate::error::{Error, Kind};
+use crate::model::arithmetic::Operator;
 use crate::model::predicate::{Borrowed, Relation};
 use crate::support::bytes::{marked, zeros, ONES};
 use crate::support::hash::out_of_memory;
@@ -13,9 +14,12 @@ pub(super) enum TokenKind {
     Lowered,
     Integer,
     Float,
-    String { has_escapes: bool },
+    String {
+        has_escapes: bool,
+    },
     Boolean(bool),
     Relation(Relation),
+    Operator(Operator),
     And,
     Or,
     Not,
@@ -48,6 +52,10 @@ impl Token {
             TokenKind::Integer => format!("the integer {quoted}"),
             TokenKind::Float => format!("the float {quoted}"),
             TokenKind::String { .. } => format!("the string {quoted}"),
+            TokenKind::Operator(Operator::Subtract) => {
+                format!("{quoted}; it stands between numbers, or right before the digits")
+            }
+            TokenKind::Operator(Operator::Add) => format!("{quoted}; numbers are written without `+`"),
             TokenKind::Name => match lower_case_keyword(self.of(text)) {
                 Some(keyword) => format!("{quoted}; keywords are lower case: write `{keyword}`"),
                 None => quoted,
@@ -68,8 +76,9 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
-    const KEYWORDS: [&str; 14] =
-        ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like"];
+    const KEYWORDS: [&str; 15] = [
+        "and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like", "between",
+    ];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }
 
@@ -131,6 +140,10 @@ impl<'t> Lexer<'t> {
             [b'=', ..] => (TokenKind::Relation(Relation::Equal), 1),
             [b'"' | b'\'', ..] => self.string(start)?,
             [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => self.number(start)?,
+            [b'+', ..] => (TokenKind::Operator(Operator::Add), 1),
+            [b'-', ..] => (TokenKind::Operator(Operator::Subtract), 1),
+            [b'*', ..] => (TokenKind::Operator(Operator::Multiply), 1),
+            [b'/', ..] => (TokenKind::Operator(Operator::Divide), 1),
             [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => word(rest),
             _ => return Err(self.stray(start)),
         };
@@ -201,8 +214,6 @@ impl<'t> Lexer<'t> {
             b'!' => "; write `not`",
             b'&' => "; write `and` or `&&`",
             b'|' => "; write `or` or `||`",
-            b'-' => "; a `-` stands right before the digits of a number",
-            b'+' => "; numbers are written without `+`",
             b'.' => "; write a digit before the point: `0.5`",
             _ => "; only strings may have it",
         };

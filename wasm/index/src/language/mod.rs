@@ -43,12 +43,13 @@
 
 mod check;
 mod lexer;
+mod numbers;
 mod parser;
 mod print;
 mod suggest;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use print::{expression_text, predicate_text};
 

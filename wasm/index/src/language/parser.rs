@@ -1,5 +1,9 @@
 //! Reads the grammar: operators by precedence with an explicit stack, and the forms of a predicate.
 
+mod sums;
+
+pub(super) use sums::{Item, Sums};
+
 use crate::error::{Error, Kind};
 use crate::language::check::{Atom, Checker, Meaning, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
@@ -145,8 +149,7 @@ impl<'a> Parser<'a, '_> {
             }
             _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
         };
-        let meaning = self.checker.check(atom, &self.items)?;
-        match meaning {
+        match self.checker.check(atom, &self.items)? {
             Meaning::Holds(predicate) => push(&mut self.steps, Step::Predicate(predicate)),
             Meaning::Fails(predicate) => {
                 let defined = Predicate { attribute: predicate.attribute, test: Test::NotNull };
@@ -155,7 +158,33 @@ impl<'a> Parser<'a, '_> {
                 push(&mut self.steps, Step::Not)?;
                 push(&mut self.steps, Step::And)
             }
+            Meaning::Both(bounds) => self.joined(bounds, Step::And),
+            Meaning::Either(bounds) => self.joined(bounds, Step::Or),
         }
+    }
+
+    /// Adds two predicates that `operator` joins.
+    fn joined(&mut self, [low, high]: [Predicate<Borrowed<'a>>; 2], operator: Step<Borrowed<'a>>) -> Result<(), Error> {
+        push(&mut self.steps, Step::Predicate(low))?;
+        push(&mut self.steps, Step::Predicate(high))?;
+        push(&mut self.steps, operator)
+    }
+
+    /// Reads a comparison of computed numbers whose left side begins with `first`.
+    fn computed(&mut self, first: Item) -> Result<Atom, Error> {
+        self.sums(first).map(Box::new).map(Atom::Sums)
+    }
+
+    /// Reads a comparison whose right side is no constant alone. Its left side is `name`.
+    fn compared(
+        &mut self,
+        name: Token,
+        relation: Relation,
+        operator: Token,
+        first: Option<Item>,
+    ) -> Result<Atom, Error> {
+        let right = self.sum(first, false)?;
+        Ok(Atom::Sums(Box::new(Sums { left: vec![Item::Plain(name)], relation, operator, right })))
     }
 
     fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
@@ -169,14 +198,25 @@ impl<'a> Parser<'a, '_> {
                 }
             }
             TokenKind::Open => {
+                if let Some(item) = sums::counted(name.of(self.text)) {
+                    let first = self.counted(item)?;
+                    return self.computed(first);
+                }
                 self.parenthesized()?;
                 Ok(Atom::Call { function: name })
             }
             TokenKind::Relation(relation) => {
                 let operator = self.advance()?;
+                if name.kind == TokenKind::Name && matches!(self.current.kind, TokenKind::Name | TokenKind::Open) {
+                    return self.compared(name, relation, operator, None);
+                }
                 let constant = self.constant()?;
-                Ok(Atom::Compare { name, relation, operator, constant })
+                match self.is_at_operator() {
+                    false => Ok(Atom::Compare { name, relation, operator, constant }),
+                    true => self.compared(name, relation, operator, Some(Item::Plain(constant))),
+                }
             }
+            _ if self.is_at_operator() => self.computed(Item::Plain(name)),
             TokenKind::In => {
                 self.advance()?;
                 self.list()?;
@@ -184,15 +224,18 @@ impl<'a> Parser<'a, '_> {
             }
             TokenKind::Not => {
                 self.advance()?;
-                if self.word() == "like" {
-                    return self.like(name, true);
+                match self.word() {
+                    "like" => return self.like(name, true),
+                    "between" => return self.between(name, true),
+                    _ => {}
                 }
-                self.expect(TokenKind::In, "`in` or `like` after `not`")?;
+                self.expect(TokenKind::In, "`in`, `like` or `between` after `not`")?;
                 self.list()?;
                 Ok(Atom::Among { name, negated: true })
             }
             TokenKind::Name => match self.current.of(self.text) {
                 "like" => self.like(name, false),
+                "between" => self.between(name, false),
                 "one" => self.quantified(name, Quantifier::One),
                 "none" => self.quantified(name, Quantifier::None),
                 "all" => self.quantified(name, Quantifier::All),
@@ -207,6 +250,14 @@ impl<'a> Parser<'a, '_> {
         self.advance()?;
         let pattern = self.constant()?;
         Ok(Atom::Like { name, negated, pattern })
+    }
+
+    fn between(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        let operator = self.advance()?;
+        let low = self.constant()?;
+        self.expect(TokenKind::And, "`and` and the upper bound of `between`")?;
+        let high = self.constant()?;
+        Ok(Atom::Between { name, negated, operator, low, high })
     }
 
     /// Takes `(name)` after `lower`. Returns the name as a token of its own kind.
@@ -248,8 +299,24 @@ impl<'a> Parser<'a, '_> {
         match self.current.kind {
             TokenKind::Relation(relation) => {
                 let operator = self.advance()?;
+                let is_string = matches!(constant.kind, TokenKind::String { .. });
+                if !is_string && matches!(self.current.kind, TokenKind::Open | TokenKind::Integer | TokenKind::Float) {
+                    return self.compared(constant, relation, operator, None);
+                }
                 let name = self.expect(TokenKind::Name, "an attribute to compare the constant with")?;
-                Ok(Atom::Compare { name, relation: relation.flipped(), operator, constant })
+                match (self.current.kind, sums::counted(name.of(self.text))) {
+                    (TokenKind::Open, Some(item)) if !is_string => {
+                        let first = self.counted(item)?;
+                        self.compared(constant, relation, operator, Some(first))
+                    }
+                    _ if !is_string && self.is_at_operator() => {
+                        self.compared(constant, relation, operator, Some(Item::Plain(name)))
+                    }
+                    _ => Ok(Atom::Compare { name, relation: relation.flipped(), operator, constant }),
+                }
+            }
+            _ if self.is_at_operator() && !matches!(constant.kind, TokenKind::String { .. }) => {
+                self.computed(Item::Plain(constant))
             }
             TokenKind::In => {
                 self.advance()?;
@@ -271,7 +338,7 @@ impl<'a> Parser<'a, '_> {
             TokenKind::Integer | TokenKind::Float | TokenKind::String { .. } | TokenKind::Boolean(_) => self.advance(),
             TokenKind::Name => {
                 let found = self.current.describe(self.text);
-                let mend = "strings are in quotes, and attributes are compared with constants only";
+                let mend = "strings are in quotes";
                 Err(self.syntax(format!("expected a constant, found {found}; {mend}")))
             }
             _ => Err(self.expected("a constant")),

@@ -82,7 +82,8 @@ impl<'a> Checker<'a, '_> {
                     Kind::Syntax,
                     // Escapes of the string make its text longer than the string.
                     if string.len() == token.of(self.text).len() - 2 { 1 + at } else { 0 },
-                    r"a `\` in a pattern comes before `*`, `?` or `\`; write `\\\\` in the string for the `\` itself".to_owned(),
+                    r"a `\` in a pattern comes before `*`, `?` or `\`; write `\\\\` in the string for the `\` itself"
+                        .to_owned(),
                 ),
                 wildcard::Refusal::TooLong => (
                     Kind::OutOfBounds,

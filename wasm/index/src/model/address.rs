@@ -228,8 +228,7 @@ mod tests {
     /// The first bits, one by one.
     fn shares_bits(network: Network, address: Address) -> bool {
         let bit = |address: Address, at: u8| address.bytes[usize::from(at / 8)] >> (7 - at % 8) & 1;
-        network.first.is_v6 == address.is_v6
-            && (0..network.bits).all(|at| bit(network.first, at) == bit(address, at))
+        network.first.is_v6 == address.is_v6 && (0..network.bits).all(|at| bit(network.first, at) == bit(address, at))
     }
 
     #[test]
@@ -261,7 +260,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "10", "10.0.0", "10.0.0.0/", "10.0.0.0/08", "10.0.0.0/-1", "::/0x1", "1.2.3.4 ", "::1%eth0", "é"] {
+        for text in
+            ["", "10", "10.0.0", "10.0.0.0/", "10.0.0.0/08", "10.0.0.0/-1", "::/0x1", "1.2.3.4 ", "::1%eth0", "é"]
+        {
             assert_eq!(Network::parse(text.as_bytes()), Err(Refusal::Malformed), "{text}");
         }
         assert_eq!(Network::parse(b"::ffff:0:0/95"), Err(Refusal::Malformed));

@@ -1,8 +1,10 @@
 //! The attributes of a schema, the predicates over them, and their strings.
 
 pub mod address;
+pub mod arithmetic;
 pub mod lower;
 pub mod predicate;
 pub mod schema;
 pub mod strings;
+pub mod time;
 pub mod wildcard;

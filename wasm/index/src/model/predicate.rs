@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::model::address::Network;
+use crate::model::arithmetic::Comparison;
 use crate::model::schema::AttributeId;
 
 /// A comparison of ordered values.
@@ -230,6 +231,15 @@ pub enum Test<S> {
     Lowered(Lowered),
     /// An address is in one of these networks, none of which contains another. They are sorted.
     InNetworks(Box<[Network]>),
+    /// Computed numbers stand in a relation. The attribute is the first of those that they read.
+    Compared(Box<Comparison>),
+    /// A string is that of another attribute, or is another one.
+    SameString {
+        /// The other attribute.
+        other: AttributeId,
+        /// Whether the strings must be equal, or must differ.
+        is_equal: bool,
+    },
     /// The point of a latitude and a longitude lies within a radius around the constants. The attribute is the latitude.
     GeoWithinRadius {
         /// The attribute of the longitude.
@@ -344,6 +354,8 @@ impl<S> Predicate<S> {
             Test::Like(pattern) => Test::Like(pattern),
             Test::Lowered(test) => Test::Lowered(test),
             Test::InNetworks(networks) => Test::InNetworks(networks),
+            Test::Compared(comparison) => Test::Compared(comparison),
+            Test::SameString { other, is_equal } => Test::SameString { other, is_equal },
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
                 Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
             }
@@ -384,6 +396,7 @@ impl<S> Test<S> {
             Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_bytes(text),
             Test::Lowered(test) => test.constants(),
             Test::InNetworks(networks) => networks.len(),
+            Test::Compared(comparison) => comparison.terms().count(),
             _ => 1,
         }
     }

@@ -34,11 +34,13 @@ pub enum Type {
     FrequencyCaps,
     /// An internet address.
     Ip,
+    /// A time, in microseconds since the start of 1970 in UTC.
+    DateTime,
 }
 
 impl Type {
     /// Every type with its name in schemas.
-    pub const NAMES: [(&'static str, Type); 10] = [
+    pub const NAMES: [(&'static str, Type); 11] = [
         ("boolean", Type::Boolean),
         ("integer", Type::Integer),
         ("float", Type::Float),
@@ -49,6 +51,7 @@ impl Type {
         ("segments", Type::Segments),
         ("frequency_caps", Type::FrequencyCaps),
         ("ip", Type::Ip),
+        ("datetime", Type::DateTime),
     ];
 
     /// Returns the name of this type in schemas.

@@ -203,12 +203,15 @@ mod tests {
                 _ => random.pick(&letters),
             });
             let string: Vec<char> = random.several(9, |random| random.pick(&letters));
-            let written: String = pattern.iter().map(|&c| match c {
-                ANY_CHAR => "*".into(),
-                ONE_CHAR => "?".into(),
-                '*' | '?' | '\\' => format!("\\{c}"),
-                c => c.to_string(),
-            }).collect();
+            let written: String = pattern
+                .iter()
+                .map(|&c| match c {
+                    ANY_CHAR => "*".into(),
+                    ONE_CHAR => "?".into(),
+                    '*' | '?' | '\\' => format!("\\{c}"),
+                    c => c.to_string(),
+                })
+                .collect();
             let parsed = parse(written.as_bytes()).unwrap();
             let bytes: String = string.iter().collect();
             let expected = naive(&pattern, &string);

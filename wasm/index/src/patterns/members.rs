@@ -76,7 +76,9 @@ impl Members {
     pub fn remove(&mut self, list: PredicateId, position: u32, hash: u64) {
         let place = hash_of_place(list, position);
         let is = |seat: u32| (self.seats[seat as usize].list, self.seats[seat as usize].position) == (list, position);
-        let Some(seat) = self.by_place.find(place, is) else { unreachable!("member {position} of {list} was inserted") };
+        let Some(seat) = self.by_place.find(place, is) else {
+            unreachable!("member {position} of {list} was inserted")
+        };
         self.by_place.remove(place, seat);
         let Seat { before, after, .. } = self.seats[seat as usize];
         if after != NONE {

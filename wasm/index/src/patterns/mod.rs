@@ -230,7 +230,9 @@ impl Patterns {
         get: impl Fn(PredicateId) -> &'a Predicate<StringId>,
     ) {
         let Some(pattern) = Pattern::of(&predicate.test) else { return };
-        let Ok(position) = self.position(predicate.attribute, is_lowered(&predicate.test)) else { unreachable!("the pattern {id} was inserted") };
+        let Ok(position) = self.position(predicate.attribute, is_lowered(&predicate.test)) else {
+            unreachable!("the pattern {id} was inserted")
+        };
         let of_attribute = &mut self.attributes[position];
         match pattern {
             Pattern::Start(text) => of_attribute.starts.remove(Side::Start, text, id),

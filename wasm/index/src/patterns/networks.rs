@@ -19,7 +19,8 @@ pub(super) struct Networks {
 
 fn hash(network: Network) -> u64 {
     let (is_v6, bytes) = network.first().parts();
-    let [high, low] = [&bytes[..8], &bytes[8..]].map(|half| half.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)));
+    let [high, low] =
+        [&bytes[..8], &bytes[8..]].map(|half| half.iter().fold(0, |all, &byte| all << 8 | u64::from(byte)));
     Words::default().add(high).add(low ^ u64::from(network.bits()) << 8 ^ u64::from(is_v6)).finish()
 }
 

@@ -214,11 +214,7 @@ fn same_end(one: &[u8], other: &[u8]) -> bool {
 
 /// Returns the first part under a gram.
 #[inline(always)]
-fn first<'a>(
-    by_gram: &Chains<u32>,
-    sought: Gram,
-    part_of: &impl Fn(PredicateId) -> Part<'a>,
-) -> Option<PredicateId> {
+fn first<'a>(by_gram: &Chains<u32>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
     by_gram.first(sought.hash(), |id, &offset| {
         let part = part_of(id);
         Gram::of(&part.text[offset as usize..], LENGTHS[part.class()]) == sought

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::model::predicate::Float;
 use crate::model::address::disjoint;
+use crate::model::predicate::Float;
 use crate::oracle::random::Random;
 use crate::support::sphere::haversine;
 

@@ -186,6 +186,8 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         | Test::Like(_)
         | Test::Lowered(_)
         | Test::InNetworks(_)
+        | Test::Compared(_)
+        | Test::SameString { .. }
         | Test::GeoWithinRadius { .. }
         | Test::WithinFrequencyCap { .. } => ValueSet::Defined,
     })

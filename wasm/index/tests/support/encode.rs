@@ -107,7 +107,9 @@ fn value_term(random: &mut Random, value: &NaiveValue) -> Vec<u8> {
 fn address_text(bytes: &[u8]) -> String {
     match <[u8; 4]>::try_from(bytes) {
         Ok(v4) => std::net::Ipv4Addr::from(v4).to_string(),
-        Err(_) => std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("an address has 4 or 16 bytes")).to_string(),
+        Err(_) => {
+            std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("an address has 4 or 16 bytes")).to_string()
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn bounds(random: &mut Random, ty: Type) -> Bounds {
             Bounds::Float { min, max }
         }
         Type::String | Type::StringList | Type::IntegerEnum => Bounds::Count(100),
-        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip => Bounds::Unbounded,
+        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime => Bounds::Unbounded,
     }
 }
 
@@ -133,8 +133,24 @@ fn operand(random: &mut Random, schema: &Schema) -> String {
 /// A predicate of `attribute` other than a test for null.
 fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> String {
     let name = &attribute.name;
+    if random.chance(8) {
+        if let Some(comparison) = computed(random, schema) {
+            return comparison;
+        }
+    }
     match attribute.ty {
         Type::Boolean => name.clone(),
+        Type::Integer if random.chance(20) => {
+            let (low, high) = (integer_text(random, attribute), integer_text(random, attribute));
+            format!("{name} {} {low} and {high}", random.pick(&["between", "not between"]))
+        }
+        Type::DateTime => match random.chance(30) {
+            true => {
+                let word = random.pick(&["between", "not between"]);
+                format!("{name} {word} {} and {}", time_text(random), time_text(random))
+            }
+            false => compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], time_text),
+        },
         Type::Integer => match random.chance(60) {
             true => {
                 compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| integer_text(random, attribute))
@@ -182,6 +198,67 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
         }
         Type::Segments | Type::FrequencyCaps => format!("{name} is empty"),
     }
+}
+
+/// A comparison of two strings, or of computed numbers, if the schema has attributes for it.
+fn computed(random: &mut Random, schema: &Schema) -> Option<String> {
+    let of = |types: &[Type]| {
+        let attributes = schema.attributes().iter().filter(|attribute| types.contains(&attribute.ty));
+        attributes.map(|attribute| attribute.name.clone()).collect::<Vec<_>>()
+    };
+    let strings = of(&[Type::String]);
+    if !strings.is_empty() && random.chance(25) {
+        let relation = random.pick(&["=", "<>"]);
+        return Some(format!("{} {relation} {}", random.pick(&strings), random.pick(&strings)));
+    }
+    let mut operands = of(&[Type::Integer, Type::Float, Type::DateTime]);
+    operands.extend(strings.iter().map(|name| format!("length({name})")));
+    let lists = of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps]);
+    operands.extend(lists.iter().map(|name| format!("size ( {name} )")));
+    if operands.is_empty() {
+        return None;
+    }
+    let first = random.pick(&operands);
+    let relation = random.pick(&["<", "<=", ">", ">=", "=", "<>"]);
+    let (left, right) = (sum(random, &operands, 3), sum(random, &operands, 2));
+    // One side begins with an attribute, and neither is a constant alone beside one.
+    Some(match random.below(3) {
+        0 => format!("{first} - {left} {relation} {right}"),
+        1 => format!("({first} + {left}) {relation} {right}"),
+        _ => format!("1 {relation} {left} - {first}"),
+    })
+}
+
+fn sum(random: &mut Random, operands: &[String], depth: usize) -> String {
+    if depth == 0 || random.chance(30) {
+        return match random.below(4) {
+            0 => integer(random).to_string(),
+            1 => format!("{:?}", random.pick(&FLOATS)),
+            _ => random.pick(operands),
+        };
+    }
+    let (left, right) = (sum(random, operands, depth - 1), sum(random, operands, depth - 1));
+    let operator = random.pick(&["+", "-", "*", "/"]);
+    match random.chance(50) {
+        true => format!("({left} {operator} {right})"),
+        false => format!("{left} {operator} {right}"),
+    }
+}
+
+fn time_text(random: &mut Random) -> String {
+    match random.below(3) {
+        0 => time(random).to_string(),
+        _ => {
+            let texts = ["1970-01-01", "2020-09-13T12:26:40.000001Z", "2020-09-13 14:26:40+02:00", "0000-01-01"];
+            let text = random.pick(&texts);
+            quoted(random, text)
+        }
+    }
+}
+
+fn time(random: &mut Random) -> i64 {
+    let times = [0, 1, -1, 1_600_000_000_000_000, 1_600_000_000_000_001, 1_600_000_000_000_002, i64::MIN, i64::MAX];
+    random.pick(&[&times[..], &[-62_167_219_200_000_000, 1 << 31, 1 << 32]].concat())
 }
 
 /// A call of a function that reads attributes which it does not name, if the schema has them.
@@ -323,6 +400,7 @@ fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
         Type::StringList => NaiveValue::Strings(random.several(5, string)),
         Type::Segments => NaiveValue::Segments(random.several(4, |random| (segment_id(random), micros(random, now)))),
         Type::FrequencyCaps => NaiveValue::Caps(random.several(8, |random| cap(random, now))),
+        Type::DateTime => NaiveValue::Integer(time(random)),
         Type::Ip => NaiveValue::Address(match random.chance(50) {
             true => random.pick(&V4).octets().into(),
             false => random.pick(&V6).octets().into(),

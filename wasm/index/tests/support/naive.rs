@@ -1,6 +1,7 @@
 //! The oracle: the meaning of expressions, written down as plainly as can be.
 
 use be_tree_index::model::address::Network;
+use be_tree_index::model::arithmetic::{Operator, Term};
 use be_tree_index::model::predicate::{CapType, Constants, Lowered, Predicate, Relation, Step, Test, Text};
 use be_tree_index::model::schema::AttributeId;
 use be_tree_index::model::wildcard;
@@ -137,6 +138,27 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
                 Lowered::Like(pattern) => is_like(pattern, &lowered),
             }
         }
+        (Test::Compared(comparison), _) => {
+            match (computed(&comparison.left, event), computed(&comparison.right, event)) {
+                (Some(Computed::Exact(left)), Some(Computed::Exact(right))) => {
+                    compare(comparison.relation, &left, &right)
+                }
+                (Some(left), Some(right)) => {
+                    let (left, right) = (left.rounded(), right.rounded());
+                    let equal = (left - right).abs() < f64::EPSILON;
+                    match comparison.relation {
+                        Relation::Equal => equal,
+                        Relation::NotEqual => !equal,
+                        relation => compare(relation, &left, &right),
+                    }
+                }
+                _ => false,
+            }
+        }
+        (Test::SameString { other, is_equal }, Some(String(value))) => match defined(*other) {
+            Some(String(other)) => (value == other) == *is_equal,
+            _ => false,
+        },
         (Test::InNetworks(networks), Some(Address(bytes))) => networks.iter().any(|network| is_in(network, bytes)),
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Some(Float(here))) => {
             match defined(*longitude_attribute) {
@@ -170,6 +192,75 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         }
         (test, value) => panic!("{test:?} reads {value:?}"),
     }
+}
+
+enum Computed {
+    Exact(i64),
+    Rounded(f64),
+}
+
+impl Computed {
+    fn rounded(self) -> f64 {
+        match self {
+            Computed::Exact(integer) => integer as f64,
+            Computed::Rounded(float) => float,
+        }
+    }
+}
+
+/// The result of a computation, none where it is undefined. Recursive, from the last step.
+fn computed(terms: &[Term], event: &[Option<NaiveValue>]) -> Option<Computed> {
+    fn go(terms: &mut std::slice::Iter<Term>, event: &[Option<NaiveValue>]) -> Option<Computed> {
+        let value = |id: &AttributeId| event[id.index()].as_ref();
+        let count = |count: usize| Some(Computed::Exact(count as i64));
+        match terms.next_back().expect("a computation has operands") {
+            Term::Integer(integer) => Some(Computed::Exact(*integer)),
+            Term::Float(float) => Some(Computed::Rounded(float.get())),
+            Term::Attribute(id) => match value(id)? {
+                NaiveValue::Integer(integer) => Some(Computed::Exact(*integer)),
+                NaiveValue::Float(float) => Some(Computed::Rounded(*float)),
+                other => panic!("no number: {other:?}"),
+            },
+            Term::Length(id) => match value(id)? {
+                NaiveValue::String(bytes) => count(std::str::from_utf8(bytes).expect("UTF-8").chars().count()),
+                other => panic!("no string: {other:?}"),
+            },
+            Term::Size(id) => match value(id)? {
+                NaiveValue::Integers(list) => count(list.iter().collect::<std::collections::BTreeSet<_>>().len()),
+                NaiveValue::Strings(list) => count(list.len()),
+                NaiveValue::Segments(list) => count(list.len()),
+                NaiveValue::Caps(list) => count(list.len()),
+                other => panic!("no list: {other:?}"),
+            },
+            Term::Operator(operator) => {
+                let right = go(terms, event);
+                let left = go(terms, event);
+                let (left, right) = (left?, right?);
+                if let (Computed::Exact(left), Computed::Exact(right)) = (&left, &right) {
+                    let (left, right) = (i128::from(*left), i128::from(*right));
+                    let exact = match operator {
+                        Operator::Add => left + right,
+                        Operator::Subtract => left - right,
+                        Operator::Multiply => left * right,
+                        Operator::Divide => {
+                            let quotient = left as f64 / right as f64;
+                            return quotient.is_finite().then_some(Computed::Rounded(quotient));
+                        }
+                    };
+                    return i64::try_from(exact).ok().map(Computed::Exact);
+                }
+                let (left, right) = (left.rounded(), right.rounded());
+                let rounded = match operator {
+                    Operator::Add => left + right,
+                    Operator::Subtract => left - right,
+                    Operator::Multiply => left * right,
+                    Operator::Divide => left / right,
+                };
+                rounded.is_finite().then_some(Computed::Rounded(rounded))
+            }
+        }
+    }
+    go(&mut terms.iter(), event)
 }
 
 /// Whether a string of UTF-8 fits a pattern, character by character.

@@ -91,7 +91,7 @@ fn split(head: u32) -> (AttributeId, u32) {
 fn fits(code: u32, ty: Type) -> bool {
     match ty {
         Type::Boolean => code <= TRUE,
-        Type::Integer | Type::IntegerEnum => code == INTEGER,
+        Type::Integer | Type::IntegerEnum | Type::DateTime => code == INTEGER,
         Type::Float => code == FLOAT,
         Type::String => code == STRING,
         Type::IntegerList => code == INTEGERS,
