@@ -553,7 +553,7 @@ defmodule BeTree do
   end
 
   defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
-    Instance.call_with_event(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
+    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
   @doc """

@@ -1,5 +1,5 @@
 defmodule BeTree.AdversarialTest do
-  @moduledoc "Input that nobody means: each gets an answer or a BeTree.Error, and nothing is left behind."
+  @moduledoc "Unlikely input: each gets a result or a BeTree.Error, and nothing is left behind."
   # Not async: it looks at what the whole VM holds.
   use ExUnit.Case
 

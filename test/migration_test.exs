@@ -1,7 +1,7 @@
 defmodule BeTree.MigrationTest do
   use ExUnit.Case, async: true
 
-  # docs/migration.md has a table of expressions that be-tree answers wrongly: these are the answers here.
+  # docs/migration.md has a table of expressions for which be-tree returns wrong ids. These are the results here.
   @row ~r/^\| `([^`]+)` \| `b` is (true|false), `([ai])` undefined \| (?:no )?match \| (no match|match) \|$/m
 
   test "what be-tree loses or invents is right" do

@@ -150,7 +150,7 @@ defmodule BeTree.ScanTest do
   end
 
   for seed <- 1..20 do
-    test "it answers what the oracle and the built-in module answer, seed #{seed}", %{guest: guest} do
+    test "it returns what the oracle and the built-in module return, seed #{seed}", %{guest: guest} do
       :rand.seed(:exsss, unquote(seed))
       domains = Random.schema()
       expressions = for id <- Enum.take_random(1..1_000, 150), do: {id, Random.expression(domains)}
@@ -192,7 +192,7 @@ defmodule BeTree.ScanTest do
     end
   end
 
-  test "many events at once are answered like one after the other", %{guest: guest} do
+  test "many events at once have the results of single searches", %{guest: guest} do
     :rand.seed(:exsss, 1)
     domains = Random.schema()
     texts = for id <- 1..100, do: {id * 7, Random.text(Random.expression(domains)), constants: Random.constants()}

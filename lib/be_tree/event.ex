@@ -81,7 +81,7 @@ defmodule BeTree.Event do
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 
       with {:ok, prepared} <-
-             Instance.call_with_event(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
+             Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
            do: {:ok, %Prepared{bytes: prepared}}
     end
   end

@@ -52,8 +52,6 @@ defmodule BeTree.Search do
   process refers to any more is cancelled.
   """
 
-  require BeTree.Telemetry
-
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
   alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
   alias BeTree.Engine.Options.Common
@@ -227,7 +225,7 @@ defmodule BeTree.Search do
   def finished({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}),
     do: done(found, visited, evaluated, slices)
 
-  def finished({:done, 1, refusal, _slices}) when is_binary(refusal), do: {:error, Reply.event_refusal(refusal)}
+  def finished({:done, 1, refusal, _slices}) when is_binary(refusal), do: {:error, Reply.refusal(refusal)}
 
   def finished({:done, status, _output, _slices}),
     do: {:error, Reply.bad("a search with status #{status} and no list of ids")}

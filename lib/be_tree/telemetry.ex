@@ -2,9 +2,8 @@ defmodule BeTree.Telemetry do
   @moduledoc """
   The events that a search emits through the hex package `:telemetry`.
 
-  They are compiled in if the package is present when this library is compiled; otherwise no code for them exists. To add the
-  package later, compile this library again: `mix deps.compile be_tree --force`. `enabled?/0` returns whether they are compiled
-  in.
+  The first search of a node looks whether the package is present, and `enabled?/0` returns what it found. Without the package
+  searches emit nothing.
 
   ## Events
 
@@ -52,26 +51,38 @@ defmodule BeTree.Telemetry do
       end
   """
 
-  @enabled Code.ensure_loaded?(:telemetry)
+  alias BeTree.Search
+  alias BeTree.Telemetry.Span
 
   @doc """
-  Returns whether the events are compiled in.
+  Returns whether searches emit events: whether the package `:telemetry` is present.
 
       iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
       true
   """
   @spec enabled?() :: boolean
-  def enabled?, do: @enabled
+  def enabled? do
+    case :persistent_term.get(__MODULE__, nil) do
+      nil -> look()
+      enabled -> enabled
+    end
+  end
+
+  # A look is a call of the code server if the package is absent, so its result is kept.
+  defp look do
+    enabled = Code.ensure_loaded?(:telemetry)
+    :persistent_term.put(__MODULE__, enabled)
+    enabled
+  end
 
   @doc false
-  # Returns the span of a search, a BeTree.Telemetry.Span, or nil if the events are not compiled in.
-  defmacro start(tree) do
-    if @enabled, do: quote(do: BeTree.Telemetry.Span.start(:telemetry, unquote(tree)))
-  end
+  # Emits the start of a search. Returns its span, or nil without the package.
+  @spec start(BeTree.target()) :: Span.t() | nil
+  def start(tree), do: if(enabled?(), do: Span.start(:telemetry, tree))
 
   @doc false
   # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
-  defmacro observe(outcome, search) do
-    if @enabled, do: quote(do: BeTree.Telemetry.Span.observe(unquote(outcome), unquote(search))), else: outcome
-  end
+  @spec observe(Search.outcome(), Search.t()) :: Search.outcome()
+  def observe(outcome, %{span: nil}), do: outcome
+  def observe(outcome, search), do: Span.observe(outcome, search)
 end

@@ -33,7 +33,7 @@ defmodule ErlBetree.Reasons do
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, 0, found, _slices}), do: {:ok, found}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.event_refusal(refusal)}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.refusal(refusal)}
   defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("a search for reasons with status #{status}")}
   defp finish({:error, %Error{} = error}), do: {:error, error}
 

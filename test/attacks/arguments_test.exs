@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.ArgumentsTest do
   # Every public function with wrong values in each place: as an argument, and as each of its options. What comes back is
-  # an answer, an error that a program can handle, or an ArgumentError that says what was expected: no FunctionClauseError
+  # a result, an error that a program can handle, or an ArgumentError that says what was expected: no FunctionClauseError
   # from inside of the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 

@@ -90,7 +90,7 @@ defmodule BeTree.Attacks.BignumTest do
     end
   end
 
-  test "the answer of a guest", %{values: values, huge: huge} do
+  test "the reply of a guest", %{values: values, huge: huge} do
     deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
     names = ~w(expressions predicates strings nodes entries unindexed depth code_bytes memory_bytes)a
     answered = fn term -> :erlang.term_to_binary(term) end

@@ -85,7 +85,7 @@ defmodule BeTree.Attacks.CompileTest do
     eventually(fn -> threads() == 0 end)
   end
 
-  test "a caller that gives up is not answered, and others who want the same module are" do
+  test "a caller that gives up gets no reply, and others that wait for the same module do" do
     wasm = slow(400)
     digest = :crypto.hash(:sha256, wasm)
     assert Native.compile(:late, digest, wasm) == :busy
@@ -94,7 +94,7 @@ defmodule BeTree.Attacks.CompileTest do
     assert Native.withdraw_compile(digest)
     refute Native.withdraw_compile(digest)
     assert {:ok, _module} = Task.await(other, :infinity)
-    # All of a module's askers are answered at once.
+    # All callers that wait for a module get it at once.
     refute_received {:late, _answer}
   end
 

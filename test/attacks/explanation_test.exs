@@ -55,7 +55,7 @@ defmodule BeTree.Attacks.ExplanationTest do
     assert text =~ "a long value of #{byte_size(long)} bytes"
   end
 
-  test "what another module answers" do
+  test "the reply of another module" do
     count = Attack.size(100_000, 2_000_000)
     deep = Enum.reduce(1..count, {true, :constant, nil, []}, fn _, node -> {true, :not, nil, [node]} end)
     {:ok, explanation} = Explanation.decode(:erlang.term_to_binary(deep), 1)

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.LargeEventsTest do
-  # Events and answers of megabytes. The host copies them part by part, and between two parts others have their turns: a slice
+  # Events and results of megabytes. The host copies them part by part, and between two parts others have their turns: a slice
   # of unlimited length tells how often a call yields for that alone.
   use ExUnit.Case, async: false
 
@@ -85,7 +85,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     eventually(fn -> :erlang.memory(:binary) < before + div(size, 2) end)
   end
 
-  test "answers are copied in parts, whatever their form" do
+  test "results of every form are copied in parts" do
     tree = BeTree.new!([a: :integer], memory: 2_000_000_000)
     count = Attack.size(100_000, 2_000_000)
     ids = Enum.to_list(1..count)
@@ -105,7 +105,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     assert bitmap |> :binary.decode_unsigned(:little) |> Integer.digits(2) |> Enum.sum() == count
   end
 
-  test "an answer of many lists is no more than may be made at once, or refused" do
+  test "a result of too many lists for one copy is refused" do
     # Words of this value are lists of as many of them.
     for {value, lists} <- [{0, 10_000}, {100, 400}, {9_000, 5}] do
       expected = List.duplicate(List.duplicate(value, value), lists)
@@ -121,7 +121,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
   end
 
-  # What a guest answers whose outbox has so many words of one value.
+  # Returns the outcome of a call whose outbox has `words` words of one value.
   defp outbox(value, words, output) do
     bytes = :binary.copy(<<value::little-64>>, words)
     outbox = <<16::little-32, byte_size(bytes)::little-32>>

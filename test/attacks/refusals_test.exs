@@ -6,7 +6,7 @@ defmodule BeTree.Attacks.RefusalsTest do
   # Images of what is read are compared to the byte: they are made of a copy of the memory that forgets all but the
   # subscriptions. A first read may enlarge memory, and so change the heap's own notes: so each is made twice, and the second
   # one has to leave every byte as it is. A batch that is taken back leaves numbers of subscriptions and strings free in another
-  # order, and the estimates of what expressions ask for: so what it changed is told by counts and answers, of the tree and of
+  # order, and the estimates of what expressions ask for: so what it changed is told by counts and results, of the tree and of
   # an index that is read back from its image.
   use ExUnit.Case, async: true
 

@@ -115,7 +115,7 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.search!(name, %{a: 3}) == [3]
   end
 
-  test "what others insert meanwhile is kept, and all searches are answered" do
+  test "insertions of others meanwhile are kept, and all searches succeed" do
     tree = BeTree.new!(@schema)
     rounds = Attack.size(20, 500)
     text = String.duplicate("x", 20_000)

@@ -294,7 +294,7 @@ defmodule BeTree.ImageTest do
     assert_raise ArgumentError, fn -> Image.to_binary("no tree") end
   end
 
-  test "a bang raises what its function answers" do
+  test "a bang variant raises the error of its function" do
     for call <- [&Image.read!/1, &Image.read_tree!/1, &Image.verify!/1, &Image.info!/1] do
       assert_raise Error, ~r/this is no image/, fn -> call.({:binary, "hello"}) end
     end
@@ -346,7 +346,7 @@ defmodule BeTree.ImageTest do
       assert refusal(Image.read(forge(layout, guest: plain, memory: 65_536, segments: []))) =~ "does not export"
     end
 
-    test "no memory, however wrong, does more than answer", %{layout: layout} do
+    test "an image of any wrong memory returns results or errors", %{layout: layout} do
       for _ <- 1..150 do
         with {:ok, index} <- Image.read(forge(layout, segments: damage(layout.segments)), memory: 0x400_0000) do
           for a <- [1, 100, 300], event <- [%{a: a, b: "s3"}, {:json, ~s({"a": #{a}, "b": "s#{a}"})}] do

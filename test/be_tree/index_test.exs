@@ -23,7 +23,7 @@ defmodule BeTree.IndexTest do
 
   defp info(%{runtime: runtime, instance: instance}), do: runtime.info(instance)
 
-  describe "an index answers what its tree answers," do
+  describe "an index returns what its tree returns," do
     test "over the whole language, in every way to search" do
       tree = BeTree.new!(Language.schema())
       BeTree.insert_all!(tree, Language.subscriptions())

@@ -160,9 +160,12 @@ defmodule BeTree.PrivacyTest do
     tree = BeTree.new!(@schema)
     assert {:error, error} = BeTree.search(tree, {:json, ~s({"now": 1, "age": "sEcReT"})})
     assert {error.kind, error.attribute, error.column, error.text} == {:type, "age", 19, nil}
-    assert Exception.message(error) == "attribute `age` of type integer: expected an integer (column 19)"
+
+    assert Exception.message(error) ==
+             "attribute `age` of type integer: expected an integer, given a string (column 19)"
+
     assert {:error, error} = BeTree.search(tree, {:json, ~s({"now": 1, "age": 8675309000000000000000})})
-    assert error.message == "attribute `age` of type integer: the value does not fit signed 64 bits"
+    assert error.message == "attribute `age` of type integer: the integer does not fit signed 64 bits"
   end
 
   test "an ArgumentError for arguments in the wrong order, or events that are none" do

@@ -34,7 +34,7 @@ defmodule BeTree.RuntimesTest do
     instance
   end
 
-  # Input is copied into an inbox at 1024; `echo` answers it.
+  # Input is copied into an inbox at 1024; `echo` returns it.
   defp echo(runtime) do
     answer = [i32_const(16), i32_const(1024), i32_store(), i32_const(20), local_get(0), i32_store()]
 

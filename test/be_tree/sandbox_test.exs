@@ -19,7 +19,7 @@ defmodule BeTree.SandboxTest do
     parts |> WasmModule.assemble() |> Sandbox.load!() |> Sandbox.new!([fuel_per_reduction: @ratio] ++ options)
   end
 
-  # `count(n)` counts down and answers 7; `spin` never ends.
+  # `count(n)` counts down and returns 7; `spin` never ends.
   defp counter do
     sandbox(
       functions: [

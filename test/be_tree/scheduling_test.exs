@@ -71,7 +71,7 @@ defmodule BeTree.SchedulingTest do
   end
 
   describe "reductions rise by what the fuel is worth" do
-    # `search` takes a tree and answers the fuel that it burnt; `build` makes one with a ratio. What the code around the
+    # `search` takes a tree and returns the fuel that it burnt; `build` makes one with a ratio. What the code around the
     # searches costs is what they cost where fuel is worth nothing.
     defp check_charge(build, ratio, search) do
       charged = build.(ratio)

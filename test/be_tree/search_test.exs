@@ -53,7 +53,7 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "answers are the same however long they are" do
+  test "results of any length are the same" do
     tree = BeTree.new!(a: :integer)
     count = 20_000
     BeTree.insert_all!(tree, for(id <- 1..count, do: {2 * id, "a > #{id}"}))

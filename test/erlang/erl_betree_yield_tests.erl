@@ -35,7 +35,7 @@ matching() -> lists:seq(3, 900, 3).
 
 %% Iterators
 
-%% What search_next/1 answers until it is done.
+%% The result of search_next/1 until the search is done.
 steps(Iterator) ->
     case erl_betree:search_next(Iterator) of
         {continue, Ids} -> [Ids | steps(Iterator)];

@@ -1,5 +1,5 @@
 defmodule BeTree.SoakTest do
-  # Operations from a seed, in windows that each end with nothing left: answers are compared with the oracle, and what the
+  # Operations from a seed, in windows that each end with nothing left: results are compared with the oracle, and what the
   # VM holds after each window with what it held after the first ones. `make test` runs a few small windows, `make soak`
   # as many as fit into SOAK_MINUTES. The seed alone decides about the operations.
   use ExUnit.Case, async: false
@@ -20,7 +20,7 @@ defmodule BeTree.SoakTest do
   # The first windows make what the VM and the host keep.
   @warm_up 3
 
-  test "answers stay right, and what is held stays flat" do
+  test "results stay right, and memory, processes and mappings stay flat" do
     # Code is loaded when it is first called, and brings its atoms.
     {:ok, modules} = :application.get_key(:be_tree, :modules)
     for module <- modules, do: Code.ensure_loaded!(module)

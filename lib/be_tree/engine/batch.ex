@@ -258,7 +258,7 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp take_part({:done, 1, refusal, _slices}, batch, found, _run) when is_binary(refusal) do
-    {:error, refusal |> Reply.event_refusal() |> check_position(batch), in_order(found)}
+    {:error, refusal |> Reply.refusal() |> check_position(batch), in_order(found)}
   end
 
   defp take_part({:done, status, _output, _slices}, _batch, found, _run) do
@@ -281,7 +281,7 @@ defmodule BeTree.Engine.Batch do
   defp more(batch, found, run) do
     case call(run, "be_tree_more", [batch.number], nil) do
       {:done, 1, refusal, slices} when is_binary(refusal) ->
-        case Reply.event_refusal(refusal) do
+        case Reply.refusal(refusal) do
           # Another call came in between, and the module forgot the batch.
           %{kind: :not_found, position: nil} ->
             submit_rest(batch, found, %{run | fuel: left(run.fuel, slices.fuel)})

@@ -102,25 +102,12 @@ defmodule BeTree.Engine.Instance do
           timeout: timeout
         ) :: {:ok, binary} | {:error, Error.t()}
   def call(runtime, instance, function, arguments, input, options \\ []) do
-    run(runtime, instance, function, arguments, input, options, &Reply.refusal/1)
-  end
-
-  # Like `call/6`, for an input that is an event. The error has no value of the event.
-  @spec call_with_event(module, BeTree.Runtime.instance(), String.t(), [integer], binary,
-          scheduler: :dirty | :normal,
-          timeout: timeout
-        ) :: {:ok, binary} | {:error, Error.t()}
-  def call_with_event(runtime, instance, function, arguments, event, options) do
-    run(runtime, instance, function, arguments, event, options, &Reply.event_refusal/1)
-  end
-
-  defp run(runtime, instance, function, arguments, input, options, refused) do
     request = input |> request(:binary) |> scheduled(Keyword.get(options, :scheduler, :dirty), runtime)
     request = Map.put(request, :timeout, Keyword.get(options, :timeout, :infinity))
 
     case to_end(runtime.call(instance, function, arguments, request), runtime) do
       {:done, 0, output, _fuel} -> {:ok, output}
-      {:done, 1, refusal, _fuel} -> {:error, refused.(refusal)}
+      {:done, 1, refusal, _fuel} -> {:error, Reply.refusal(refusal)}
       {:done, status, _output, _fuel} -> {:error, Reply.bad("#{function} with status #{status}")}
       {:error, error} -> {:error, error}
     end

@@ -54,25 +54,14 @@ defmodule BeTree.Engine.Reply do
 
   @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
   @spec refusal(binary) :: Error.t()
-  def refusal(binary), do: refusal(binary, fn beginning, _is_cut -> beginning end)
-
-  @doc """
-  Returns the refusal in `binary`, the reply to a call with an event, without the value that the event has.
-
-  The message of a guest may quote that value: `expected an integer, given "x"`, or `"1e999" does not fit a 64-bit float`.
-  """
-  @spec event_refusal(binary) :: Error.t()
-  def event_refusal(binary), do: refusal(binary, &without_value/2)
-
-  # `redact` returns a message without its secrets. It takes the beginning of the message, and whether the rest is cut off.
-  defp refusal(binary, redact) do
+  def refusal(binary) do
     case term(binary) do
       {:ok, {kind, message, attribute, column, position}}
       when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
              is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
         case beginning(message) do
           {:ok, beginning} ->
-            message = shortened(message, beginning, redact)
+            message = shortened(message, beginning)
             %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
 
           :error ->
@@ -98,22 +87,11 @@ defmodule BeTree.Engine.Reply do
     end
   end
 
-  defp shortened(message, message, redact), do: redact.(message, false)
+  defp shortened(message, message), do: message
 
-  defp shortened(message, beginning, redact) do
-    "#{redact.(beginning, true)}... (#{byte_size(message) - byte_size(beginning)} bytes are left out)"
+  defp shortened(message, beginning) do
+    "#{beginning}... (#{byte_size(message) - byte_size(beginning)} bytes are left out)"
   end
-
-  defp without_value(message, is_cut) do
-    message = message |> cut_given() |> cut_misfit()
-    # The words after a value are perhaps cut off.
-    if is_cut, do: Regex.replace(~r/(^|: )`.*\z/s, message, "\\1the value"), else: message
-  end
-
-  # The value is the last part of such a message. So nothing of it remains, also if the value contains the same words.
-  defp cut_given(message), do: message |> String.split(", given ", parts: 2) |> hd()
-
-  defp cut_misfit(message), do: Regex.replace(~r/(^|: )`.*` does not fit /s, message, "\\1the value does not fit ")
 
   @doc "Returns `:ok` if `binary` is the empty reply of an operation without output."
   @spec nothing(binary) :: :ok | {:error, Error.t()}

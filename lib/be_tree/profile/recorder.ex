@@ -114,7 +114,7 @@ defmodule BeTree.Profile.Recorder do
 
     case tree.instance |> runtime.call(function, arguments, request) |> Slices.settle(slices) |> to_end() do
       {:done, 0, output, slices} -> {:ok, output, slices.fuel}
-      {:done, 1, refusal, _slices} when is_binary(refusal) -> {:error, Reply.event_refusal(refusal)}
+      {:done, 1, refusal, _slices} when is_binary(refusal) -> {:error, Reply.refusal(refusal)}
       {:done, status, _output, _slices} -> {:error, Reply.bad("#{function} with status #{status}")}
       {:error, error} -> {:error, error}
     end

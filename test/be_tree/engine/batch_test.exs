@@ -77,7 +77,7 @@ defmodule BeTree.Engine.BatchTest do
     end
   end
 
-  describe "large answers" do
+  describe "large results" do
     setup do
       tree = BeTree.new!(a: :integer, b: :boolean)
       BeTree.insert_all!(tree, for(id <- 1..20_000, do: {id, "a > 0 and not (b and a > #{id})"}))
@@ -156,7 +156,7 @@ defmodule BeTree.Engine.BatchTest do
       assert {error.position, error.column, error.text} == {20, 7, nil}
     end
 
-    test "is one answer of a stream among others", %{tree: tree} do
+    test "is one result of a stream among others", %{tree: tree} do
       for {bad, kind} <- @bad, count <- [1, 20, 600], concurrency <- [1, 2] do
         bad_at = MapSet.new([0, div(count, 3), div(count, 2), count - 1])
         events = for n <- 0..(count - 1), do: if(n in bad_at, do: bad, else: %{a: rem(n, 120)})
@@ -305,7 +305,7 @@ defmodule BeTree.Engine.BatchTest do
     end
   end
 
-  test "a module whose answers are no lists, or too many, is a bad one" do
+  test "a module that returns no lists, or too many, is a bad one" do
     tree = BeTree.new!([], guest: BeTree.Test.WasmGuest.assemble([]))
 
     for as <- [:list, :binary],

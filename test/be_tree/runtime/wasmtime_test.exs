@@ -24,7 +24,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     instance([functions: [function("run", [], [:i32], [body, i32_const(0)])]] ++ parts)
   end
 
-  # Input is copied into an inbox at 1024; `echo` answers it, `repeat(n)` answers n copies of the integer 7.
+  # Input is copied into an inbox at 1024; `echo` returns it, `repeat(n)` returns n copies of the integer 7.
   defp echo(options \\ []) do
     functions = [
       function("inbox", [:i32], [:i32], [i32_const(1024)]),
@@ -398,7 +398,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, nil, _fuel} = call(instance, "run", [], fuel: 1 <<< 70, slice: 1 <<< 70)
     end
 
-    test "answers a status only where there is one" do
+    test "returns a status only from functions that have one" do
       instance = instance(functions: [function("two", [], [:i32, :i32], [i32_const(1), i32_const(2)])])
       assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "two")
       assert message =~ "[1, 2]"
@@ -406,7 +406,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "invoke" do
-    test "answers results of every kind" do
+    test "returns results of every kind" do
       functions = [
         function("all", [:i32, :i64, :f32, :f64], [:f64, :f32, :i64, :i32], for(i <- 3..0//-1, do: local_get(i))),
         function("divide", [:f64, :f64], [:f64], [local_get(0), local_get(1), f64_div()]),
@@ -656,7 +656,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "a snapshot" do
-    # Adds to a counter in memory and to one in a global, and answers the sum; fills a page; grows by pages.
+    # Adds to a counter in memory and to one in a global, and returns the sum; fills a page; grows by pages.
     defp counters(globals) do
       functions = [
         function("count", [], [:i64], [
@@ -861,7 +861,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
   describe "many callers" do
     setup do
-      # Answers how often it was called before.
+      # Returns how often it was called before.
       number = [i32_const(0), i32_load(64)]
       next = [i32_const(0), number, i32_const(1), i32_add(), i32_store(64), number, i32_const(1), i32_sub()]
 

@@ -85,7 +85,7 @@ impl Fixture {
         }
     }
 
-    /// All parts of the answer, event by event.
+    /// Returns all parts of the result, event by event.
     fn search(
         &mut self,
         events: &[(i32, Vec<u8>)],

@@ -127,10 +127,10 @@ fn refuses_term(name: &str, term: Vec<u8>, kind: Kind, message: &str) {
 fn booleans() {
     takes("boolean", "true", atom("true"), "true");
     takes("boolean", " false ", atom("false"), "false");
-    refuses_json("boolean", "1", Kind::Type, 1, "expected true or false, given `1`");
-    refuses_json("boolean", " \"true\"", Kind::Type, 2, "expected true or false, given `\"true\"`");
-    refuses_term("boolean", integer(1), Kind::Type, "expected true or false, given the integer 1");
-    refuses_term("boolean", binary(b"true"), Kind::Type, "expected true or false, given the binary \"true\"");
+    refuses_json("boolean", "1", Kind::Type, 1, "expected true or false, given an integer");
+    refuses_json("boolean", " \"true\"", Kind::Type, 2, "expected true or false, given a string");
+    refuses_term("boolean", integer(1), Kind::Type, "expected true or false, given an integer");
+    refuses_term("boolean", binary(b"true"), Kind::Type, "expected true or false, given a binary");
 }
 
 #[test]
@@ -140,16 +140,16 @@ fn integers() {
         takes(name, "-9223372036854775808", integer(i64::MIN), "-9223372036854775808");
         takes(name, "-0", integer(0), "0");
         let json = "9223372036854775808";
-        let message = "`9223372036854775808` does not fit signed 64 bits";
+        let message = "the integer does not fit signed 64 bits";
         refuses_json(name, json, Kind::OutOfBounds, 1, message);
-        let message = "the integer 18446744073709551615 does not fit signed 64 bits";
+        let message = "the integer does not fit signed 64 bits";
         refuses_term(name, term(|writer| writer.unsigned(u64::MAX)), Kind::OutOfBounds, message);
         // Only an integer token is an integer, in JSON as in terms, in which 1 and 1.0 are different values.
-        refuses_json(name, "1.0", Kind::Type, 1, "expected an integer, given `1.0`");
-        refuses_json(name, "1e3", Kind::Type, 1, "expected an integer, given `1e3`");
-        refuses_term(name, float(1.0), Kind::Type, "expected an integer, given the float 1");
-        refuses_json(name, "\"1\"", Kind::Type, 1, "expected an integer, given `\"1\"`");
-        refuses_term(name, binary(b"1"), Kind::Type, "expected an integer, given the binary \"1\"");
+        refuses_json(name, "1.0", Kind::Type, 1, "expected an integer, given a float");
+        refuses_json(name, "1e3", Kind::Type, 1, "expected an integer, given a float");
+        refuses_term(name, float(1.0), Kind::Type, "expected an integer, given a float");
+        refuses_json(name, "\"1\"", Kind::Type, 1, "expected an integer, given a string");
+        refuses_term(name, binary(b"1"), Kind::Type, "expected an integer, given a binary");
         refuses_term(name, map("a", &integer(1)).split_off(1), Kind::Type, "expected an integer, given a map of 1");
     }
 }
@@ -162,10 +162,10 @@ fn floats() {
     takes("float", "9007199254740993", integer(9007199254740993), "9007199254740992.0");
     takes("float", "-0.0", float(-0.0), "0.0");
     takes("float", "18446744073709551615", term(|writer| writer.unsigned(u64::MAX)), "1.8446744073709552e19");
-    refuses_json("float", "1e999", Kind::OutOfBounds, 1, "`1e999` does not fit a 64-bit float");
-    refuses_term("float", float(f64::NAN), Kind::OutOfBounds, "the float NaN is not finite");
-    refuses_json("float", "\"1\"", Kind::Type, 1, "expected a float or an integer, given `\"1\"`");
-    refuses_term("float", atom("one"), Kind::Type, "expected a float or an integer, given the atom one");
+    refuses_json("float", "1e999", Kind::OutOfBounds, 1, "the number does not fit a 64-bit float");
+    refuses_term("float", float(f64::NAN), Kind::OutOfBounds, "the float is not finite");
+    refuses_json("float", "\"1\"", Kind::Type, 1, "expected a float or an integer, given a string");
+    refuses_term("float", atom("one"), Kind::Type, "expected a float or an integer, given an atom");
 }
 
 #[test]
@@ -174,12 +174,12 @@ fn strings() {
     takes("string", "\"CA\"", atom("CA"), "\"CA\"");
     takes("string", "\"\\u00e9\"", vec![100, 0, 1, 233], "\"é\"");
     takes("string", "\"\"", binary(b""), "\"\"");
-    refuses_json("string", "3", Kind::Type, 1, "expected a string, given `3`");
+    refuses_json("string", "3", Kind::Type, 1, "expected a string, given an integer");
     refuses_term("string", list(&[integer(67)]), Kind::Type, "expected a string, given a list of 1");
     // These atoms are values of other types.
-    refuses_json("string", "true", Kind::Type, 1, "expected a string, given `true`");
-    refuses_term("string", atom("true"), Kind::Type, "expected a string, given the atom true");
-    refuses_term("string", atom("false"), Kind::Type, "expected a string, given the atom false");
+    refuses_json("string", "true", Kind::Type, 1, "expected a string, given a boolean");
+    refuses_term("string", atom("true"), Kind::Type, "expected a string, given an atom");
+    refuses_term("string", atom("false"), Kind::Type, "expected a string, given an atom");
 }
 
 #[test]
@@ -230,13 +230,13 @@ fn lists_of_integers_are_sorted_sets() {
     let string_term = vec![107, 0, 3, 200, 7, 200];
     takes("integer_list", "[200,7,200]", string_term, "[7, 200]");
     let message = "expected an integer in the list, given";
-    refuses_json("integer_list", "[1,2.5]", Kind::Type, 4, &format!("{message} `2.5`"));
-    refuses_json("integer_list", "[1,null]", Kind::Type, 4, &format!("{message} `null`"));
-    refuses_term("integer_list", list(&[integer(1), atom("nil")]), Kind::Type, &format!("{message} the atom nil"));
-    refuses_json("integer_list", "7", Kind::Type, 1, "expected a list of integers, given `7`");
-    refuses_term("integer_list", integer(7), Kind::Type, "expected a list of integers, given the integer 7");
+    refuses_json("integer_list", "[1,2.5]", Kind::Type, 4, &format!("{message} a float"));
+    refuses_json("integer_list", "[1,null]", Kind::Type, 4, &format!("{message} null"));
+    refuses_term("integer_list", list(&[integer(1), atom("nil")]), Kind::Type, &format!("{message} an atom"));
+    refuses_json("integer_list", "7", Kind::Type, 1, "expected a list of integers, given an integer");
+    refuses_term("integer_list", integer(7), Kind::Type, "expected a list of integers, given an integer");
     let improper = vec![108, 0, 0, 0, 1, 97, 1, 97, 2];
-    let message = "expected the end of a proper list, given the integer 2";
+    let message = "expected the end of a proper list, given an integer";
     refuses_term("integer_list", improper, Kind::Type, message);
 }
 
@@ -246,9 +246,9 @@ fn lists_of_strings_keep_their_order() {
     let elements = [binary(b"b"), atom("a"), binary(b"b")];
     takes("string_list", r#"["b","a","b"]"#, list(&elements), r#"["b", "a", "b"]"#);
     let message = "expected a string in the list, given";
-    refuses_json("string_list", "[\"a\", 1]", Kind::Type, 7, &format!("{message} `1`"));
-    refuses_term("string_list", vec![107, 0, 1, 9], Kind::Type, &format!("{message} the integer 9"));
-    refuses_term("string_list", list(&[atom("undefined")]), Kind::Type, &format!("{message} the atom undefined"));
+    refuses_json("string_list", "[\"a\", 1]", Kind::Type, 7, &format!("{message} an integer"));
+    refuses_term("string_list", vec![107, 0, 1, 9], Kind::Type, &format!("{message} an integer"));
+    refuses_term("string_list", list(&[atom("undefined")]), Kind::Type, &format!("{message} an atom"));
 }
 
 #[test]
@@ -257,14 +257,14 @@ fn segments_are_pairs() {
     takes("segments", "[]", list(&[]), "[]");
     takes("segments", "[[2, 20],[-1,10]]", list(&[segment(2, 20), segment(-1, 10)]), "[(2, 20), (-1, 10)]");
     let message = "expected a segment as a pair of its id and microseconds, given";
-    refuses_json("segments", "[[1,2],[1]]", Kind::Type, 8, &format!("{message} `[1]`"));
-    refuses_json("segments", "[[1,2,3]]", Kind::Type, 2, &format!("{message} `[1,2,3]`"));
-    refuses_json("segments", "[1,2]", Kind::Type, 2, &format!("{message} `1`"));
+    refuses_json("segments", "[[1,2],[1]]", Kind::Type, 8, &format!("{message} a list"));
+    refuses_json("segments", "[[1,2,3]]", Kind::Type, 2, &format!("{message} a list"));
+    refuses_json("segments", "[1,2]", Kind::Type, 2, &format!("{message} an integer"));
     refuses_term("segments", list(&[tuple(&[integer(1)])]), Kind::Type, &format!("{message} a tuple of 1"));
     let triple = tuple(&[1, 2, 3].map(integer));
     refuses_term("segments", list(&[triple]), Kind::Type, &format!("{message} a tuple of 3"));
     refuses_term("segments", list(&[list(&[1, 2].map(integer))]), Kind::Type, &format!("{message} a list of 2"));
-    let message = "expected an integer as a segment's microseconds, given `null`";
+    let message = "expected an integer as a segment's microseconds, given null";
     refuses_json("segments", "[[1,null]]", Kind::Type, 5, message);
 }
 
@@ -328,19 +328,19 @@ fn frequency_caps_are_keyed_triples() {
     takes("frequency_caps", "", cap("product", atom("undefined")), "product 10 ns 3 None");
     let names = "flight, advertiser, campaign, campaign_group, product";
     let message = format!("expected a frequency cap's type, one of {names}, each also with `:ip`, given");
-    refuses_json("frequency_caps", r#"[[["fly",1,"n"],3,7]]"#, Kind::Type, 4, &format!("{message} `\"fly\"`"));
+    refuses_json("frequency_caps", r#"[[["fly",1,"n"],3,7]]"#, Kind::Type, 4, &format!("{message} a string"));
     let unknown = cap("flight:IP", integer(7));
-    refuses_term("frequency_caps", unknown, Kind::Type, &format!("{message} the binary \"flight:IP\""));
+    refuses_term("frequency_caps", unknown, Kind::Type, &format!("{message} a binary"));
     let message = "expected a frequency cap's key as a triple of its type, id and namespace, given";
-    refuses_json("frequency_caps", r#"[[["flight",1],3,7]]"#, Kind::Type, 3, &format!("{message} `[\"flight\",1]`"));
+    refuses_json("frequency_caps", r#"[[["flight",1],3,7]]"#, Kind::Type, 3, &format!("{message} a list"));
     let message = "expected a frequency cap as a triple of its key, value and microseconds, given";
     let json = r#"[[["flight",1,"n"],3]]"#;
-    refuses_json("frequency_caps", json, Kind::Type, 2, &format!("{message} `[[\"flight\",1,\"n\"],3]`"));
+    refuses_json("frequency_caps", json, Kind::Type, 2, &format!("{message} a list"));
     refuses_term(
         "frequency_caps",
         list(&[key("flight")]),
         Kind::Type,
-        "expected a frequency cap's key as a triple of its type, id and namespace, given the binary \"flight\"",
+        "expected a frequency cap's key as a triple of its type, id and namespace, given a binary",
     );
 }
 
@@ -420,14 +420,14 @@ fn records_may_write_booleans_as_bits() {
     for bytes in [&mixed[..], &[131, 107, 0, 3, 1, 0, 1], &wide] {
         assert_eq!(decoded(Format::Record, bytes, &schema).unwrap().values, expected);
     }
-    for (bytes, integer) in [
-        (&[131, 107, 0, 3, 1, 2, 1][..], "2"),
-        (&[131, 104, 3, 97, 1, 98, 0, 0, 1, 0, 97, 1], "256"),
-        (&[131, 104, 3, 97, 1, 98, 255, 255, 255, 255, 97, 1], "-1"),
+    // 2, 256 and -1 where a boolean is expected.
+    for bytes in [
+        &[131, 107, 0, 3, 1, 2, 1][..],
+        &[131, 104, 3, 97, 1, 98, 0, 0, 1, 0, 97, 1],
+        &[131, 104, 3, 97, 1, 98, 255, 255, 255, 255, 97, 1],
     ] {
         let error = decoded(Format::Record, bytes, &schema).unwrap_err();
-        let message = format!("attribute `b` of type boolean: expected true or false, given the integer {integer}");
-        assert_eq!(error.message, message);
+        assert_eq!(error.message, "attribute `b` of type boolean: expected true or false, given an integer");
         assert_eq!((error.kind, error.attribute), (Kind::Type, Some("b".into())));
     }
 }
@@ -446,16 +446,16 @@ fn records_have_one_value_for_each_attribute() {
 
 #[test]
 fn what_is_no_event_is_refused() {
-    let message = "expected an event that is a JSON object, given `[]`";
+    let message = "expected an event that is a JSON object, given a list";
     assert_eq!(decoded(Format::Json, b"[]", &schema()), Err(Error::new(Kind::Type, message).at(b"[]", 0)));
-    let message = "expected an event that is a map or a list of pairs, given the integer 3";
+    let message = "expected an event that is a map or a list of pairs, given an integer";
     assert_eq!(decoded(Format::Term, &[131, 97, 3], &schema()), Err(Error::new(Kind::Type, message)));
-    let message = "expected a pair of a name and a value in an event that is a list, given the integer 3";
+    let message = "expected a pair of a name and a value in an event that is a list, given an integer";
     assert_eq!(decoded(Format::Term, &[131, 107, 0, 1, 3], &schema()), Err(Error::new(Kind::Type, message)));
     let message = "expected an atom or a binary as the name of an attribute, given a list of 1";
     let charlist = [131, 116, 0, 0, 0, 1, 107, 0, 1, 97, 97, 1];
     assert_eq!(decoded(Format::Term, &charlist, &schema()), Err(Error::new(Kind::Type, message)));
-    let message = "expected an event that is a list or a tuple of values, given the atom nil";
+    let message = "expected an event that is a list or a tuple of values, given an atom";
     let nil = [&[131], &atom("nil")[..]].concat();
     assert_eq!(decoded(Format::Record, &nil, &schema()), Err(Error::new(Kind::Type, message)));
     for (format, bytes) in [
@@ -471,9 +471,17 @@ fn what_is_no_event_is_refused() {
 }
 
 #[test]
-fn long_values_are_shown_in_part() {
-    let json = format!("\"{}\"", "é".repeat(1000));
-    refuses_json("integer", &json, Kind::Type, 1, &format!("expected an integer, given `\"{}...`", "é".repeat(39)));
+fn a_message_names_the_kind_of_a_value() {
+    for (json, kind) in [
+        ("\"x\"", "a string"),
+        ("[1]", "a list"),
+        ("{\"a\": 1}", "an object"),
+        ("true", "a boolean"),
+        ("-1.5", "a float"),
+    ] {
+        refuses_json("integer", json, Kind::Type, 1, &format!("expected an integer, given {kind}"));
+    }
+    refuses_json("boolean", "-12", Kind::Type, 1, "expected true or false, given an integer");
 }
 
 #[test]

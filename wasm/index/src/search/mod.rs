@@ -175,7 +175,7 @@ impl Form {
         match code {
             0 => Ok(Form::Ids),
             1 => Ok(Form::Bitmap),
-            _ => Err(Error::new(Kind::Type, "an answer's form is 0 (ids) or 1 (a bitmap)")),
+            _ => Err(Error::new(Kind::Type, "a result's form is 0 (ids) or 1 (a bitmap)")),
         }
     }
 }

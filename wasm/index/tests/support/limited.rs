@@ -149,7 +149,7 @@ pub struct Alone {
     _guard: MutexGuard<'static, ()>,
 }
 
-/// Waits until no other test uses the heap, which is then this thread's for as long as the answer is kept.
+/// Waits until no other test uses the heap, which is then this thread's for as long as the result is kept.
 pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the tests share: an oracle, cases with known answers, random cases, and encoders of events.
+//! What the tests share: an oracle, cases with known results, random cases, and encoders of events.
 //! But for the twin and the sequence, none of it uses the code under test, only its types.
 
 // Each test is a crate of its own and uses a part of this.

@@ -7,9 +7,6 @@ use crate::event::formats::source::{Read, Source, Str};
 use crate::support::bytes::{marked, zeros, HIGH_BITS, ONES};
 use crate::support::hash::{out_of_memory, Words};
 
-/// The number of characters of a value that an error message shows.
-const SHOWN: usize = 40;
-
 /// A cursor over a JSON text. No function recurses, so any nesting is possible.
 pub(in crate::event) struct Json<'a> {
     text: &'a [u8],
@@ -227,7 +224,7 @@ impl<'a> Json<'a> {
                 Ok(Some(integer))
             }
             Err(_) => {
-                let message = format!("{} does not fit signed 64 bits", self.given()?);
+                let message = "the integer does not fit signed 64 bits";
                 Err(self.locate(Error::new(Kind::OutOfBounds, message)).into())
             }
         }
@@ -243,7 +240,7 @@ impl<'a> Json<'a> {
                 Ok(Some(float))
             }
             _ => {
-                let message = format!("{} does not fit a 64-bit float", self.given()?);
+                let message = "the number does not fit a 64-bit float";
                 Err(self.locate(Error::new(Kind::OutOfBounds, message)).into())
             }
         }
@@ -443,17 +440,21 @@ impl Source for Json<'_> {
     }
 
     fn given(&mut self) -> Read<String> {
-        self.peek();
+        let first = self.peek();
         let start = self.at;
         self.skip()?;
-        let given = &self.text[start..self.at];
+        let number = &self.text[start..self.at];
         self.at = start;
-        // A character takes at most four bytes.
-        let given = String::from_utf8_lossy(&given[..given.len().min(4 * SHOWN + 4)]);
-        Ok(match given.char_indices().nth(SHOWN) {
-            Some((end, _)) => format!("`{}...`", &given[..end]),
-            None => format!("`{given}`"),
-        })
+        let kind = match first {
+            b'"' => "a string",
+            b'[' => "a list",
+            b'{' => "an object",
+            b't' | b'f' => "a boolean",
+            b'n' => "null",
+            _ if number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => "a float",
+            _ => "an integer",
+        };
+        Ok(kind.to_string())
     }
 
     fn locate(&self, error: Error) -> Error {

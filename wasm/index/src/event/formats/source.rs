@@ -86,7 +86,8 @@ pub(in crate::event) trait Source {
     fn place(&self) -> usize;
     /// Moves the cursor back to an earlier position.
     fn back_to(&mut self, place: usize);
-    /// Returns the next value as an error message shows it. Errors: the value is malformed.
+    /// Returns the kind of the next value for an error message, which has nothing of the value itself: messages go to logs.
+    /// Errors: the value is malformed.
     fn given(&mut self) -> Read<String>;
     /// Returns the error with this position, if the format has columns.
     fn locate(&self, error: Error) -> Error;
