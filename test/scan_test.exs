@@ -20,11 +20,11 @@ defmodule BeTree.ScanTest do
   end
 
   test "all rows of the language", %{guest: guest} do
-    tree = BeTree.new!(Language.schema(), guest: guest)
-    BeTree.insert_all!(tree, Language.subscriptions())
+    tree = BeTree.new!(Language.flat_schema(), guest: guest)
+    BeTree.insert_all!(tree, Language.subscriptions(Language.flat_rows()))
 
-    for {{text, event, holds}, id} <- Enum.with_index(Language.rows()) do
-      record = for {name, _} <- Language.schema(), do: event[name]
+    for {{text, event, holds}, id} <- Enum.with_index(Language.flat_rows()) do
+      record = for {name, _} <- Language.flat_schema(), do: event[name]
       json = Json.encode(for {name, value} <- event, do: {"#{name}", value})
 
       for given <- [event, Map.to_list(event), {:record, record}, {:record, List.to_tuple(record)}, {:json, json}],
@@ -44,10 +44,10 @@ defmodule BeTree.ScanTest do
   ]
 
   test "what is no expression is refused, and changes nothing", %{guest: guest} do
-    tree = BeTree.new!(Language.schema() ++ @bounded, guest: guest)
+    tree = BeTree.new!(Language.flat_schema() ++ @bounded, guest: guest)
     BeTree.insert!(tree, 0, "two = 'a'")
 
-    for {expression, kind, attribute, column} <- Language.refusals() do
+    for {expression, kind, attribute, column} <- Language.flat_refusals() do
       assert {:error, %Error{} = error} = BeTree.insert_all(tree, [{1, "b"}, {2, expression}])
       assert {expression, error.kind, error.attribute, error.position} == {expression, kind, attribute, 1}
       if column, do: assert({expression, error.column} == {expression, column})
@@ -138,9 +138,9 @@ defmodule BeTree.ScanTest do
   end
 
   test "a search that is cut off anywhere leaves the module as it was", %{guest: guest} do
-    tree = BeTree.new!(Language.schema(), guest: guest)
-    BeTree.insert_all!(tree, Language.subscriptions())
-    {_text, event, _holds} = Enum.max_by(Language.rows(), fn {_text, event, _holds} -> map_size(event) end)
+    tree = BeTree.new!(Language.flat_schema(), guest: guest)
+    BeTree.insert_all!(tree, Language.subscriptions(Language.flat_rows()))
+    {_text, event, _holds} = Enum.max_by(Language.flat_rows(), fn {_text, event, _holds} -> map_size(event) end)
     {:ok, found, %{fuel: fuel}} = BeTree.search(tree, event, stats: true)
 
     for budget <- 1..(fuel - 1_000)//97 do
@@ -152,6 +152,7 @@ defmodule BeTree.ScanTest do
   for seed <- 1..20 do
     test "it returns what the oracle and the built-in module return, seed #{seed}", %{guest: guest} do
       :rand.seed(:exsss, unquote(seed))
+      Random.original()
       domains = Random.schema()
       expressions = for id <- Enum.take_random(1..1_000, 150), do: {id, Random.expression(domains)}
       texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
@@ -194,6 +195,7 @@ defmodule BeTree.ScanTest do
 
   test "many events at once have the results of single searches", %{guest: guest} do
     :rand.seed(:exsss, 1)
+    Random.original()
     domains = Random.schema()
     texts = for id <- 1..100, do: {id * 7, Random.text(Random.expression(domains)), constants: Random.constants()}
     [scan, tree] = for options <- [[guest: guest], []], do: BeTree.new!(domains, options)

@@ -3,19 +3,35 @@ defmodule BeTree.Test.Language do
   # The whole-language corpus of test/conformance, and the attributes and constants that its expressions name.
 
   @folder Path.expand("../conformance", __DIR__)
-  @files Map.new(["language.exs", "refusals.exs"], &{&1, Path.join(@folder, &1)})
+  @files Map.new(["language.exs", "refusals.exs", "extensions.exs"], &{&1, Path.join(@folder, &1)})
   for {_name, path} <- @files, do: @external_resource(path)
 
   @rows @files |> Map.fetch!("language.exs") |> Code.eval_file() |> elem(0)
   @refusals @files |> Map.fetch!("refusals.exs") |> Code.eval_file() |> elem(0)
 
+  {extension_rows, extension_refusals} = @files |> Map.fetch!("extensions.exs") |> Code.eval_file() |> elem(0)
+  @extension_rows extension_rows
+  @extension_refusals extension_refusals
+
   @doc "Returns `[{expression, event, whether it is true}]`."
-  def rows, do: @rows
+  def rows, do: @rows ++ @extension_rows
 
   @doc "Returns `[{expression, kind, attribute, column}]`."
-  def refusals, do: @refusals
+  def refusals, do: @refusals ++ @extension_refusals
 
+  @doc "Returns the rows in erl-be-tree's language."
+  def flat_rows, do: @rows
+
+  @doc "Returns the refusals in erl-be-tree's language."
+  def flat_refusals, do: @refusals
+
+  @doc "Returns the attributes that `rows/0` and `refusals/0` name."
   def schema do
+    flat_schema() ++ [ip: {:ip, optional: true}, at: {:datetime, optional: true}, t: {:string, optional: true}]
+  end
+
+  @doc "Returns the attributes that `flat_rows/0` and `flat_refusals/0` name."
+  def flat_schema do
     [
       b: {:boolean, optional: true},
       i: {:integer, optional: true},
@@ -27,9 +43,6 @@ defmodule BeTree.Test.Language do
       sl: {:string_list, optional: true},
       seg: {:segments, optional: true},
       now: {:integer, optional: true},
-      ip: {:ip, optional: true},
-      at: {:datetime, optional: true},
-      t: {:string, optional: true},
       latitude: {:float, optional: true},
       longitude: {:float, optional: true},
       segments_with_timestamp: {:segments, optional: true},
@@ -40,7 +53,7 @@ defmodule BeTree.Test.Language do
   def constants, do: [flight_id: 10, advertiser_id: 20, campaign_id: 30, campaign_group_id: 40, product_id: 50]
 
   @doc "Returns the expressions as subscriptions, numbered from 0."
-  def subscriptions do
-    for {{text, _event, _holds}, id} <- Enum.with_index(@rows), do: {id, text, constants: constants()}
+  def subscriptions(rows \\ rows()) do
+    for {{text, _event, _holds}, id} <- Enum.with_index(rows), do: {id, text, constants: constants()}
   end
 end

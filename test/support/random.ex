@@ -39,6 +39,11 @@ defmodule BeTree.Test.Random do
   def constants,
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
 
+  @doc "Limits what this process makes to the language of erl-be-tree."
+  def original, do: Process.put(__MODULE__, :original)
+
+  defp extended?, do: Process.get(__MODULE__) != :original
+
   @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
   def schema do
     own = [
@@ -49,7 +54,8 @@ defmodule BeTree.Test.Random do
       {"frequency_caps", :frequency_caps}
     ]
 
-    types = ~w(boolean integer float string integer_enum integer_list string_list segments ip datetime)a
+    types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
+    types = if extended?(), do: [:ip, :datetime | types], else: types
     others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
@@ -90,7 +96,7 @@ defmodule BeTree.Test.Random do
 
     cond do
       special != [] and chance(0.2) -> special(Enum.random(special), domains)
-      chance(0.1) and computable(domains) != [] -> computed(computable(domains))
+      extended?() and chance(0.1) and computable(domains) != [] -> computed(computable(domains))
       chance(0.1) -> {:is, Enum.random([:null, :not_null]), name}
       true -> predicate(type, name, options, domains)
     end
@@ -134,7 +140,7 @@ defmodule BeTree.Test.Random do
   end
 
   defp predicate(:integer, name, options, _domains) do
-    case :rand.uniform(5) do
+    case :rand.uniform(if(extended?(), do: 5, else: 4)) do
       5 -> {:between, Enum.random([:between, :not_between]), name, integer_constant(options), integer_constant(options)}
       1 -> {:equal, Enum.random([:==, :!=]), name, integer_constant(options)}
       2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> integer_constant(options) end)}
@@ -152,15 +158,20 @@ defmodule BeTree.Test.Random do
   end
 
   defp predicate(:string, name, _options, _domains) do
-    name = if chance(0.3), do: {:lower, name}, else: name
+    name = if extended?() and chance(0.3), do: {:lower, name}, else: name
     strings = if is_tuple(name), do: Enum.map(@strings, &String.downcase/1), else: @strings
 
-    case :rand.uniform(4) do
+    case :rand.uniform(if(extended?(), do: 4, else: 3)) do
       1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(strings)}
       2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(strings) end)}
       3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(strings)}
-      4 -> {:like, Enum.random([:like, :not_like]), name, some(fn -> Enum.random([:any, :any, :one | strings]) end)}
+      4 -> {:like, Enum.random([:like, :not_like]), name, pattern(strings)}
     end
+  end
+
+  # A pattern without wildcards would count as a constant of a bounded attribute.
+  defp pattern(strings) do
+    Enum.shuffle([Enum.random([:any, :one]) | some(fn -> Enum.random([:any, :any, :one | strings]) end)])
   end
 
   defp predicate(:ip, name, _options, _domains) do

@@ -13,10 +13,16 @@
 //!            | subject ["not"] "like" string               a string that fits a pattern
 //!            | constant ["not"] "in" name                  a constant among the elements of a list
 //!            | name ("one" | "none" | "all") "of" list
+//!            | name ["not"] "between" constant "and" constant
+//!            | sum relation sum                             computed numbers
+//!            | name ("=" | "<>") name                      two strings
 //!            | name "is" ("null" | "not" "null" | "empty")
 //!            | name "(" argument { "," argument } ")"      a function
 //! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
 //! subject    = name | "lower" "(" name ")"
+//! sum        = product { ("+" | "-") product }
+//! product    = number { ("*" | "/") number }
+//! number     = integer | float | name | ("size" | "length") "(" name ")" | "(" sum ")"
 //! list       = "(" [ constant { "," constant } ] ")"
 //! argument   = constant | subject
 //! name       = [a-zA-Z_][a-zA-Z0-9_-]*
@@ -37,7 +43,8 @@
 //!
 //! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
 //! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and
-//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison.
+//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison, and `a - 3` or
+//! `a -3` a difference.
 //!
 //! Neither reading nor printing recurses, so only memory bounds the nesting of an expression.
 
