@@ -39,6 +39,8 @@ defmodule BeTree.Error do
   | `:overloaded` | too many callers wait already, or the wait would never end |
   | `:bad_module` | bytes are no WebAssembly module, or no index module |
   | `:file` | a file cannot be read or written |
+  | `:damaged` | a file is not as it was written, or one is missing |
+  | `:locked` | another server has the folder open |
   """
 
   @type kind ::
@@ -56,6 +58,8 @@ defmodule BeTree.Error do
           | :overloaded
           | :bad_module
           | :file
+          | :damaged
+          | :locked
 
   @type t :: %__MODULE__{
           kind: kind,

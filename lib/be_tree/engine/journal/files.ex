@@ -1,0 +1,31 @@
+defmodule BeTree.Engine.Journal.Files do
+  @moduledoc false
+  # The operations on files that a journal needs. BeTree.Engine.Journal.Disk has the system's; tests put others in their place,
+  # which fail, and which forget whatever was not synced.
+
+  @type device :: term
+  @type posix :: :file.posix() | :badarg | :terminated | :system_limit
+
+  @doc "Creates a file that does not exist, and opens it for reading and writing."
+  @callback create(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @doc "Opens a file for reading and syncing."
+  @callback open(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @callback close(device) :: :ok | {:error, posix}
+  @callback pread(device, non_neg_integer, non_neg_integer) :: {:ok, binary} | :eof | {:error, posix}
+  @callback pwrite(device, non_neg_integer, iodata) :: :ok | {:error, posix}
+  @callback truncate(device, non_neg_integer) :: :ok | {:error, posix}
+
+  @doc "Returns when the content of the file is on the disk."
+  @callback sync(device) :: :ok | {:error, posix}
+
+  @doc "Returns when the names of the folder are on the disk, where the system can do that."
+  @callback sync_folder(Path.t()) :: :ok | {:error, posix}
+
+  @callback size(Path.t()) :: {:ok, non_neg_integer} | {:error, posix}
+  @callback list(Path.t()) :: {:ok, [String.t()]} | {:error, posix}
+  @callback make_folder(Path.t()) :: :ok | {:error, posix}
+  @callback rename(Path.t(), Path.t()) :: :ok | {:error, posix}
+  @callback delete(Path.t()) :: :ok | {:error, posix}
+end

@@ -1,0 +1,211 @@
+defmodule BeTree.Engine.Journal.Segment do
+  @moduledoc false
+  # A segment is a file `SEQUENCE.log` of records, behind a head:
+  #
+  #     "BTJOURN\n"
+  #     format    32 bits, little-endian like all others
+  #     first     64 bits: the version of the first change
+  #     length    32 bits, and as many bytes: the identity of the owner
+  #     crc       32 bits, CRC-32 of all of the above
+  #
+  # A segment gets its name when its head is on the disk, and only after all changes before its first are on the disk. So a file
+  # with this name and a wrong head, or a gap before it, is a damage and never a write that was cut off.
+  #
+  # A segment replaces all changes from its first on that earlier segments hold.
+
+  alias BeTree.Engine.Journal.{Fault, Record}
+
+  @magic "BTJOURN\n"
+  @format 1
+  @fixed 24
+  @chunk 0x10_0000
+  @digits 16
+
+  @enforce_keys [:sequence, :path, :first]
+  defstruct [:sequence, :path, :first, :identity, :start, :device, :size]
+
+  @type t :: %__MODULE__{
+          sequence: pos_integer,
+          path: Path.t(),
+          first: pos_integer,
+          identity: binary | nil,
+          start: pos_integer | nil,
+          device: term,
+          size: pos_integer | nil
+        }
+
+  @doc "Returns a number as the names of files have it, so that the order of names is that of the numbers."
+  @spec digits(non_neg_integer) :: String.t()
+  def digits(number), do: number |> Integer.to_string() |> String.pad_leading(@digits, "0")
+
+  @doc "Returns the number in the name of a file with this extension, or `nil`."
+  @spec number(String.t(), String.t()) :: non_neg_integer | nil
+  def number(name, extension) do
+    with ^extension <- Path.extname(name),
+         root = Path.basename(name, extension),
+         true <- byte_size(root) >= @digits,
+         {number, ""} when number >= 0 <- Integer.parse(root) do
+      number
+    else
+      _other -> nil
+    end
+  end
+
+  ## Writing
+
+  @doc "Makes the segment file `sequence`, whose changes begin with the version `first`."
+  @spec create(module, Path.t(), pos_integer, pos_integer, binary) :: {:ok, t} | {:error, BeTree.Error.t()}
+  def create(files, folder, sequence, first, identity) do
+    path = Path.join(folder, digits(sequence) <> ".log")
+    unfinished = path <> ".new"
+    head = head(first, identity)
+    start = IO.iodata_length(head)
+
+    with {:ok, device} <- files.create(unfinished) do
+      with :ok <- files.pwrite(device, 0, head),
+           :ok <- files.sync(device),
+           :ok <- files.rename(unfinished, path),
+           :ok <- files.sync_folder(folder) do
+        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: start}}
+      else
+        {:error, reason} ->
+          _ = files.close(device)
+          for leftover <- [unfinished, path], do: files.delete(leftover)
+          Fault.file("write", path, reason)
+      end
+    else
+      {:error, reason} -> Fault.file("write", path, reason)
+    end
+  end
+
+  defp head(first, identity) do
+    head = [@magic, <<@format::little-32, first::little-64, byte_size(identity)::little-32>>, identity]
+    [head, <<:erlang.crc32(head)::little-32>>]
+  end
+
+  ## Reading
+
+  @doc "Returns the segment in the file at `path`, checked up to the end of its head."
+  @spec open(module, Path.t()) :: {:ok, t} | {:error, BeTree.Error.t()}
+  def open(files, path) do
+    with_device(files, path, fn device ->
+      with {:ok, size} <- files.size(path),
+           {:ok, <<@magic, @format::little-32, first::little-64, length::little-32>> = fixed} <-
+             pread(files, device, 0, @fixed),
+           true <- @fixed + length + 4 <= size,
+           {:ok, <<identity::binary-size(length), crc::little-32>>} <- pread(files, device, @fixed, length + 4),
+           true <- crc == :erlang.crc32([fixed, identity]) do
+        sequence = path |> Path.basename() |> number(".log")
+        start = @fixed + length + 4
+        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, identity: identity, start: start}}
+      else
+        {:ok, <<@magic, format::little-32, _rest::binary>>} when format != @format ->
+          Fault.damaged(path, "its format is #{format}; expected #{@format}")
+
+        {:error, reason} ->
+          Fault.file("read", path, reason)
+
+        _other ->
+          Fault.damaged(path, "its head is not as it was written")
+      end
+    end)
+  end
+
+  @typedoc "How a reading ended: at the end of the file, at a fault, or because the function said so; where; the next version."
+  @type ending :: {:end | :fault | :halt, at :: non_neg_integer, next :: pos_integer}
+
+  @doc """
+  Calls `function` with each change of the segment, in order, and the value of the call before. It returns
+  `{:cont, value}` or `{:halt, value}`.
+  """
+  @spec reduce(module, t, acc, (Record.t(), acc -> {:cont | :halt, acc})) ::
+          {:ok, ending, acc} | {:error, BeTree.Error.t()}
+        when acc: term
+  def reduce(files, %__MODULE__{} = segment, value, function) do
+    with_device(files, segment.path, fn device ->
+      with {:ok, size} <- files.size(segment.path) do
+        reader = %{files: files, device: device, size: size, function: function}
+        read(reader, "", segment.start, segment.first, value)
+      end
+      |> case do
+        {:error, reason} -> Fault.file("read", segment.path, reason)
+        result -> result
+      end
+    end)
+  end
+
+  # `at` is the place in the file at which `buffer` begins.
+  defp read(reader, buffer, at, next, value) do
+    case Record.decode(buffer) do
+      {:ok, %{kind: :mark} = mark, rest} ->
+        if mark.version == next - 1,
+          do: read(reader, rest, at + mark.size, next, value),
+          else: {:ok, {:fault, at, next}, value}
+
+      {:ok, %{version: ^next} = change, rest} ->
+        case reader.function.(change, value) do
+          {:cont, value} -> read(reader, rest, at + change.size, next + 1, value)
+          {:halt, value} -> {:ok, {:halt, at, next}, value}
+        end
+
+      {:more, size} when at + size <= reader.size ->
+        refill(reader, buffer, at, next, value, size)
+
+      {:more, _size} when buffer == "" and at >= reader.size ->
+        {:ok, {:end, at, next}, value}
+
+      _fault ->
+        {:ok, {:fault, at, next}, value}
+    end
+  end
+
+  defp refill(reader, buffer, at, next, value, size) do
+    from = at + byte_size(buffer)
+
+    case reader.files.pread(reader.device, from, max(@chunk, size - byte_size(buffer))) do
+      {:ok, more} -> read(reader, buffer <> more, at, next, value)
+      # The file has become shorter.
+      :eof -> {:ok, {:fault, at, next}, value}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
+  @doc "Returns whether a record of the segment behind the place `at` proves that the change `version` was durable."
+  @spec proof?(module, t, non_neg_integer, pos_integer) :: {:ok, boolean} | {:error, BeTree.Error.t()}
+  def proof?(files, %__MODULE__{path: path}, at, version) do
+    with_device(files, path, fn device ->
+      with {:ok, size} <- files.size(path),
+           {:ok, bytes} <- pread(files, device, at, max(size - at, 0)) do
+        {:ok, Record.proof?(bytes, version)}
+      else
+        {:error, reason} -> Fault.file("read", path, reason)
+      end
+    end)
+  end
+
+  @doc "Returns when all of the segment is on the disk."
+  @spec sync(module, Path.t()) :: :ok | {:error, BeTree.Error.t()}
+  def sync(files, path) do
+    with_device(files, path, fn device ->
+      with {:error, reason} <- files.sync(device), do: Fault.file("sync", path, reason)
+    end)
+  end
+
+  defp pread(_files, _device, _at, 0), do: {:ok, ""}
+
+  defp pread(files, device, at, length) do
+    with :eof <- files.pread(device, at, length), do: {:ok, ""}
+  end
+
+  defp with_device(files, path, function) do
+    case files.open(path) do
+      {:ok, device} ->
+        result = function.(device)
+        _ = files.close(device)
+        result
+
+      {:error, reason} ->
+        Fault.file("open", path, reason)
+    end
+  end
+end

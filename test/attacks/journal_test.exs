@@ -1,0 +1,176 @@
+defmodule BeTree.Attacks.JournalTest do
+  @moduledoc false
+  # Random changes, bases, failures, kills and losses of power, on a disk that knows what was synced, compared with a list. A
+  # kill or a loss of power comes at any operation on a file.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Disk, only: [folder: 1]
+  import BeTree.Test.Quiet
+
+  alias BeTree.Engine.Journal
+  alias BeTree.Test.{Attack, Disk}
+
+  @moduletag timeout: :infinity
+
+  setup [:quiet, :folder]
+
+  test "what was acknowledged is there, as the durability says", %{folder: folder} do
+    Attack.each(Attack.size(60, 5_000), fn number ->
+      folder = Path.join(folder, "#{number}")
+      Disk.watch(folder)
+      life(folder, Enum.random([:sync, :sync, {:interval, 1}, :none]), Enum.random(1..6))
+      File.rm_rf!(folder)
+    end)
+  end
+
+  # The model: all changes, the last first; how many of them are certain to be there after a loss of power; the groups that may
+  # follow: one that was being written, and those that were refused since the last change, whose bytes a failing disk kept.
+  defp life(folder, durability, owners) do
+    Enum.reduce(1..owners, {[], 0}, fn _owner, {accepted, durable} ->
+      seed = :rand.uniform(1_000_000_000)
+      test = self()
+
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          :rand.seed(:exsss, {seed, 0, 0})
+          own(folder, durability, accepted, durable, test)
+        end)
+
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason}, 60_000
+      assert reason in [:normal, :crash]
+      {accepted, durable, uncertain} = last_state({accepted, durable, []})
+
+      durable =
+        if :rand.uniform(2) == 1 do
+          Disk.lose_power(folder)
+          durable
+        else
+          length(accepted)
+        end
+
+      Disk.heal(folder)
+      found = check(folder, durability, accepted, durable, uncertain)
+      {found, length(found)}
+    end)
+  end
+
+  defp last_state(state) do
+    receive do
+      {:state, state} -> last_state(state)
+    after
+      0 -> state
+    end
+  end
+
+  # Returns the changes that the folder holds.
+  defp check(folder, durability, accepted, durable, uncertain) do
+    {:ok, journal} = open(folder, durability)
+    found = contents(journal)
+    :ok = Journal.close(journal)
+    all = Enum.reverse(accepted)
+    assert Enum.any?([[] | uncertain], fn group -> found == Enum.take(all ++ group, length(found)) end)
+    assert length(found) >= durable
+    Enum.reverse(found)
+  end
+
+  defp open(folder, durability) do
+    Journal.open(folder, identity: "", durability: durability, files: Disk, segment_bytes: 200)
+  end
+
+  # A base is the list of the changes before it.
+  defp contents(journal) do
+    base = with {:ok, _version, bytes} <- Journal.read_base(journal), do: :erlang.binary_to_term(bytes)
+    base = if base == :none, do: [], else: base
+
+    {:ok, contents} =
+      Journal.reduce(journal, base, fn batch, contents ->
+        assert elem(hd(batch), 0) == length(contents) + 1
+        {:ok, contents ++ for({_version, payload} <- batch, do: payload)}
+      end)
+
+    assert length(contents) == Journal.last(journal)
+    contents
+  end
+
+  defp own(folder, durability, accepted, durable, test) do
+    if :rand.uniform(2) == 1, do: Disk.crash_after(folder, :rand.uniform(60))
+    send(test, {:state, {accepted, durable, []}})
+    {:ok, journal} = open(folder, durability)
+    assert contents(journal) == Enum.reverse(accepted)
+    run(journal, folder, {accepted, length(accepted), []}, test, :rand.uniform(25))
+  end
+
+  defp run(_journal, _folder, _state, _test, 0), do: :ok
+
+  defp run(journal, folder, {accepted, durable, uncertain}, test, left) do
+    {journal, result} = step(:rand.uniform(12), journal, folder, {accepted, durable, uncertain}, test)
+
+    {accepted, uncertain} =
+      case result do
+        {:accepted, payloads} -> {Enum.reverse(payloads) ++ accepted, []}
+        {:refused, payloads} -> {accepted, [payloads | uncertain]}
+        :other -> {accepted, uncertain}
+      end
+
+    durable = if journal.durability == :sync, do: length(accepted), else: max(durable, journal.durable)
+    send(test, {:state, {accepted, durable, uncertain}})
+    run(journal, folder, {accepted, durable, uncertain}, test, left - 1)
+  end
+
+  defp step(kind, journal, _folder, {accepted, durable, uncertain}, test) when kind <= 6 do
+    payloads = for _ <- 1..:rand.uniform(3), do: :crypto.strong_rand_bytes(:rand.uniform(60) - 1)
+    send(test, {:state, {accepted, durable, [payloads | uncertain]}})
+
+    case Journal.append(journal, payloads) do
+      {:ok, journal} -> {journal, {:accepted, payloads}}
+      {:error, _error, journal} -> {journal, {:refused, payloads}}
+    end
+  end
+
+  defp step(7, journal, folder, _state, _test) do
+    Disk.room(folder, Enum.random([0, 10, 50, 100, 200, :infinity]))
+    {journal, :other}
+  end
+
+  defp step(8, journal, folder, _state, _test) do
+    bad =
+      Enum.random([[:pwrite], [:sync], [:truncate, :sync], [:pwrite, :truncate], [:create], [:rename], [:sync_folder]])
+
+    Disk.fail(folder, Enum.random([nil, fn operation, _number -> if operation in bad, do: :eio end]))
+    {journal, :other}
+  end
+
+  defp step(9, journal, folder, _state, _test) do
+    Disk.fail(folder, nil)
+    Disk.room(folder, :infinity)
+    {journal, :other}
+  end
+
+  defp step(10, journal, _folder, {accepted, _durable, _uncertain}, _test) do
+    version = :rand.uniform(length(accepted) + 1) - 1
+    state = accepted |> Enum.reverse() |> Enum.take(version)
+
+    with true <- journal.base == nil or journal.base.version <= version,
+         :ok <- Journal.base_writer(journal).(version, [:erlang.term_to_binary(state)]) do
+      case Journal.trim(journal, version) do
+        {:ok, journal} -> {journal, :other}
+        {:error, _error, journal} -> {journal, :other}
+      end
+    else
+      _refused -> {journal, :other}
+    end
+  end
+
+  # The messages that came.
+  defp step(_kind, journal, _folder, _state, _test), do: {take(journal), :other}
+
+  defp take(journal) do
+    receive do
+      message ->
+        {:ok, journal} = Journal.info(journal, message)
+        take(journal)
+    after
+      2 -> journal
+    end
+  end
+end

@@ -1,0 +1,261 @@
+defmodule BeTree.Test.Disk do
+  @moduledoc """
+  The operations on files of a journal, on real files, with faults.
+
+  It knows what was synced, so `lose_power/1` leaves in a folder what a machine without power could: synced contents and names,
+  and of the others any blocks and any first part of the changes of names.
+  """
+
+  @behaviour BeTree.Engine.Journal.Files
+
+  alias BeTree.Engine.Journal.Disk
+
+  @block 16
+
+  @doc "Makes a folder for a test, in memory where the system has such folders, so that a sync takes no time. A callback for `setup`."
+  def folder(_context) do
+    above = if File.dir?("/dev/shm"), do: "/dev/shm", else: System.tmp_dir!()
+    folder = Path.join(above, "be_tree_#{System.pid()}_#{System.unique_integer([:positive])}")
+    File.mkdir_p!(folder)
+    ExUnit.Callbacks.on_exit(fn -> File.rm_rf!(folder) end)
+    %{folder: folder}
+  end
+
+  @doc "Begins to watch a folder."
+  def watch(folder) do
+    start_table()
+    :ets.match_delete(__MODULE__, {{folder, :_}, :_})
+    put(folder, :names, %{})
+    put(folder, :synced_names, %{})
+    put(folder, :unsynced, [])
+    folder
+  end
+
+  # One table for all tests, which stays.
+  defp start_table do
+    if :ets.whereis(__MODULE__) == :undefined do
+      spawn(fn ->
+        _ = :ets.new(__MODULE__, [:named_table, :public])
+        Process.sleep(:infinity)
+      end)
+
+      BeTree.Test.Eventually.eventually(fn -> :ets.whereis(__MODULE__) != :undefined end)
+    end
+  end
+
+  @doc "Lets `fault` decide about each operation: it gets its name and number, and returns `nil` or the reason of a failure."
+  def fail(folder, fault), do: put(folder, :fault, fault)
+
+  @doc "Gives the folder room for so many more bytes, or `:infinity`."
+  def room(folder, bytes), do: put(folder, :room, bytes)
+
+  @doc "Returns how many operations of this name there were."
+  def count(folder, operation), do: get(folder, {:count, operation}, 0)
+
+  @doc "Makes each operation with a number above `count` exit, as if the process were killed there."
+  def crash_after(folder, count), do: put(folder, :crash_after, get(folder, :operations, 0) + count)
+
+  @doc "Ends all faults of a folder."
+  def heal(folder) do
+    for key <- [:fault, :room, :crash_after], do: :ets.delete(__MODULE__, {folder, key})
+    :ok
+  end
+
+  defp put(folder, key, value), do: :ets.insert(__MODULE__, {{folder, key}, value})
+
+  defp get(folder, key, default \\ nil) do
+    case :ets.lookup(__MODULE__, {folder, key}) do
+      [{_key, value}] -> value
+      [] -> default
+    end
+  end
+
+  defp begin(folder, operation) do
+    number = :ets.update_counter(__MODULE__, {folder, :operations}, 1, {{folder, :operations}, 0})
+    :ets.update_counter(__MODULE__, {folder, {:count, operation}}, 1, {{folder, {:count, operation}}, 0})
+    if number > get(folder, :crash_after, :infinity), do: exit(:crash)
+
+    case get(folder, :fault) do
+      nil -> :ok
+      fault -> if reason = fault.(operation, number), do: {:error, reason}, else: :ok
+    end
+  end
+
+  ## Operations
+
+  @impl true
+  def create(path) do
+    folder = Path.dirname(path)
+
+    with :ok <- begin(folder, :create), {:ok, device} <- Disk.create(path) do
+      id = make_ref()
+      change_names(folder, {:put, Path.basename(path), id})
+      {:ok, {folder, id, path, device}}
+    end
+  end
+
+  @impl true
+  def open(path) do
+    folder = Path.dirname(path)
+
+    with :ok <- begin(folder, :open), {:ok, device} <- Disk.open(path) do
+      {:ok, {folder, get(folder, :names)[Path.basename(path)], path, device}}
+    end
+  end
+
+  @impl true
+  def close({_folder, _id, _path, device}), do: Disk.close(device)
+
+  @impl true
+  def pread({folder, _id, _path, device}, at, length) do
+    with :ok <- begin(folder, :pread), do: Disk.pread(device, at, length)
+  end
+
+  @impl true
+  def pwrite({folder, _id, _path, device}, at, bytes) do
+    with :ok <- begin(folder, :pwrite) do
+      length = IO.iodata_length(bytes)
+
+      case get(folder, :room, :infinity) do
+        room when room >= length ->
+          if room != :infinity, do: put(folder, :room, room - length)
+          Disk.pwrite(device, at, bytes)
+
+        room ->
+          :ok = Disk.pwrite(device, at, bytes |> IO.iodata_to_binary() |> binary_part(0, room))
+          put(folder, :room, 0)
+          {:error, :enospc}
+      end
+    end
+  end
+
+  @impl true
+  def truncate({folder, _id, _path, device}, at) do
+    with :ok <- begin(folder, :truncate), do: Disk.truncate(device, at)
+  end
+
+  @impl true
+  def sync({folder, id, _path, device}) do
+    with :ok <- begin(folder, :sync) do
+      {:ok, bytes} = content(device)
+      put(folder, {:synced, id}, bytes)
+      :ok
+    end
+  end
+
+  defp content(device) do
+    {:ok, size} = :file.position(device, :eof)
+    with :eof <- Disk.pread(device, 0, size), do: {:ok, ""}
+  end
+
+  @impl true
+  def sync_folder(folder) do
+    # The folder above the journal's is not watched.
+    if get(folder, :names) do
+      with :ok <- begin(folder, :sync_folder) do
+        put(folder, :synced_names, get(folder, :names))
+        put(folder, :unsynced, [])
+        :ok
+      end
+    else
+      :ok
+    end
+  end
+
+  @impl true
+  def size(path), do: Disk.size(path)
+
+  @impl true
+  def list(folder) do
+    with :ok <- begin(folder, :list), do: Disk.list(folder)
+  end
+
+  @impl true
+  def make_folder(folder), do: Disk.make_folder(folder)
+
+  @impl true
+  def rename(from, to) do
+    folder = Path.dirname(from)
+
+    with :ok <- begin(folder, :rename), :ok <- Disk.rename(from, to) do
+      id = Map.fetch!(get(folder, :names), Path.basename(from))
+      change_names(folder, {:rename, Path.basename(from), Path.basename(to), id})
+    end
+  end
+
+  @impl true
+  def delete(path) do
+    folder = Path.dirname(path)
+
+    with :ok <- begin(folder, :delete),
+         {:ok, bytes} <- File.read(path),
+         :ok <- Disk.delete(path) do
+      if id = get(folder, :names)[Path.basename(path)], do: put(folder, {:deleted, id}, bytes)
+      change_names(folder, {:delete, Path.basename(path)})
+    end
+  end
+
+  defp change_names(folder, change) do
+    put(folder, :names, changed(change, get(folder, :names)))
+    put(folder, :unsynced, get(folder, :unsynced) ++ [change])
+    :ok
+  end
+
+  defp changed({:put, name, id}, names), do: Map.put(names, name, id)
+  defp changed({:rename, from, to, id}, names), do: names |> Map.delete(from) |> Map.put(to, id)
+  defp changed({:delete, name}, names), do: Map.delete(names, name)
+
+  ## Power
+
+  @doc "Leaves in the folder what a machine that lost its power could, by the process's `:rand`, and forgets all faults."
+  def lose_power(folder) do
+    unsynced = get(folder, :unsynced)
+    kept = Enum.take(unsynced, :rand.uniform(length(unsynced) + 1) - 1)
+    names = Enum.reduce(kept, get(folder, :synced_names), &changed/2)
+    present = for {name, id} <- get(folder, :names), into: %{}, do: {id, File.read!(Path.join(folder, name))}
+
+    files =
+      for {name, id} <- names do
+        written = present[id] || get(folder, {:deleted, id})
+        {name, id, mixture(get(folder, {:synced, id}, ""), written)}
+      end
+
+    for name <- File.ls!(folder), not String.starts_with?(name, "lock."), do: File.rm!(Path.join(folder, name))
+    watch(folder)
+
+    for {name, id, bytes} <- files do
+      File.write!(Path.join(folder, name), bytes)
+      put(folder, {:synced, id}, bytes)
+    end
+
+    names = Map.new(files, fn {name, id, _bytes} -> {name, id} end)
+    put(folder, :names, names)
+    put(folder, :synced_names, names)
+    :ok
+  end
+
+  defp mixture(synced, synced), do: synced
+
+  defp mixture(synced, written) do
+    case :rand.uniform(3) do
+      1 ->
+        synced
+
+      2 ->
+        written
+
+      3 ->
+        sizes = Enum.sort([byte_size(synced), byte_size(written)])
+        size = Enum.random(Range.new(hd(sizes), List.last(sizes)))
+        blocks(pad(synced, size), pad(written, size), [])
+    end
+  end
+
+  defp pad(bytes, size) when byte_size(bytes) >= size, do: binary_part(bytes, 0, size)
+  defp pad(bytes, size), do: bytes <> :binary.copy(<<0>>, size - byte_size(bytes))
+
+  defp blocks(<<a::binary-size(@block), rest_a::binary>>, <<b::binary-size(@block), rest_b::binary>>, done),
+    do: blocks(rest_a, rest_b, [done, Enum.random([a, b])])
+
+  defp blocks(a, b, done), do: IO.iodata_to_binary([done, Enum.random([a, b])])
+end

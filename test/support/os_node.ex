@@ -1,0 +1,33 @@
+defmodule BeTree.Test.OsNode do
+  @moduledoc """
+  An Erlang node that is another operating-system process, with the code of this build, to be killed.
+
+  The calling process receives the lines that it prints as `{port, {:data, {:eol, line}}}`, and `{port, {:exit_status, status}}`
+  when it has ended.
+  """
+
+  @doc "Starts a node that runs this Elixir code, and returns its port."
+  def start(code) do
+    paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
+    arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
+    executable = System.find_executable("elixir")
+
+    Port.open({:spawn_executable, executable}, [:binary, :exit_status, :stderr_to_stdout, line: 65_536, args: arguments])
+  end
+
+  @doc "Ends the node with SIGKILL. `os_pid` is its own `System.pid/0`: the port's process may be a shell. Returns when it has ended."
+  def kill(port, os_pid) do
+    {_output, 0} = System.cmd("kill", ["-9", os_pid])
+    await_end(port)
+  end
+
+  @doc "Waits until the node has ended, and returns the lines that it printed before, which were not received yet."
+  def await_end(port, lines \\ []) do
+    receive do
+      {^port, {:data, {_end, line}}} -> await_end(port, [line | lines])
+      {^port, {:exit_status, _status}} -> Enum.reverse(lines)
+    after
+      120_000 -> raise "the node did not end, and printed #{inspect(Enum.reverse(lines))}"
+    end
+  end
+end
