@@ -46,6 +46,8 @@ defmodule BeTree do
     * `contains(s, "b")`, `starts_with(s, "a")`, `ends_with(s, "c")`;
     * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` in front of them, or of itself,
       makes a character of it, and a string constant has two of it: `"100\\\\*"`;
+    * `path matches "/users/[0-9]+(/.*)?"`: the whole string matches a regular expression by RFC 9485 (I-Regexp), which has `|`,
+      `( )`, `[ ]`, `.`, `* + ? {2,3}` and `\\p{L}`. Each takes linear time, and at most 1,000 states;
     * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
       Unicode. Constants beside it are lowered as well;
     * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;

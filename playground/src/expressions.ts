@@ -8,7 +8,7 @@ import {
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
-const WORDS = new Set(["like", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+const WORDS = new Set(["like", "matches", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
 
 /** Colors. A text that is no expression is colored too. */
 export const expressionLanguage = StreamLanguage.define({
@@ -49,6 +49,7 @@ const BETWEEN_BOUNDS = operator("between ${low} and ${high}", "between", "within
 const LIKE = [
   operator("like '${pattern}'", "like", "* any characters, ? one"),
   operator("not like '${pattern}'", "not like"),
+  operator("matches '${expression}'", "matches", "a regular expression"),
 ];
 const NETWORKS = [
   operator("in ('${network}')", "in", "in one of these networks"),

@@ -21,6 +21,24 @@ rows = [
   {"s not like 'a*b*'", %{}, false},
   {"not s like 'a*b*'", %{}, true},
 
+  # Regular expressions, for whole strings
+  {"s matches 'a|bc'", %{s: "bc"}, true},
+  {"s matches 'a|bc'", %{s: "xbc"}, false},
+  {"s matches 'a|bc'", %{}, false},
+  {"s matches '/users/[0-9]+(/.*)?'", %{s: "/users/42/x"}, true},
+  {"s matches '/users/[0-9]+(/.*)?'", %{s: "/users/x"}, false},
+  {"s matches 'a.c'", %{s: "aéc"}, true},
+  {"s matches 'a.c'", %{s: "a\nc"}, false},
+  {~S(s matches '\\p{Lu}\\P{Lu}{2,3}'), %{s: "Été"}, true},
+  {~S(s matches '\\p{Lu}\\P{Lu}{2,3}'), %{s: "ÉtÉ"}, false},
+  {~S(s matches '[^a-c\\-]*'), %{s: "xyz"}, true},
+  {~S(s matches '[^a-c\\-]*'), %{s: "x-z"}, false},
+  {"s matches '(a*)*b'", %{s: String.duplicate("a", 2000)}, false},
+  {"s matches ''", %{s: ""}, true},
+  {"s not matches 'a+'", %{s: "b"}, true},
+  {"s not matches 'a+'", %{}, false},
+  {"not s matches 'a+'", %{}, true},
+
   # Lower case: each character by itself, constants too
   {"lower(s) = 'straße'", %{s: "STRAßE"}, true},
   {"lower(s) = 'STRASSE'", %{s: "strasse"}, true},
@@ -125,6 +143,10 @@ rows = [
 refusals = [
   {"s like", :syntax, nil, 7},
   {"s like t", :syntax, nil, 8},
+  {"s matches 'a(b'", :syntax, "s", 13},
+  {"s matches '(a{99}){99}'", :out_of_bounds, "s", 12},
+  {"s matches 3", :type, "s", 11},
+  {"i matches '1'", :type, "i", 1},
   {"s not 3", :syntax, nil, 7},
   {"s like 'ab\\\\c'", :syntax, "s", 8},
   {"lower s = 'a'", :unknown_attribute, "lower", 1},

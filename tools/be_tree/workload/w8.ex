@@ -117,6 +117,7 @@ defmodule BeTree.Workload.W8 do
 
   @impl true
   def events(%{events: 0}), do: []
+
   def events(%{events: count, seed: seed, form: form}) do
     Stream.map(1..count, fn index ->
       event = seed |> Random.new(2, index) |> event(seed)

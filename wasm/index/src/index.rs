@@ -722,5 +722,6 @@ fn cost_of(test: &predicate::Test<StringId>) -> f32 {
         }
         Test::Contains(_) | Test::GeoWithinRadius { .. } => cost::SUBSTRING_TEST,
         Test::Like(_) | Test::Lowered(Lowered::Contains(_) | Lowered::Like(_)) => cost::SUBSTRING_TEST,
+        Test::Matches(_) => cost::AUTOMATON_TEST,
     }
 }

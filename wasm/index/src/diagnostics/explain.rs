@@ -112,6 +112,7 @@ fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
         Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => part.len(),
         // Each wildcard or escape takes two bytes at most, beside those of a string's escapes.
         Test::Like(text) => 2 * text.len(),
+        Test::Matches(regex) => regex.text().len(),
         Test::Lowered(Lowered::OneOf(texts)) => texts.iter().map(|text| 4 + text.len()).sum(),
         Test::Lowered(Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text)) => text.len(),
         Test::Lowered(Lowered::Like(text)) => 2 * text.len(),

@@ -22,6 +22,8 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
         (Test::Like(pattern), Value::String(text)) => like_work(pattern, text.bytes.len as usize),
         (Test::Compared(comparison), _) => computed_work(comparison, event),
         (Test::SameString { .. }, Value::String(text)) => text.bytes.len as usize / A_WORD,
+        // Each state may take some operations for each byte.
+        (Test::Matches(regex), Value::String(text)) => regex.states().saturating_mul(1 + text.bytes.len as usize),
         (Test::Lowered(test), Value::String(text)) => lowered_work(test, text.bytes.len as usize),
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
         // A binary search in the longer list finds each element of the shorter.
@@ -54,6 +56,7 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
         (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
         (Test::Like(pattern), value) => with_bytes(value, event, |bytes| wildcard::matches(pattern, bytes)),
+        (Test::Matches(regex), value) => with_bytes(value, event, |bytes| regex.matches(bytes)),
         (Test::Lowered(test), _) => {
             event.lowered.get(predicate.attribute).is_some_and(|bytes| holds_lowered(test, bytes))
         }

@@ -34,6 +34,8 @@ pub(super) enum Atom {
     Between { name: Token, negated: bool, operator: Token, low: Token, high: Token },
     /// `a + 1 > b`
     Sums(Box<Sums>),
+    /// `s matches '[0-9]+'`
+    Matches { name: Token, negated: bool, pattern: Token },
     /// `s like 'a*'`
     Like { name: Token, negated: bool, pattern: Token },
 }
@@ -133,6 +135,7 @@ impl<'a, 's> Checker<'a, 's> {
             }
             Atom::Among { name, negated } if self.is_text(name) => self.among_texts(name, negated, items),
             Atom::Like { name, negated, pattern } => self.like(name, negated, pattern),
+            Atom::Matches { name, negated, pattern } => self.regex(name, negated, pattern),
             Atom::Sums(sums) => self.sums(&sums).map(Meaning::Holds),
             Atom::Between { name, negated, operator, low, high } => {
                 let relations = match negated {
@@ -154,7 +157,9 @@ impl<'a, 's> Checker<'a, 's> {
             Atom::Bare(name) => self.bare(name),
             Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
             Atom::Among { name, negated } => self.among(name, negated, items),
-            Atom::Like { .. } | Atom::Sums(_) | Atom::Between { .. } => unreachable!("`check` reads this form"),
+            Atom::Like { .. } | Atom::Matches { .. } | Atom::Sums(_) | Atom::Between { .. } => {
+                unreachable!("`check` reads this form")
+            }
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
             Atom::Quantified { name, quantifier } => self.quantified(name, quantifier, items),
             Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
@@ -503,7 +508,7 @@ impl<'a, 's> Checker<'a, 's> {
             Type::Integer => "compare it with an integer, as in `i > 1` or `i in (1, 2)`",
             Type::Float => "compare it with a number, as in `f > 1.5`",
             Type::String => {
-                "compare it with `=`, `<>` or `in`, or use `like`, `contains`, `starts_with` or `ends_with`"
+                "compare it with `=`, `<>` or `in`, or use `like`, `matches`, `contains`, `starts_with` or `ends_with`"
             }
             Type::IntegerEnum => "it has no order: compare it with `=`, `<>` or `in`",
             Type::IntegerList => "use `one of`, `none of`, `all of` or `is empty`, or write `1 in l`",

@@ -76,8 +76,9 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
-    const KEYWORDS: [&str; 15] = [
-        "and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like", "between",
+    const KEYWORDS: [&str; 16] = [
+        "and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like",
+        "between", "matches",
     ];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }

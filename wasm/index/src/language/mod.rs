@@ -11,6 +11,7 @@
 //!            | subject relation constant | constant relation name
 //!            | subject ["not"] "in" list                   a scalar among constants
 //!            | subject ["not"] "like" string               a string that fits a pattern
+//!            | name ["not"] "matches" string               a string that matches a regular expression
 //!            | constant ["not"] "in" name                  a constant among the elements of a list
 //!            | name ("one" | "none" | "all") "of" list
 //!            | name ["not"] "between" constant "and" constant
@@ -39,7 +40,9 @@
 //! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
 //! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
 //!
-//! `<>`, `not in` and `not like` of these are read as `name is not null and not ...`.
+//! `matches` takes a [regular expression](crate::model::regex) by RFC 9485 for the whole string.
+//!
+//! `<>`, `not in`, `not like` and `not matches` of these are read as `name is not null and not ...`.
 //!
 //! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
 //! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and

@@ -226,15 +226,17 @@ impl<'a> Parser<'a, '_> {
                 self.advance()?;
                 match self.word() {
                     "like" => return self.like(name, true),
+                    "matches" => return self.matches(name, true),
                     "between" => return self.between(name, true),
                     _ => {}
                 }
-                self.expect(TokenKind::In, "`in`, `like` or `between` after `not`")?;
+                self.expect(TokenKind::In, "`in`, `like`, `matches` or `between` after `not`")?;
                 self.list()?;
                 Ok(Atom::Among { name, negated: true })
             }
             TokenKind::Name => match self.current.of(self.text) {
                 "like" => self.like(name, false),
+                "matches" => self.matches(name, false),
                 "between" => self.between(name, false),
                 "one" => self.quantified(name, Quantifier::One),
                 "none" => self.quantified(name, Quantifier::None),
@@ -250,6 +252,12 @@ impl<'a> Parser<'a, '_> {
         self.advance()?;
         let pattern = self.constant()?;
         Ok(Atom::Like { name, negated, pattern })
+    }
+
+    fn matches(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        self.advance()?;
+        let pattern = self.constant()?;
+        Ok(Atom::Matches { name, negated, pattern })
     }
 
     fn between(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {

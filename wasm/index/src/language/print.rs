@@ -153,6 +153,10 @@ impl<'a, F> Printer<'a, F> {
                 self.write(format_args!("{name} {} {other}", if *is_equal { "=" } else { "<>" }));
             }
             Test::Like(pattern) => self.like(name, pattern),
+            Test::Matches(regex) => {
+                self.write(format_args!("{name} matches "));
+                self.string(regex.text());
+            }
             Test::Lowered(test) => self.lowered(name, test),
             Test::InNetworks(networks) => {
                 self.write(format_args!("{name} in ("));

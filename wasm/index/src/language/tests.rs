@@ -190,7 +190,7 @@ fn membership() {
     fails("i in (1", Kind::Syntax, 8, None, "found the end of the text");
     fails("i in 1", Kind::Syntax, 6, None, "a list of constants in parentheses");
     fails("i in [1]", Kind::Syntax, 6, None, "lists are in parentheses");
-    fails("i not (1)", Kind::Syntax, 7, None, "expected `in`, `like` or `between` after `not`");
+    fails("i not (1)", Kind::Syntax, 7, None, "expected `in`, `like`, `matches` or `between` after `not`");
     fails("3 in (1, 2)", Kind::Syntax, 6, None, "expected a list attribute");
     fails("il one (1)", Kind::Syntax, 8, None, "expected `of`");
     fails("il one in (1)", Kind::Syntax, 8, None, "expected `of`, found `in`");

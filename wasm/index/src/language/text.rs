@@ -6,6 +6,7 @@ use crate::language::lexer::{quote, Token, TokenKind};
 use crate::model::address::{disjoint, Network, Refusal};
 use crate::model::lower;
 use crate::model::predicate::{Borrowed, Lowered, Relation, Test};
+use crate::model::regex::Regex;
 use crate::model::schema::Type;
 use crate::model::wildcard::{self, ANY, LONGEST};
 use crate::support::hash::out_of_memory;
@@ -77,11 +78,10 @@ impl<'a> Checker<'a, '_> {
         // Lower case first, because it may be longer. It changes no wildcard and no escape.
         let lowered = if is_lowered { self.lower(&string)? } else { Box::default() };
         let pattern = wildcard::parse(if is_lowered { &lowered } else { &string }).map_err(|refusal| {
-            let (kind, offset, message) = match refusal {
+            let (kind, at, message) = match refusal {
                 wildcard::Refusal::Escape(at) => (
                     Kind::Syntax,
-                    // Escapes of the string make its text longer than the string.
-                    if string.len() == token.of(self.text).len() - 2 { 1 + at } else { 0 },
+                    at,
                     r"a `\` in a pattern comes before `*`, `?` or `\`; write `\\\\` in the string for the `\` itself"
                         .to_owned(),
                 ),
@@ -94,11 +94,24 @@ impl<'a> Checker<'a, '_> {
                     ),
                 ),
             };
-            let at = Token { start: token.start + offset, ..token };
-            self.error(kind, at, message).about(&named.attribute.name)
+            self.error(kind, within(token, at, string.len(), self.text), message).about(&named.attribute.name)
         })?;
         let test = if is_lowered { Test::Lowered(lowered_like(pattern)) } else { plain_like(pattern) };
         Ok(Meaning::of(named.test(test), negated))
+    }
+
+    /// Returns the meaning of `s matches '[0-9]+'`.
+    pub(super) fn regex(&self, name: Token, negated: bool, token: Token) -> Result<Meaning<'a>, Error> {
+        let named = self.attribute(name)?;
+        self.check_string(name)?;
+        let string = self.string(&Taker::Attribute(named.attribute), token)?;
+        let Ok(text) = std::str::from_utf8(&string) else { unreachable!("the text of an expression is UTF-8") };
+        let regex = Regex::parse(text).map_err(|fault| {
+            let kind = if fault.is_limit { Kind::OutOfBounds } else { Kind::Syntax };
+            let at = within(token, fault.at, string.len(), self.text);
+            self.error(kind, at, fault.message).about(&named.attribute.name)
+        })?;
+        Ok(Meaning::of(named.test(Test::Matches(Box::new(regex))), negated))
     }
 
     /// Checks that the attribute of `name` has strings.
@@ -111,7 +124,7 @@ impl<'a> Checker<'a, '_> {
             "attribute {} is of type {}, and `{}` takes strings",
             quote(&named.attribute.name),
             named.attribute.ty.name(),
-            if name.kind == TokenKind::Lowered { "lower" } else { "like" }
+            if name.kind == TokenKind::Lowered { "lower" } else { "like` or `matches" }
         );
         Err(self.error(Kind::Type, name, message).about(&named.attribute.name))
     }
@@ -143,6 +156,13 @@ impl<'a> Checker<'a, '_> {
             self.error(Kind::Type, token, message).about(&named.attribute.name)
         })
     }
+}
+
+/// Returns a token at the byte `at` of the string constant `token`, whose text has `len` bytes. If the constant has escapes, it
+/// is the constant itself.
+fn within(token: Token, at: usize, len: usize, text: &str) -> Token {
+    let start = if token.of(text).len() == len + 2 { token.start + 1 + at } else { token.start };
+    Token { start, ..token }
 }
 
 /// Returns the simplest test that a pattern means.

@@ -2,8 +2,10 @@
 
 pub mod address;
 pub mod arithmetic;
+mod categories;
 pub mod lower;
 pub mod predicate;
+pub mod regex;
 pub mod schema;
 pub mod strings;
 pub mod time;

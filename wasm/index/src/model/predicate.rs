@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::address::Network;
 use crate::model::arithmetic::Comparison;
+use crate::model::regex::Regex;
 use crate::model::schema::AttributeId;
 
 /// A comparison of ordered values.
@@ -227,6 +228,8 @@ pub enum Test<S> {
     EndsWith(Box<[u8]>),
     /// A string fits this [pattern](crate::model::wildcard).
     Like(Box<[u8]>),
+    /// The whole string matches.
+    Matches(Box<Regex>),
     /// The lower case of a string passes this test.
     Lowered(Lowered),
     /// An address is in one of these networks, none of which contains another. They are sorted.
@@ -352,6 +355,7 @@ impl<S> Predicate<S> {
             Test::StartsWith(part) => Test::StartsWith(part),
             Test::EndsWith(part) => Test::EndsWith(part),
             Test::Like(pattern) => Test::Like(pattern),
+            Test::Matches(regex) => Test::Matches(regex),
             Test::Lowered(test) => Test::Lowered(test),
             Test::InNetworks(networks) => Test::InNetworks(networks),
             Test::Compared(comparison) => Test::Compared(comparison),
@@ -395,6 +399,7 @@ impl<S> Test<S> {
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
             Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_bytes(text),
             Test::Lowered(test) => test.constants(),
+            Test::Matches(regex) => 4 + regex.bytes() / 32,
             Test::InNetworks(networks) => networks.len(),
             Test::Compared(comparison) => comparison.terms().count(),
             _ => 1,

@@ -96,6 +96,10 @@ impl<'a> Pattern<'a> {
                 Some(Pattern::Part(Part { text, is_wild: false }))
             }
             Test::Like(text) | Test::Lowered(Lowered::Like(text)) => Some(Pattern::Part(Part { text, is_wild: true })),
+            // Without a required literal it is no pattern.
+            Test::Matches(regex) if !regex.required().is_empty() => {
+                Some(Pattern::Part(Part { text: regex.required(), is_wild: true }))
+            }
             Test::Lowered(Lowered::OneOf(texts)) => Some(Pattern::Whole(texts)),
             Test::InNetworks(networks) => Some(Pattern::Networks(networks)),
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {

@@ -184,6 +184,7 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         | Test::StartsWith(_)
         | Test::EndsWith(_)
         | Test::Like(_)
+        | Test::Matches(_)
         | Test::Lowered(_)
         | Test::InNetworks(_)
         | Test::Compared(_)

