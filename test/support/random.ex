@@ -169,11 +169,6 @@ defmodule BeTree.Test.Random do
     end
   end
 
-  # A pattern without wildcards would count as a constant of a bounded attribute.
-  defp pattern(strings) do
-    Enum.shuffle([Enum.random([:any, :one]) | some(fn -> Enum.random([:any, :any, :one | strings]) end)])
-  end
-
   defp predicate(:ip, name, _options, _domains) do
     networks =
       some(fn ->
@@ -194,6 +189,11 @@ defmodule BeTree.Test.Random do
   defp predicate(:string_list, name, _options, _domains), do: list(name, fn -> Enum.random(@strings) end)
   defp predicate(:segments, name, _options, domains), do: segments(name, domains)
   defp predicate(:frequency_caps, name, _options, _domains), do: {:is, :not_null, name}
+
+  # A pattern without wildcards would count as a constant of a bounded attribute.
+  defp pattern(strings) do
+    Enum.shuffle([Enum.random([:any, :one]) | some(fn -> Enum.random([:any, :any, :one | strings]) end)])
+  end
 
   defp list(name, constant) do
     case :rand.uniform(3) do

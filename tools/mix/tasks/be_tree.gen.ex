@@ -98,7 +98,10 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp check!(:equality, value), do: check!(:equality, value, value >= 0 and value <= 1, "from 0.0 to 1.0")
   defp check!(:matching, value), do: check!(:matching, value, value >= 0.001 and value <= 1, "from 0.001 to 1.0")
   defp check!(:patterns, value), do: check!(:patterns, value, value in 0..100, "from 0 to 100")
-  defp check!(:form, value), do: check!(:form, value, value in ~w(start end part like network mixed), "start, end, part, like, network or mixed")
+
+  defp check!(:form, value),
+    do: check!(:form, value, value in ~w(start end part like network mixed), "start, end, part, like, network or mixed")
+
   defp check!(_key, _value), do: :ok
 
   defp check!(key, value, right?, expected) do
