@@ -3,7 +3,7 @@ defmodule BeTree.Bench do
   # Runs the cases, prints the results, and writes them as JSON lines.
 
   alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Library, Machine, Native, Readme, Report, Tiny}
-  alias BeTree.Tune.Json
+  alias BeTree.Engine.Json
 
   @results "_build/bench/results.jsonl"
 

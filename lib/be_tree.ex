@@ -111,7 +111,7 @@ defmodule BeTree do
   @type constants :: [{atom | String.t(), integer}] | %{optional(atom | String.t()) => integer}
 
   @typedoc "The attributes of an index, in order, as `BeTree.Domain` describes them."
-  @type schema :: [{atom | String.t(), Domain.spec()} | Domain.t()]
+  @type schema :: [{atom | String.t(), Domain.fields()} | Domain.t()]
 
   @type subscription :: {id, String.t()} | {id, String.t(), constants: constants}
 

@@ -2,7 +2,7 @@ defmodule BeTree.PropertyTest do
   @moduledoc "The index against the oracle: random domains, expressions and events over the whole language."
   use ExUnit.Case, async: true
 
-  alias BeTree.Test.{Json, Naive, Random}
+  alias BeTree.Test.{Json, Naive, Nested, Random}
 
   @moduletag :property
 
@@ -26,7 +26,7 @@ defmodule BeTree.PropertyTest do
 
   defp compare(seed, others \\ []) do
     :rand.seed(:exsss, seed)
-    domains = Random.schema()
+    domains = Random.nested_schema()
     tree = BeTree.new!(others ++ domains)
     expressions = for id <- 1..@expressions, do: {id, Random.expression(domains)}
     texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
@@ -57,7 +57,10 @@ defmodule BeTree.PropertyTest do
     for {id, expression} <- expressions, Naive.eval(expression, event, Random.constants()), do: id
   end
 
-  defp as_term(pairs), do: if(:rand.uniform(2) == 1, do: Map.new(pairs), else: pairs)
+  defp as_term(pairs) do
+    pairs = for {name, value} <- pairs, do: {name, Nested.loosen(value)}
+    if :rand.uniform(2) == 1, do: Map.new(pairs), else: pairs
+  end
 
   defp same(expected, {:ok, expected}, _texts, _where), do: :ok
 
@@ -76,10 +79,13 @@ defmodule BeTree.PropertyTest do
   defp same_in_other_ways(expected, tree, domains, event, texts, where) do
     record = for {name, _spec} <- domains, do: Map.new(event)[name]
     same(expected, BeTree.search(tree, {:record, record}), texts, "as a record, " <> where)
-    same(expected, BeTree.search(tree, event, slice: 1_000), texts, "in slices, " <> where)
+    nested = Nested.nest(event)
+    same(expected, BeTree.search(tree, nested, slice: 1_000), texts, "in slices, " <> where)
     half = Enum.take_every(1..@expressions, 2)
-    same(Enum.filter(expected, &(&1 in half)), BeTree.search(tree, event, ids: half), texts, "among ids, " <> where)
-    explained = for {id, _, _} <- texts, BeTree.explain!(tree, event, id).match, do: id
+    same(Enum.filter(expected, &(&1 in half)), BeTree.search(tree, nested, ids: half), texts, "among ids, " <> where)
+    explained = for {id, _, _} <- texts, BeTree.explain!(tree, nested, id).match, do: id
     same(expected, {:ok, explained}, texts, "explained, " <> where)
+    prepared = BeTree.Event.prepare!(tree, nested)
+    same(expected, BeTree.search(tree, prepared), texts, "prepared, " <> where)
   end
 end

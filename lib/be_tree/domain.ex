@@ -12,6 +12,21 @@ defmodule BeTree.Domain do
         browser: {:string, count: 20}
       ]
 
+  ## Fields of maps
+
+  A name is the path of a field, spelled as in expressions: `user.address.city` is the field `city` of the map in the field
+  `address` of the map in the field `user` of an event. A field of another name is quoted with backticks, as in
+  ``user.`first name` ``; a backtick in it is written twice. A list or a map in place of a domain declares the fields of a map, in
+  the order of the list or of their names. These two schemas are equal:
+
+      ["user.name": :string, "user.address.city": {:string, optional: true}]
+      [user: [name: :string, address: %{city: {:string, optional: true}}]]
+
+  If a map is missing in an event, or undefined, so are all fields in it. Names that no expression can spell are refused. An
+  attribute has no attributes below it.
+
+  ## Types
+
   | type | value in an event | options |
   | --- | --- | --- |
   | `:boolean` | `true`, `false` | |
@@ -31,14 +46,33 @@ defmodule BeTree.Domain do
     * `:optional` - with `true` an event may leave the attribute undefined. Otherwise such an event is an error of kind
       `:missing_attribute`;
     * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
-    * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295.
+    * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
+    * `:coerce` - with `true` values of other types in events are converted, as the next table says. Otherwise they are an error of
+      kind `:type`. All types except segments and frequency caps take it.
+
+  | attribute | converts |
+  | --- | --- |
+  | `:boolean` | the strings `"true"` and `"false"` |
+  | `:integer`, `:integer_enum` | a string of an optional `-` and digits; a float without a fraction |
+  | `:float` | a string of a number as JSON writes it (`"2"`, `"-0.5e3"`) |
+  | `:string` | an integer to its digits, a boolean to `"true"` or `"false"` |
+  | `:integer_list`, `:string_list` | elements like that; a single value to a list of one |
+
+  An atom in an event is such a string too, unless it is a boolean or undefined. Nothing is trimmed or rounded: `" 42"`, `"4.0"`
+  and `4.5` are no integers, and remain errors of kind `:type`, as do numbers in strings that do not fit 64 bits.
+
+      iex> tree = BeTree.new!(age: {:integer, coerce: true})
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> BeTree.search!(tree, {:json, ~s({"age": "42"})})
+      [1]
   """
 
+  alias BeTree.Domain.Path
   alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits, Reply}
 
   @enforce_keys [:name, :type]
-  defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil]
+  defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil, coerce: false]
 
   @type type ::
           :boolean
@@ -56,6 +90,9 @@ defmodule BeTree.Domain do
   @typedoc "A type, or a type with options."
   @type spec :: type | {type, keyword}
 
+  @typedoc "A domain, or the fields of a map."
+  @type fields :: spec | [{atom | String.t(), fields} | t] | %{optional(atom | String.t()) => fields}
+
   @typedoc "An attribute: a name, a string, and its domain."
   @type t :: %__MODULE__{
           name: String.t(),
@@ -63,7 +100,8 @@ defmodule BeTree.Domain do
           optional: boolean,
           min: number | nil,
           max: number | nil,
-          count: pos_integer | nil
+          count: pos_integer | nil,
+          coerce: boolean
         }
 
   @bounds %{
@@ -79,6 +117,9 @@ defmodule BeTree.Domain do
     ip: [],
     datetime: []
   }
+
+  # The types whose values are not converted.
+  @strict [:segments, :frequency_caps, :ip, :datetime]
 
   @integers Limits.integers()
   @counts Limits.counts()
@@ -97,49 +138,90 @@ defmodule BeTree.Domain do
       iex> {error.kind, error.attribute}
       {:type, "age"}
   """
-  @spec parse([{atom | String.t(), spec} | t]) :: {:ok, [t]} | {:error, Error.t()}
-  def parse(schema) when is_list(schema), do: parse(schema, [])
+  @spec parse([{atom | String.t(), fields} | t]) :: {:ok, [t]} | {:error, Error.t()}
+  def parse(schema) when is_list(schema) do
+    with {:ok, parsed} <- parse(schema, [], []), do: {:ok, Enum.reverse(parsed)}
+  end
+
   def parse(other), do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
 
-  defp parse([], parsed), do: {:ok, Enum.reverse(parsed)}
+  # Adds the attributes of a list, which are in the maps on the path `around`, to those that were parsed, the last one first.
+  defp parse([], _around, parsed), do: {:ok, parsed}
 
-  defp parse([domain | rest], parsed) do
-    with {:ok, domain} <- parse_one(domain), do: parse(rest, [domain | parsed])
+  defp parse([domain | rest], around, parsed) do
+    with {:ok, parsed} <- parse_one(domain, around, parsed), do: parse(rest, around, parsed)
   end
 
-  defp parse(tail, _parsed),
+  defp parse(tail, _around, _parsed),
     do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
-  defp parse_one(%__MODULE__{} = domain) do
+  defp parse_one(%__MODULE__{} = domain, around, parsed) do
     bounds = for key <- [:min, :max, :count], bound <- [Map.fetch!(domain, key)], bound != nil, do: {key, bound}
-    parse_one({domain.name, {domain.type, [optional: domain.optional] ++ bounds}})
+    coerce = if domain.coerce == false, do: [], else: [coerce: domain.coerce]
+    parse_one({domain.name, {domain.type, [optional: domain.optional] ++ coerce ++ bounds}}, around, parsed)
   end
 
-  defp parse_one({name, {type, options}}) do
-    with {:ok, name} <- parse_name(name),
+  defp parse_one({name, {type, options}}, around, parsed) do
+    with {:ok, path} <- parse_name(name, around),
+         name = Path.join(around ++ path),
          {:ok, type} <- parse_type(name, type),
          :ok <- check_keys(name, type, options),
          {:ok, domain} <- put_options(%__MODULE__{name: name, type: type}, options),
-         do: check_range(domain)
+         :ok <- check_range(domain),
+         do: {:ok, [domain | parsed]}
   end
 
-  defp parse_one({name, type}), do: parse_one({name, {type, []}})
-  defp parse_one(other), do: refuse(:type, nil, "an attribute is {name, domain}, got: #{Describe.value(other)}")
+  defp parse_one({name, fields}, around, parsed) when is_list(fields) or (is_map(fields) and not is_struct(fields)) do
+    with {:ok, path} <- parse_name(name, around) do
+      path = around ++ path
+      fields = if is_map(fields), do: Enum.sort_by(fields, fn {field, _domain} -> to_text(field) end), else: fields
 
-  defp parse_name(name) when is_atom(name) and name not in [nil, true, false], do: {:ok, Atom.to_string(name)}
+      if fields == [] do
+        name = Path.join(path)
+        refuse(:type, name, "`#{Describe.name(name)}` is a map without fields; declare one, or leave it out")
+      else
+        parse(fields, path, parsed)
+      end
+    end
+  end
 
-  defp parse_name(name) when is_binary(name) and name != "" do
+  defp parse_one({name, type}, around, parsed), do: parse_one({name, {type, []}}, around, parsed)
+
+  defp parse_one(other, _around, _parsed),
+    do: refuse(:type, nil, "an attribute is {name, domain}, got: #{Describe.value(other)}")
+
+  # Atoms and strings are in one order. What is neither is refused later.
+  defp to_text(name) when is_atom(name), do: Atom.to_string(name)
+  defp to_text(name), do: name
+
+  defp parse_name(name, around) when is_atom(name) and name not in [nil, true, false],
+    do: parse_path(Atom.to_string(name), around)
+
+  defp parse_name(name, around) when is_binary(name) and name != "" do
     if String.valid?(name),
-      do: {:ok, name},
+      do: parse_path(name, around),
       else: refuse(:type, nil, "the name of an attribute is UTF-8, got: #{Describe.value(name)}")
   end
 
-  defp parse_name(name) do
+  defp parse_name(name, _around) do
     refuse(
       :type,
       nil,
       "the name of an attribute is an atom or a string that is not empty, got: #{Describe.value(name)}"
     )
+  end
+
+  defp parse_path(name, around) do
+    with {:error, reason} <- Path.fields(name, around) do
+      quoted = Path.join([name])
+
+      refuse(
+        :type,
+        name,
+        "no expression can spell the name `#{Describe.name(name)}`: #{reason}; " <>
+          "a field of this name is written between backticks: \"#{Describe.name(quoted)}\""
+      )
+    end
   end
 
   defp parse_type(_name, type) when is_map_key(@bounds, type), do: {:ok, type}
@@ -155,7 +237,7 @@ defmodule BeTree.Domain do
   end
 
   defp check_keys(name, type, options) do
-    allowed = [:optional | @bounds[type]]
+    allowed = [:optional | @bounds[type]] ++ if(type in @strict, do: [], else: [:coerce])
 
     cond do
       not Keyword.keyword?(options) ->
@@ -186,13 +268,13 @@ defmodule BeTree.Domain do
          do: put_options(Map.replace!(domain, key, value), rest)
   end
 
-  defp parse_option(_domain, :optional, value) when is_boolean(value), do: {:ok, value}
+  defp parse_option(_domain, key, value) when key in [:optional, :coerce] and is_boolean(value), do: {:ok, value}
 
-  defp parse_option(%{name: name}, :optional, value) do
+  defp parse_option(%{name: name}, key, value) when key in [:optional, :coerce] do
     refuse(
       :type,
       name,
-      "optional: of `#{Describe.name(name)}` is true or false, got: #{Describe.value(value)}"
+      "#{key}: of `#{Describe.name(name)}` is true or false, got: #{Describe.value(value)}"
     )
   end
 
@@ -240,14 +322,17 @@ defmodule BeTree.Domain do
     refuse(:type, name, "min: of `#{Describe.name(name)}` is #{min}, above its max: #{max}")
   end
 
-  defp check_range(domain), do: {:ok, domain}
+  defp check_range(_domain), do: :ok
 
   @doc false
   # Returns the schema in the format of docs/abi.md.
   @spec encode([t]) :: binary
   def encode(schema) do
-    :erlang.term_to_binary(Enum.map(schema, &{&1.name, &1.type, &1.optional, bounds(&1)}), minor_version: 2)
+    :erlang.term_to_binary(Enum.map(schema, &declaration/1), minor_version: 2)
   end
+
+  defp declaration(%{coerce: false} = domain), do: {domain.name, domain.type, domain.optional, bounds(domain)}
+  defp declaration(domain), do: {domain.name, domain.type, domain.optional, bounds(domain), domain.coerce}
 
   @doc false
   # Returns the attributes in a schema of that format. It may come from another program.
@@ -260,6 +345,11 @@ defmodule BeTree.Domain do
 
   defp declarations([{name, type, optional, bounds} | rest], schema) when is_binary(name) do
     declarations(rest, [{name, {type, [optional: optional] ++ options(bounds)}} | schema])
+  end
+
+  defp declarations([{name, type, optional, bounds, coerce} | rest], schema) when is_binary(name) do
+    options = [optional: optional, coerce: coerce] ++ options(bounds)
+    declarations(rest, [{name, {type, options}} | schema])
   end
 
   defp declarations(other, _schema), do: refuse(:type, nil, "this is no schema: #{Describe.value(other)}")

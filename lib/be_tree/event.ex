@@ -12,7 +12,13 @@ defmodule BeTree.Event do
       string, and only `:undefined` for an undefined value;
     * a `BeTree.Event.Prepared`, a result of `prepare/3`.
 
-  `BeTree.Domain` lists the values of each type. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
+  The attribute `user.address.city` is a field of the map in a field of the map in the field `user`. A map in an event is a map, a
+  keyword list, a list of pairs, a struct or a JSON object. If it is missing or undefined, all of its fields are; any other value
+  in its place is an error of kind `:type`. A field whose own name has a point is written in backticks in a schema:
+  `` `a.b` ``. Records have one value for each attribute, without maps. If a name comes twice, JSON's last value counts, with all of
+  its fields, and in lists of pairs the first one that is defined.
+
+  `BeTree.Domain` lists the values of each type, and what `coerce: true` converts. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
   attribute. Attributes that the schema lacks are ignored, with any values.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.

@@ -31,10 +31,10 @@ defmodule BeTree.Tune do
   """
 
   alias BeTree.{Error, Fuel, Index, Tree}
-  alias BeTree.Engine.{Bang, Check, Describe, Limits, Options}
+  alias BeTree.Engine.{Bang, Check, Describe, Json, Limits, Options}
   import Limits, only: [is_u64: 1]
 
-  alias BeTree.Tune.{Choice, Comparison, Costs, Document, Json, Machine, Report, Rounds, Sweep, Turn}
+  alias BeTree.Tune.{Choice, Comparison, Costs, Document, Machine, Report, Rounds, Sweep, Turn}
 
   @most_events 10_000
 

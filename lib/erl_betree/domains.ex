@@ -30,6 +30,13 @@ defmodule ErlBetree.Domains do
     for list <- proper(lists), domain <- proper(list), do: declare(domain)
   end
 
+  @doc "Returns the atom that names a domain."
+  @spec name(Domain.t()) :: atom
+  def name(%Domain{name: name}) do
+    {:ok, [field]} = Domain.Path.fields(name)
+    String.to_existing_atom(field)
+  end
+
   defp proper(list) when length(list) >= 0, do: list
   defp proper(_other), do: :erlang.error(:badarg)
 
@@ -40,7 +47,8 @@ defmodule ErlBetree.Domains do
       type = @types[type]
 
       %Domain{
-        name: Atom.to_string(name),
+        # The language of erl-be-tree has no paths: any atom is the name of one attribute.
+        name: Domain.Path.join([Atom.to_string(name)]),
         type: type,
         optional: undefined == :allow_undefined,
         count: count(type, bounds)

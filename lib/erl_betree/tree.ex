@@ -2,7 +2,7 @@ defmodule ErlBetree.Tree do
   @moduledoc false
   # The term behind a reference to a tree, the errors of its searches, and its other operations.
 
-  alias BeTree.{Domain, Error}
+  alias BeTree.Error
   alias BeTree.Engine.{Instance, Limits, Reply}
   alias ErlBetree.{Domains, Reference}
 
@@ -52,7 +52,7 @@ defmodule ErlBetree.Tree do
 
   # In the order of docs/abi.md. An expression that is false for every event has no attribute as its reason.
   defp reasons(domains) do
-    names = for %Domain{name: name} <- domains, do: String.to_existing_atom(name)
+    names = Enum.map(domains, &ErlBetree.Domains.name/1)
     List.to_tuple(names ++ [:geo, :no_reason, :invalid_event])
   end
 

@@ -10,6 +10,9 @@ import type { Domain, Schema, Type } from "be-tree";
 
 const WORDS = new Set(["like", "matches", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
 
+/** The path of a field: names with points between them, in backticks where they are no identifiers. */
+const PATH = /^(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`)(?:\.(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`))*/;
+
 /** Colors. A text that is no expression is colored too. */
 export const expressionLanguage = StreamLanguage.define({
   name: "expression",
@@ -19,7 +22,7 @@ export const expressionLanguage = StreamLanguage.define({
     if (stream.match(/^(["'])(?:\\.|(?!\1)[^\\])*\1?/)) return "string";
     if (stream.match(/^-?\d+(\.\d+)?([eE][-+]?\d+)?/)) return "number";
     if (stream.match(/^(<=|>=|<>|[<>=+*/-]|\|\||&&)/)) return "operator";
-    const word = stream.match(/^[A-Za-z_][\w-]*/) as RegExpMatchArray | null;
+    const word = stream.match(PATH) as RegExpMatchArray | null;
     if (!word) {
       stream.next();
       return null;
@@ -98,15 +101,15 @@ export function completeExpression(schema: () => Schema) {
     const line = context.state.doc.lineAt(context.pos);
     const before = line.text.slice(0, context.pos - line.from);
     if (/^\s*#/.test(before) || isInString(before)) return null;
-    const word = /[A-Za-z_][\w-]*$|$/.exec(before)![0];
+    const word = /[A-Za-z_][\w.-]*$|$/.exec(before)![0];
     if (word === "" && !context.explicit && !/[\w)]\s$/.test(before)) return null;
     const head = before.slice(0, before.length - word.length);
-    return { from: context.pos - word.length, options: options(head, schema()), validFor: /^[\w-]*$/ };
+    return { from: context.pos - word.length, options: options(head, schema()), validFor: /^[\w.-]*$/ };
   };
 }
 
 function options(head: string, schema: Schema): Completion[] {
-  const last = /([A-Za-z_][\w-]*)\s+$/.exec(head)?.[1];
+  const last = /([A-Za-z_`][^\s()]*)\s+$/.exec(head)?.[1];
   if (last !== undefined && Object.hasOwn(schema, last)) return OPERATORS[typeOf(schema[last]!)];
   const isOver = /['")\d]\s*$/.test(head) || /\b(null|empty|true|false)\s+$/.test(head);
   if (isOver) return BETWEEN;
@@ -129,14 +132,27 @@ export function completeEvent(schema: () => Schema) {
     if (!name) return null;
     const start = /"?[\w-]*$/.exec(name.text)![0];
     if (start === "" && !context.explicit) return null;
-    const options = Object.entries(schema()).map(([label, domain]) => ({
-      label: `"${label}"`,
-      apply: applyName(`"${label}": `),
-      detail: typeOf(domain),
+    const options = fieldsOf(schema()).map(([label, detail]) => ({
+      label: JSON.stringify(label),
+      apply: applyName(`${JSON.stringify(label)}: `),
+      detail,
       type: "property",
     }));
     return { from: context.pos - start.length, options, validFor: /^"?[\w-]*$/ };
   };
+}
+
+/** Returns the names of the fields on all paths, each with the type of its values. */
+function fieldsOf(schema: Schema): [string, string][] {
+  const fields = new Map<string, string>();
+  for (const [path, domain] of Object.entries(schema)) {
+    const names = path.match(/`(?:[^`]|``)*`|[^.`]+/g) ?? [];
+    names.forEach((name, place) => {
+      const plain = name.startsWith("`") ? name.slice(1, -1).replaceAll("``", "`") : name;
+      if (!fields.has(plain)) fields.set(plain, place === names.length - 1 ? typeOf(domain) : "object");
+    });
+  }
+  return [...fields];
 }
 
 /** A quote that was closed by itself is replaced too. */

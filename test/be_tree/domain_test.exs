@@ -4,6 +4,7 @@ defmodule BeTree.DomainTest do
   alias BeTree.{Domain, Error}
 
   doctest Domain
+  doctest Domain.Path
 
   test "every type is taken, bare and with its bounds, in order" do
     domains = [
@@ -38,7 +39,7 @@ defmodule BeTree.DomainTest do
     {:ok, domains} =
       Domain.parse([
         {:b, :boolean},
-        {"ä", {:integer, optional: true, min: -1}},
+        {"`ä`", {:integer, optional: true, min: -1}},
         {:f, {:float, min: 0, max: 1.5}},
         {:s, {:string, count: 3}},
         {:c, :frequency_caps}
@@ -46,6 +47,14 @@ defmodule BeTree.DomainTest do
 
     assert Domain.decode(Domain.encode(domains)) == {:ok, domains}
     assert Domain.decode(Domain.encode([])) == {:ok, []}
+
+    {:ok, coerced} = Domain.parse(a: {:integer, coerce: true, max: 5}, b: {:string, coerce: false})
+
+    assert [{"a", :integer, false, {nil, 5}, true}, {"b", :string, false, nil}] =
+             :erlang.binary_to_term(Domain.encode(coerced))
+
+    assert Domain.decode(Domain.encode(coerced)) == {:ok, coerced}
+    assert Domain.parse(coerced) == {:ok, coerced}
   end
 
   test "what is no schema is refused" do
@@ -71,10 +80,42 @@ defmodule BeTree.DomainTest do
     for bytes <- ["", "a", <<131, 80, 0>>], do: assert({:error, %Error{kind: :bad_module}} = Domain.decode(bytes))
   end
 
+  test "a nested schema equals the flat one" do
+    flat = [
+      "user.name": :string,
+      "user.address.city": {:string, optional: true},
+      "user.address.zip": :integer,
+      b: :boolean
+    ]
+
+    for nested <- [
+          [user: [name: :string, address: [city: {:string, optional: true}, zip: :integer]], b: :boolean],
+          [
+            {"user", [{:name, :string}, {"address", %{:zip => :integer, "city" => {:string, optional: true}}}]},
+            b: :boolean
+          ],
+          ["user.name": :string, "user.address": [city: {:string, optional: true}, zip: :integer], b: :boolean],
+          [user: ["`name`": :string, "address.city": {:string, optional: true}, "address.zip": :integer], b: :boolean],
+          [
+            user: [
+              %Domain{name: "name", type: :string},
+              {"address.city", {:string, optional: true}},
+              {"address.zip", :integer}
+            ],
+            b: :boolean
+          ]
+        ] do
+      assert Domain.parse(nested) == Domain.parse(flat)
+    end
+
+    assert {:ok, [%{name: "a.`b c`"}, %{name: "`d.e`"}, %{name: "f.and"}]} =
+             Domain.parse("`a`": ["`b c`": :integer], "`d.e`": :integer, f: [and: :integer])
+  end
+
   @refused [
     {[a: :int], :type, "a", ~r/`a` has the type :int; the types are :boolean, /},
-    {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, but not :min/},
-    {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :min, :max, but not :count/},
+    {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, :coerce, but not :min/},
+    {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :min, :max, :coerce, but not :count/},
     {[a: {:integer, :optional}], :type, "a", ~r/options of `a` are a keyword list/},
     {[a: {:integer, optional: 1}], :type, "a", ~r/is true or false, got: 1/},
     {[a: {:integer, min: 1.5}], :type, "a", ~r/min: of `a` is an integer, got: 1.5/},
@@ -89,6 +130,23 @@ defmodule BeTree.DomainTest do
     {[{nil, :integer}], :type, nil, ~r/an atom or a string/},
     {[{1, :integer}], :type, nil, ~r/an atom or a string/},
     {[{<<0xFF>>, :integer}], :type, nil, ~r/UTF-8/},
+    {[{"first name", :integer}], :type, "first name",
+     ~r/no expression can spell the name `first name`.*"`first name`"/},
+    {[and: :integer], :type, "and", ~r/is an operator or a constant.*"`and`"/},
+    {[{"a.", :integer}], :type, "a.", ~r/no expression can spell/},
+    {[{"`a", :integer}], :type, "`a", ~r/a backtick has no end/},
+    {[a: []], :type, "a", ~r/`a` is a map without fields/},
+    {[a: %{}], :type, "a", ~r/`a` is a map without fields/},
+    {[a: [b: :int]], :type, "a.b", ~r/`a.b` has the type :int/},
+    {[a: [:b]], :type, nil, ~r/an attribute is {name, domain}/},
+    {[a: [{:b, :integer} | :c]], :type, nil, ~r/proper list/},
+    {[a: %{1 => :integer}], :type, nil, ~r/an atom or a string/},
+    {[a: [b: :integer], "a.b": :string], :type, "a.b", ~r/declared twice/},
+    {[a: :integer, b: [c: :integer], "a.b": :string], :type, "a.b",
+     ~r/attribute `a` is of type integer, so `a.b` cannot/},
+    {["a.b.c": :string, a: [b: :integer]], :type, "a.b.c", ~r/attribute `a.b` is of type integer/},
+    {[a: {:integer, coerce: 1}], :type, "a", ~r/coerce: of `a` is true or false/},
+    {[a: {:segments, coerce: true}], :type, "a", ~r/takes :optional, but not :coerce/},
     {[:a], :type, nil, ~r/an attribute is {name, domain}/},
     {[{:a, :integer} | :b], :type, nil, ~r/proper list/},
     {%{a: :integer}, :type, nil, ~r/a list of {name, domain}/},

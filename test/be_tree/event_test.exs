@@ -5,6 +5,10 @@ defmodule BeTree.EventTest do
     defstruct [:age, :country, :__meta__]
   end
 
+  defmodule Account do
+    defstruct [:user]
+  end
+
   setup_all do
     tree = BeTree.new!(age: :integer, country: {:string, optional: true}, adult: {:boolean, optional: true})
     BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}, {3, "country is null"}, {4, "adult"}])
@@ -39,6 +43,37 @@ defmodule BeTree.EventTest do
         ] do
       assert {event, BeTree.search(tree, event)} == {event, {:ok, [3]}}
     end
+  end
+
+  test "fields of maps, keyword lists, structs and objects are read by their paths" do
+    tree = BeTree.new!(user: [age: :integer, country: {:string, optional: true}], "`a.b`": {:integer, optional: true})
+    BeTree.insert_all!(tree, [{1, "user.age >= 21"}, {2, "user.country = 'CA'"}, {3, "`a.b` = 1"}])
+
+    for user <- [
+          %{age: 30, country: "CA"},
+          %{"age" => 30, country: :CA},
+          [age: 30, country: "CA"],
+          [{"age", 30}, {:country, "CA"}, {:age, 1}],
+          %Person{age: 30, country: "CA"}
+        ],
+        event <- [%{user: user}, %{"user" => user}, [user: nil, user: user, user: %{age: 1}], %Account{user: user}] do
+      assert {event, BeTree.search(tree, event)} == {event, {:ok, [1, 2]}}
+      assert BeTree.search(tree, BeTree.Event.prepare!(tree, event)) == {:ok, [1, 2]}
+    end
+
+    json = ~s({"user": {"age": 30, "country": "CA"}, "user.country": 3, "a": {"b": 1}})
+    assert BeTree.search(tree, {:json, json}) == {:ok, [1, 2]}
+    # Of two objects of one name the last one counts, with all that is in it.
+    assert BeTree.search(tree, {:json, ~s({"user": {"country": "CA"}, "a.b": 1, "user": {"age": 30}})}) == {:ok, [1, 3]}
+    assert BeTree.search(tree, {:record, [30, "CA", nil]}) == {:ok, [1, 2]}
+
+    for event <- [%{}, %{user: nil}, %{user: %{}}, {:json, "{}"}, %{age: 30}, {:json, ~s({"user.age": 30})}] do
+      assert {:error, %{kind: :missing_attribute, attribute: "user.age"}} = BeTree.search(tree, event)
+    end
+
+    assert {:error, %{kind: :type, attribute: "user"}} = BeTree.search(tree, %{user: 3})
+    assert {:error, %{kind: :type, attribute: "user", column: 10}} = BeTree.search(tree, {:json, ~s({"user": [1]})})
+    assert {:error, %{kind: :type, attribute: "user.age"}} = BeTree.search(tree, %{user: %{age: "x"}})
   end
 
   test "1 and 0 are booleans in records only", %{tree: tree} do

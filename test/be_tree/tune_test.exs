@@ -4,7 +4,8 @@ defmodule BeTree.TuneTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Index, Tune}
-  alias BeTree.Tune.{Json, Machine, Turn}
+  alias BeTree.Engine.Json
+  alias BeTree.Tune.{Machine, Turn}
 
   doctest Tune
 

@@ -14,6 +14,7 @@ defmodule Cases do
   def value(:undefined), do: nil
   def value(%DateTime{} = time), do: DateTime.to_iso8601(time)
   def value(%NaiveDateTime{} = time), do: NaiveDateTime.to_iso8601(time)
+  def value(map) when is_map(map), do: event(map)
 
   def value(binary) when is_binary(binary) do
     if String.valid?(binary), do: binary, else: %{"$bytes" => :binary.bin_to_list(binary)}
@@ -23,9 +24,9 @@ defmodule Cases do
 
   def event(event), do: Map.new(event, fn {name, value} -> {"#{name}", value(value)} end)
 
-  def attribute({name, domain}) do
-    {type, options} = with type when is_atom(type) <- domain, do: {type, []}
-    {"#{name}", Map.new([{"type", type} | Enum.map(options, fn {name, value} -> {"#{name}", value} end)])}
+  def attribute(%BeTree.Domain{name: name} = domain) do
+    fields = for key <- [:min, :max, :count, :coerce], value = Map.fetch!(domain, key), do: {"#{key}", value}
+    {name, Map.new([{"type", domain.type}, {"optional", domain.optional} | fields])}
   end
 
   def part(node) do
@@ -101,7 +102,10 @@ profile = %{
     end
 }
 
-attributes = fn schema -> Enum.map(schema, fn attribute -> attribute |> Cases.attribute() |> Tuple.to_list() end) end
+attributes = fn schema ->
+  {:ok, domains} = BeTree.Domain.parse(schema)
+  Enum.map(domains, fn attribute -> attribute |> Cases.attribute() |> Tuple.to_list() end)
+end
 
 cases = %{
   "schema" => attributes.(Language.schema()),

@@ -6,7 +6,7 @@ defmodule BeTree.Test.Json do
     IO.iodata_to_binary([space(), "{", join(pairs, &pair/1), "}", space()])
   end
 
-  defp pair({name, value}), do: [space(), string(name), space(), ":", space(), value(value), space()]
+  defp pair({name, value}), do: [space(), string(to_string(name)), space(), ":", space(), value(value), space()]
 
   defp value(nil), do: "null"
   defp value(:undefined), do: "null"

@@ -3,7 +3,7 @@ defmodule BeTree.Test.Language do
   # The whole-language corpus of test/conformance, and the attributes and constants that its expressions name.
 
   @folder Path.expand("../conformance", __DIR__)
-  @files Map.new(["language.exs", "refusals.exs", "extensions.exs"], &{&1, Path.join(@folder, &1)})
+  @files Map.new(["language.exs", "refusals.exs", "extensions.exs", "paths.exs"], &{&1, Path.join(@folder, &1)})
   for {_name, path} <- @files, do: @external_resource(path)
 
   @rows @files |> Map.fetch!("language.exs") |> Code.eval_file() |> elem(0)
@@ -13,11 +13,15 @@ defmodule BeTree.Test.Language do
   @extension_rows extension_rows
   @extension_refusals extension_refusals
 
+  {path_rows, path_refusals} = @files |> Map.fetch!("paths.exs") |> Code.eval_file() |> elem(0)
+  @path_rows path_rows
+  @path_refusals path_refusals
+
   @doc "Returns `[{expression, event, whether it is true}]`."
-  def rows, do: @rows ++ @extension_rows
+  def rows, do: @rows ++ @extension_rows ++ @path_rows
 
   @doc "Returns `[{expression, kind, attribute, column}]`."
-  def refusals, do: @refusals ++ @extension_refusals
+  def refusals, do: @refusals ++ @extension_refusals ++ @path_refusals
 
   @doc "Returns the rows in erl-be-tree's language."
   def flat_rows, do: @rows
@@ -27,7 +31,15 @@ defmodule BeTree.Test.Language do
 
   @doc "Returns the attributes that `rows/0` and `refusals/0` name."
   def schema do
-    flat_schema() ++ [ip: {:ip, optional: true}, at: {:datetime, optional: true}, t: {:string, optional: true}]
+    flat_schema() ++
+      [
+        ip: {:ip, optional: true},
+        at: {:datetime, optional: true},
+        t: {:string, optional: true},
+        user: [name: {:string, optional: true}, address: %{zip: {:integer, optional: true}}],
+        "`a b`.`c.d`": {:integer, optional: true},
+        loose: [i: {:integer, optional: true, coerce: true}, s: {:string, optional: true, coerce: true}]
+      ]
   end
 
   @doc "Returns the attributes that `flat_rows/0` and `flat_refusals/0` name."
@@ -50,9 +62,19 @@ defmodule BeTree.Test.Language do
     ]
   end
 
+  @doc "Returns the values of `event`, one for each attribute, in the order of the schema."
+  def record(event) do
+    {:ok, domains} = BeTree.Domain.parse(schema())
+
+    for %{name: name} <- domains do
+      {:ok, path} = BeTree.Domain.Path.fields(name)
+      Enum.reduce(path, event, fn field, map -> if is_map(map), do: map[String.to_existing_atom(field)] end)
+    end
+  end
+
   def constants, do: [flight_id: 10, advertiser_id: 20, campaign_id: 30, campaign_group_id: 40, product_id: 50]
 
-  @doc "Returns the expressions as subscriptions, numbered from 0."
+  @doc "Returns the expressions of `rows` as subscriptions, numbered from 0."
   def subscriptions(rows \\ rows()) do
     for {{text, _event, _holds}, id} <- Enum.with_index(rows), do: {id, text, constants: constants()}
   end

@@ -5,6 +5,8 @@ defmodule BeTree.Test.Random do
   All use the process's own `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
   """
 
+  alias BeTree.Test.Nested
+
   # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
@@ -24,6 +26,18 @@ defmodule BeTree.Test.Random do
     "AB",
     "ÉtÉ"
   ]
+  # Paths, and names that are no identifiers.
+  @paths [
+    "user.age",
+    "user.name",
+    "user.address.city",
+    "user.`first name`",
+    "`a.b`",
+    "`é``x`.and",
+    "`not`",
+    "deep.a.b.c.d"
+  ]
+
   @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
   @addresses [{10, 0, 0, 1}, {10, 1, 2, 3}, {10, 1, 2, 2}, {192, 168, 0, 1}] ++
                [{0x2001, 0xDB8, 0, 0, 0, 0, 0, 1}, {0x2001, 0xDB8, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}]
@@ -45,7 +59,12 @@ defmodule BeTree.Test.Random do
   defp extended?, do: Process.get(__MODULE__) != :original
 
   @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
-  def schema do
+  def schema, do: schema(@names)
+
+  @doc "Returns domains of which some are fields of maps."
+  def nested_schema, do: schema(@names ++ @paths ++ @paths)
+
+  defp schema(names) do
     own = [
       {"now", :integer},
       {"latitude", :float},
@@ -56,7 +75,7 @@ defmodule BeTree.Test.Random do
 
     types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
     types = if extended?(), do: [:ip, :datetime | types], else: types
-    others = for name <- Enum.take_random(@names, Enum.random(3..15)), do: {name, Enum.random(types)}
+    others = for name <- Enum.uniq(Enum.take_random(names, Enum.random(3..15))), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
     for {name, type} <- Enum.shuffle(kept ++ others) do
@@ -275,7 +294,7 @@ defmodule BeTree.Test.Random do
   defp any(value), do: for(_ <- 1..Enum.random(0..5)//1, do: value.())
 
   @doc """
-  The same event as a caller might write it: in any order, undefined attributes left out or said to be, strings as
+  The same event as a caller might write it: paths as maps, in any order, undefined attributes left out or said to be, strings as
   atoms here and there, whole floats as integers, attributes that nobody knows.
   """
   def dress(event, domains) do
@@ -285,7 +304,7 @@ defmodule BeTree.Test.Random do
       end
 
     unknown = if chance(0.2), do: [{"nobody_knows", [%{"a" => {1.5, "b"}}, 3]}], else: []
-    Enum.shuffle(Enum.map(event, &dress_pair/1) ++ undefined ++ unknown)
+    Enum.shuffle(Nested.nest(Enum.map(event, &dress_pair/1) ++ undefined) ++ unknown)
   end
 
   defp dress_pair({name, string}) when is_map_key(@string_atoms, string) do

@@ -3,7 +3,8 @@ defmodule BeTree.Tune.Document do
   # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes it.
 
   alias BeTree.{Error, Profile}
-  alias BeTree.Tune.{Histogram, Json}
+  alias BeTree.Engine.Json
+  alias BeTree.Tune.Histogram
 
   @format "be_tree tune 1"
   @named 30

@@ -2,7 +2,8 @@ defmodule BeTree.Tune.ComparisonTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Tune
-  alias BeTree.Tune.{Comparison, Json}
+  alias BeTree.Engine.Json
+  alias BeTree.Tune.Comparison
 
   defp run(expressions, ages \\ 1..50) do
     tree = BeTree.new!(age: :integer)

@@ -2,23 +2,37 @@
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::index::Insertion;
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
-/// Reads a list of `{Name, Type, Optional, Bounds}`.
+/// Reads a list of `{Name, Type, Optional, Bounds}` and `{Name, Type, Optional, Bounds, Converts}`.
 pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
     let mut reader = Reader::new(bytes)?;
     let mut attributes = Vec::new();
+    let mut converted = Vec::new();
     let mut list = reader.list()?;
     while reader.next(&mut list)? {
-        attributes.push(attribute(&mut reader)?);
+        let (attribute, converts) = attribute(&mut reader)?;
+        if converts {
+            converted.push(AttributeId::from_index(attributes.len()));
+        }
+        attributes.push(attribute);
     }
     reader.finish()?;
-    Schema::new(attributes)
+    let mut schema = Schema::new(attributes)?;
+    for id in converted {
+        schema.convert(id)?;
+    }
+    Ok(schema)
 }
 
-fn attribute(reader: &mut Reader) -> Result<Attribute, Error> {
-    tuple_of(reader, 4, "an attribute is {Name, Type, Optional, Bounds}")?;
+/// Reads an attribute, and whether its values are converted.
+fn attribute(reader: &mut Reader) -> Result<(Attribute, bool), Error> {
+    let arity = reader.tuple()?;
+    if !matches!(arity, 4 | 5) {
+        let message = format!("an attribute is {{Name, Type, Optional, Bounds}}, but this tuple has {arity} elements");
+        return Err(Error::new(Kind::Type, message));
+    }
     let name = utf8(reader.binary()?)?;
     let type_name = reader.atom()?;
     let ty = Type::NAMES.iter().find(|(known, _)| known.as_bytes() == &*type_name);
@@ -30,7 +44,8 @@ fn attribute(reader: &mut Reader) -> Result<Attribute, Error> {
     };
     let optional = reader.boolean()?;
     let bounds = bounds(reader, ty)?;
-    Ok(Attribute { name, ty, optional, bounds })
+    let converts = arity == 5 && reader.boolean()?;
+    Ok((Attribute { name, ty, optional, bounds }, converts))
 }
 
 fn bounds(reader: &mut Reader, ty: Type) -> Result<Bounds, Error> {

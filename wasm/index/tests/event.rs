@@ -65,7 +65,7 @@ fn attributes() -> impl Strategy<Value = Attributes> {
     vec(attribute, 0..12)
 }
 
-/// The name of the `i`th attribute.
+/// The name of the field of the `i`th attribute, which the schema quotes.
 fn name(i: usize) -> String {
     format!("attribute {i} é")
 }
@@ -74,7 +74,7 @@ fn schema(attributes: &Attributes) -> Schema {
     let declare = |(i, (ty, value)): (usize, &(Type, Model))| {
         // What the event defines may as well be required.
         let optional = *value == Model::Undefined;
-        Attribute { name: name(i), ty: *ty, optional, bounds: Bounds::Unbounded }
+        Attribute { name: format!("`{}`", name(i)), ty: *ty, optional, bounds: Bounds::Unbounded }
     };
     Schema::new(attributes.iter().enumerate().map(declare).collect()).unwrap()
 }

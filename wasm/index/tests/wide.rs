@@ -68,7 +68,7 @@ impl World {
         let often = |attribute: &Attribute| if attribute.optional { random.pick(&[10, 50, 90]) } else { 100 };
         let defined = asked.iter().map(often).collect();
         let other = |number| Attribute {
-            name: format!("other {number}"),
+            name: format!("other_{number}"),
             ty: Type::Boolean,
             optional: true,
             bounds: Bounds::Unbounded,

@@ -27,12 +27,29 @@ export interface Domain {
   max?: number | bigint;
   /** The number of distinct constants, of `string`, `integer_enum` and `string_list`. */
   count?: number;
+  /** Convert values of other types, such as the string "42" for an integer. Defaults to `false`. */
+  coerce?: boolean;
 }
 
+/** Domains by name, a path as expressions spell it: `"user.city"`. */
 export type Schema = Record<string, Type | Domain>;
 
+/** A schema, or the fields of an object in an event: `{user: {city: "string"}}` declares `user.city`. An object whose `type` is
+ * a string is a domain; a field called `type` is declared by its path, `"user.type"`. */
+export interface Fields {
+  readonly [name: string]: Type | Domain | Fields;
+}
+
 /** `undefined` and `null` stand for an undefined attribute. */
-export type Value = undefined | null | boolean | number | bigint | string | readonly Value[];
+export type Value =
+  | undefined
+  | null
+  | boolean
+  | number
+  | bigint
+  | string
+  | readonly Value[]
+  | { readonly [field: string]: Value };
 
 /** Values by name, or the text of a JSON object. */
 export type Event = Readonly<Record<string, Value>> | string;
@@ -208,7 +225,7 @@ export interface Info {
  */
 export class BeTree {
   /** Makes an empty index. */
-  constructor(schema: Schema);
+  constructor(schema: Fields);
 
   /**
    * Reads an image, as `mix be_tree.image` and `BeTree.Image` write them. The image's own module runs, in a memory of its own.

@@ -240,7 +240,7 @@ function textOf(event) {
   return typeof event === "string" ? event : null;
 }
 
-const DOMAIN = ["type", "optional", "min", "max", "count"];
+const DOMAIN = ["type", "optional", "min", "max", "count", "coerce"];
 
 function toAttributes(schema) {
   if (!isPlain(schema)) {
@@ -248,15 +248,24 @@ function toAttributes(schema) {
       `a schema is an object from names to domains, such as {age: "integer"}, but this is ${describe(schema)}`,
     );
   }
-  return Object.entries(schema).map(([name, domain]) => {
+  return toFields(schema, []);
+}
+
+/** Returns the attributes of a schema, or of a map of fields in it. A domain has a type; a map has fields. */
+function toFields(schema, around) {
+  return Object.entries(schema).flatMap(([field, domain]) => {
+    const path = [...around, field];
+    const name = path.join(".");
     const given = typeof domain === "string" ? { type: domain } : domain;
+    if (isPlain(given) && typeof given.type !== "string" && Object.keys(given).length > 0)
+      return toFields(given, path);
     if (!isPlain(given) || typeof given.type !== "string") {
       throw new TypeError(`the domain of ${name} is a type or an object with a type, but this is ${describe(domain)}`);
     }
     const unknown = Object.keys(given).find((key) => !DOMAIN.includes(key));
     if (unknown !== undefined)
       throw new TypeError(`the domain of ${name} has no ${unknown}; it has ${DOMAIN.join(", ")}`);
-    return [name, given.type, given.optional === true, given.min, given.max, given.count];
+    return [[name, given.type, given.optional === true, given.min, given.max, given.count, given.coerce || undefined]];
   });
 }
 
@@ -323,8 +332,12 @@ function valueToJson(value, name) {
   }
   if (value === null) return "null";
   if (Array.isArray(value)) return `[${value.map((element) => valueToJson(element, name))}]`;
+  if (isPlain(value)) {
+    const fields = Object.entries(value);
+    return `{${fields.map(([field, inner]) => `${JSON.stringify(field)}:${valueToJson(inner, `${name}.${field}`)}`)}}`;
+  }
   throw new TypeError(
-    `${name} of an event is a boolean, a number, a string or an array, but this is ${describe(value)}`,
+    `${name} of an event is a boolean, a number, a string, an array or an object, but this is ${describe(value)}`,
   );
 }
 

@@ -239,7 +239,7 @@ fn camel_case(name: &str) -> String {
 /// The bytes of an image's section before its schema: magic, versions, digest, length, memory, and the module's digest.
 const BEFORE_SCHEMA: usize = 8 + 4 + 4 + 32 + 8 + 8 + 32;
 
-/// Returns the attributes of an image's section, each `[name, type, optional, min, max, count]`.
+/// Returns the attributes of an image's section, each `[name, type, optional, min, max, count, coerce]`.
 #[wasm_bindgen]
 pub fn attributes(section: &[u8]) -> Result<Array, JsValue> {
     let schema = section.get(BEFORE_SCHEMA..).and_then(|rest| {
@@ -256,7 +256,8 @@ fn read_attributes(schema: &[u8]) -> Result<Array, Error> {
     let attributes = Array::new();
     let mut list = reader.list()?;
     while reader.next(&mut list)? {
-        if reader.peek()? != Kind::Tuple || reader.tuple()? != 4 {
+        let arity = if reader.peek()? == Kind::Tuple { reader.tuple()? } else { 0 };
+        if !matches!(arity, 4 | 5) {
             return Err(malformed("an attribute is {Name, Type, Optional, Bounds}"));
         }
         let name = string(reader.binary()?);
@@ -271,7 +272,8 @@ fn read_attributes(schema: &[u8]) -> Result<Array, Error> {
             }
             _ => [none.clone(), none, value(&mut reader)?],
         };
-        attributes.push(&Array::of(&[name, ty, optional, min, max, count]));
+        let coerce = if arity == 5 { value(&mut reader)? } else { JsValue::UNDEFINED };
+        attributes.push(&Array::of(&[name, ty, optional, min, max, count, coerce]));
     }
     Ok(attributes)
 }

@@ -1,17 +1,24 @@
 //! Reads the attributes of a schema.
 
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use js_sys::Array;
 use wasm_bindgen::JsValue;
 
 use crate::malformed;
 use crate::values::integer;
 
-/// Reads attributes, each `[name, type, optional, min, max, count]`, the last three `undefined` where there are none.
+/// Reads attributes, each `[name, type, optional, min, max, count, coerce]`, the bounds `undefined` where there are none.
 pub(crate) fn schema(attributes: &Array) -> Result<Schema, Error> {
-    let attributes: Result<Vec<_>, _> = attributes.iter().map(|given| attribute(&Array::from(&given))).collect();
-    Schema::new(attributes?)
+    let given: Vec<_> = attributes.iter().map(|given| Array::from(&given)).collect();
+    let attributes: Result<Vec<_>, _> = given.iter().map(attribute).collect();
+    let mut schema = Schema::new(attributes?)?;
+    for (position, given) in given.iter().enumerate() {
+        if given.get(6).is_truthy() {
+            schema.convert(AttributeId::from_index(position))?;
+        }
+    }
+    Ok(schema)
 }
 
 fn attribute(given: &Array) -> Result<Attribute, Error> {

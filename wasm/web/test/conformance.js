@@ -98,7 +98,7 @@ function refusalOf(call) {
 }
 
 function withDefaults([name, domain]) {
-  return [name, { type: domain.type, optional: domain.optional ?? false }];
+  return [name, { type: domain.type, optional: domain.optional ?? false, ...(domain.coerce && { coerce: true }) }];
 }
 
 /** Returns the value that a case stands for. */

@@ -77,6 +77,23 @@ test("the types describe each method", () => {
 
 const ages = () => new BeTree({ age: "integer", name: { type: "string", optional: true } });
 
+test("objects in a schema and in events are paths", () => {
+  const tree = new BeTree({
+    user: { name: { type: "string", coerce: true }, address: { city: { type: "string", optional: true } } },
+    "`a.b`": { type: "integer", optional: true },
+  });
+  assert.deepEqual(Object.keys(tree.schema), ["user.name", "user.address.city", "`a.b`"]);
+  tree.insert(1, "user.name = '7' and user.address.city is null");
+  tree.insert(2, "user.address.city = 'Rome' or `a.b` = 1");
+  assert.deepEqual(tree.search({ user: { name: 7 } }), [1]);
+  assert.deepEqual(tree.search({ user: { name: "x", address: { city: "Rome" } } }), [2]);
+  assert.deepEqual(tree.search({ "a.b": 1, user: { name: "7", address: null } }), [1, 2]);
+  assert.throws(() => tree.search({ user: 3 }), { kind: "type", attribute: "user" });
+  assert.throws(() => tree.search({ user: { name: Infinity } }), { kind: "out_of_bounds", attribute: "user.name" });
+  assert.throws(() => new BeTree({ a: {} }), TypeError);
+  assert.throws(() => new BeTree({ "a b": "integer" }), { kind: "type", attribute: "a b" });
+});
+
 test("ids are numbers where numbers are exact, and otherwise bigints", () => {
   const tree = ages();
   const ids = [0, Number.MAX_SAFE_INTEGER, 2n ** 53n, 2n ** 64n - 1n];

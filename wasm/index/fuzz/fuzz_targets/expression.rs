@@ -31,6 +31,9 @@ fn schema() -> Schema {
         attribute("now", Type::Integer, Bounds::Unbounded),
         attribute("ip", Type::Ip, Bounds::Unbounded),
         attribute("at", Type::DateTime, Bounds::Unbounded),
+        attribute("u.v.i", Type::Integer, Bounds::Unbounded),
+        attribute("u.`a b`", Type::String, Bounds::Unbounded),
+        attribute("`not`", Type::Boolean, Bounds::Unbounded),
     ];
     Schema::new(declared.into()).expect("the schema is sound")
 }

@@ -5,8 +5,10 @@ use crate::event::formats::json::Json;
 use crate::event::formats::prepared;
 use crate::event::formats::records::Records;
 use crate::event::formats::source::{Read, Source};
+use crate::event::maps::Maps;
 use crate::event::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
 use crate::model::address::Address;
+use crate::model::fields::FieldId;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
@@ -60,6 +62,9 @@ impl Format {
 /// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
 /// - Undefined stands for a whole value, or for the time of a frequency cap. It is an error inside a list.
 /// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
+/// - The attribute `user.city` is the field `city` of the map, or JSON object, in field `user`. If the map is missing or
+///   undefined, so are its fields. Of several maps of one name JSON's last counts, and in terms the first.
+/// - An attribute may convert values of other types: see `convert`.
 ///
 /// Takes time and memory linear in the input, for any nesting, and time linear in the schema.
 ///
@@ -97,16 +102,15 @@ pub fn decode(
         // All bytes at once, because copying string by string takes longer.
         event.take_in(bytes)?;
     }
-    let is_far = strings.is_far();
     match format {
-        Format::Term => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.named(),
-        Format::Json => Filler { source: Json::new(bytes), schema, strings, event, is_far }.named(),
-        Format::Record => Filler { source: Reader::new(bytes)?, schema, strings, event, is_far }.record(),
+        Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event).named(),
+        Format::Json => Filler::new(Json::new(bytes), schema, strings, event).named(),
+        Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
             return check_required(schema, event);
         }
-        Format::Records => Filler { source: Records(Reader::new(bytes)?), schema, strings, event, is_far }.records(),
+        Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
     }
     .map_err(|error| *error)?;
     event.find_sought(strings);
@@ -124,13 +128,22 @@ fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
     }
 }
 
-struct Filler<'a, S> {
-    source: S,
-    schema: &'a Schema,
-    strings: &'a Interner,
-    event: &'a mut Event,
+/// Fills an event from a source.
+pub(super) struct Filler<'a, S> {
+    pub source: S,
+    pub schema: &'a Schema,
+    pub strings: &'a Interner,
+    pub event: &'a mut Event,
     /// Whether ids of strings are looked up many at a time.
     is_far: bool,
+    /// The maps that were read, once there is one.
+    pub maps: Option<Box<Maps>>,
+}
+
+impl<'a, S> Filler<'a, S> {
+    fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event) -> Self {
+        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None }
+    }
 }
 
 impl Filler<'_, Reader<'_>> {
@@ -201,25 +214,51 @@ impl<S: Source> Filler<'_, S> {
         let names = self.source.names()?;
         let mut names = self.expect(names, S::EVENT)?;
         let schema = self.schema;
-        while let Some(known) = self.source.name(&mut names, |name| schema.find_hashed(name.hash, name.bytes))? {
+        let fields = schema.fields();
+        while let Some(known) = self.source.name(&mut names, |name| fields.outer(name.hash, name.bytes))? {
             match known {
-                Some(id) if S::LAST_COUNTS || self.event.values[id.index()] == Value::Undefined => {
-                    self.attribute(id)?
-                }
+                Some(id) if S::LAST_COUNTS || self.is_missing(id) => self.read_field(id)?,
                 _ => self.source.skip()?,
             }
         }
         self.source.finish()
     }
 
+    /// Returns whether nothing was read for the field `id` yet. Of a map that is always so.
+    #[inline]
+    pub fn is_missing(&self, id: FieldId) -> bool {
+        self.event.values.get(id.index()).is_none_or(|value| *value == Value::Undefined)
+    }
+
     /// Reads the value of attribute `id`.
     #[inline]
     fn attribute(&mut self, id: AttributeId) -> Read<()> {
-        let ty = self.schema.attribute(id).ty;
-        self.value(id, ty).map_err(|error| about(self.schema.attribute(id), *error).into())
+        self.read_field(FieldId::from_index(id.index()))
     }
 
-    #[inline]
+    /// Reads the value of a field. In the loop over the names of a flat event a call for each would take long.
+    #[inline(always)]
+    pub fn read_field(&mut self, id: FieldId) -> Read<()> {
+        match self.schema.fields().plain(id) {
+            Some(ty) => {
+                let id = AttributeId::from_index(id.index());
+                self.value(id, ty).map_err(|error| about(self.schema.attribute(id), *error).into())
+            }
+            None => self.unusual_field(id),
+        }
+    }
+
+    /// Reads a map, or a value that is converted.
+    #[inline(never)]
+    fn unusual_field(&mut self, id: FieldId) -> Read<()> {
+        match self.schema.fields().attribute(id) {
+            Some(id) => self.converted(id).map_err(|error| about(self.schema.attribute(id), *error).into()),
+            None => self.map(id),
+        }
+    }
+
+    /// Reads the value of attribute `id`, whose type is `ty`.
+    #[inline(always)]
     fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
         // Each arm stores its value, because returning the value takes longer than reading it.
         let is_found = match ty {
@@ -263,7 +302,13 @@ impl<S: Source> Filler<'_, S> {
             self.set(id, Value::Undefined);
             return Ok(());
         }
-        Err(self.mismatch(match ty {
+        Err(self.mismatch_of(ty))
+    }
+
+    /// Returns the error for the next value, which is not of type `ty`.
+    #[cold]
+    pub fn mismatch_of(&mut self, ty: Type) -> Box<Error> {
+        self.mismatch(match ty {
             Type::Boolean => "true or false",
             Type::Integer | Type::IntegerEnum => "an integer",
             Type::Float => S::FLOAT,
@@ -274,17 +319,17 @@ impl<S: Source> Filler<'_, S> {
             Type::FrequencyCaps => "a list of frequency caps",
             Type::Ip => S::ADDRESS,
             Type::DateTime => S::TIME,
-        }))
+        })
     }
 
     #[inline]
-    fn set(&mut self, id: AttributeId, value: Value) {
+    pub fn set(&mut self, id: AttributeId, value: Value) {
         self.event.values[id.index()] = value;
     }
 
     /// Reads a string, and returns it with its hash. Its id is looked up later if look-ups are queued.
     #[inline]
-    fn string(&mut self) -> Read<Option<(Text, u64)>> {
+    pub fn string(&mut self) -> Read<Option<(Text, u64)>> {
         let Filler { source, strings, event, is_far, .. } = self;
         let text = source.string(|string| {
             let known = if *is_far { None } else { strings.find_hashed(string.hash, string.bytes) };
@@ -301,7 +346,7 @@ impl<S: Source> Filler<'_, S> {
 
     /// Queues the look-up of the string at `place`, if look-ups are queued.
     #[inline]
-    fn seek(&mut self, hash: u64, place: Place) -> Read<()> {
+    pub fn seek(&mut self, hash: u64, place: Place) -> Read<()> {
         if self.is_far {
             self.event.seek(hash, place, self.strings)?;
         }
@@ -388,17 +433,15 @@ impl<S: Source> Filler<'_, S> {
             self.source.back_to(start);
             return Ok(None);
         };
-        let position = match self.event.values[id.index()] {
-            // A value of the same name was earlier in the event.
-            Value::Address(position) => position,
-            _ => {
-                let position = self.event.addresses.len() as u32;
-                push(&mut self.event.addresses, address)?;
-                position
-            }
-        };
-        self.event.addresses[position as usize] = address;
-        self.set(id, Value::Address(position));
+        // Each attribute has a place of its own, so repeated names take no more room.
+        let position = id.index();
+        let addresses = &mut self.event.addresses;
+        if position >= addresses.len() {
+            addresses.try_reserve(position + 1 - addresses.len()).map_err(out_of_memory)?;
+            addresses.resize(position + 1, address);
+        }
+        addresses[position] = address;
+        self.set(id, Value::Address(position as u32));
         Ok(Some(()))
     }
 
@@ -514,7 +557,7 @@ impl<S: Source> Filler<'_, S> {
 
     /// Returns the error for the next value, which is not `expected`.
     #[cold]
-    fn mismatch(&mut self, expected: &str) -> Box<Error> {
+    pub fn mismatch(&mut self, expected: &str) -> Box<Error> {
         match self.source.given() {
             Ok(given) => {
                 self.source.locate(Error::new(Kind::Type, format!("expected {expected}, given {given}"))).into()
@@ -533,7 +576,7 @@ struct Tuple<E> {
 }
 
 /// Returns the error with the attribute whose value is wrong.
-fn about(attribute: &Attribute, error: Error) -> Error {
+pub(super) fn about(attribute: &Attribute, error: Error) -> Error {
     match error.kind {
         Kind::Type | Kind::OutOfBounds => {
             let Attribute { name, ty, .. } = attribute;
@@ -546,7 +589,7 @@ fn about(attribute: &Attribute, error: Error) -> Error {
 
 /// Appends `item` to `table`. Decoding an event must not abort.
 #[inline]
-fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
+pub(super) fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
     if table.len() == table.capacity() {
         table.try_reserve(1).map_err(out_of_memory)?;
     }
@@ -555,12 +598,12 @@ fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
 }
 
 /// Returns the range of `table` from `start` to its end.
-fn since<T>(start: usize, table: &[T]) -> Span {
+pub(super) fn since<T>(start: usize, table: &[T]) -> Span {
     Span { start: start as u32, len: (table.len() - start) as u32 }
 }
 
 /// Sorts the elements from `start` on and removes duplicates.
-fn sort_and_dedup(table: &mut Vec<i64>, start: usize) {
+pub(super) fn sort_and_dedup(table: &mut Vec<i64>, start: usize) {
     let added = &mut table[start..];
     if added.is_sorted_by(|a, b| a < b) {
         return;

@@ -1,10 +1,12 @@
 //! An event: a value for each attribute of a schema, or none.
 
+mod convert;
 mod decode;
 pub(crate) mod digest;
 pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
+mod maps;
 #[cfg(test)]
 mod tests;
 
@@ -110,7 +112,7 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
-    /// Internet addresses, one at most for each attribute.
+    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event.
     pub addresses: Vec<Address>,
     /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
     pub lowered: LoweredStrings,
@@ -193,8 +195,8 @@ impl Event {
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
         }
-        let addresses = schema.attributes().iter().filter(|attribute| attribute.ty == Type::Ip).count();
-        reserve(&mut self.addresses, addresses)?;
+        let last = schema.attributes().iter().rposition(|attribute| attribute.ty == Type::Ip);
+        reserve(&mut self.addresses, last.map_or(0, |last| last + 1))?;
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use crate::error::{Error, Kind};
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
 use crate::language::parser::Sums;
-use crate::language::suggest::nearest;
+use crate::language::suggest::suggestion;
+use crate::model::path;
 use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Test};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
@@ -357,12 +358,12 @@ impl<'a, 's> Checker<'a, 's> {
     /// Returns the attribute that `token` names.
     pub(super) fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
-        match (token.kind, self.schema.find(name.as_bytes())) {
+        match (token.kind, find(name, self.schema)) {
             (TokenKind::Name | TokenKind::Lowered, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
             (TokenKind::Name | TokenKind::Lowered, None) => {
-                let mend = match (lower_case_keyword(name), nearest(name, self.schema)) {
+                let mend = match (lower_case_keyword(name), suggestion(name, self.schema)) {
                     (Some(keyword), _) => format!("keywords are lower case: write `{keyword}`"),
-                    (None, Some(near)) => format!("did you mean {}?", quote(near)),
+                    (None, Some(mend)) => mend,
                     (None, None) => "declare it there, or put quotes around a string".into(),
                 };
                 let message = format!("the schema has no attribute {}; {mend}", quote(name));
@@ -569,6 +570,15 @@ impl<'a, 's> Checker<'a, 's> {
     pub(super) fn error(&self, kind: Kind, at: Token, message: impl Into<String>) -> Error {
         Error::new(kind, message).at(self.text.as_bytes(), at.start)
     }
+}
+
+/// Returns the attribute that `name` spells, with backticks where none are needed too.
+pub(super) fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
+    let found = schema.find(name.as_bytes());
+    if found.is_some() || !name.contains('`') {
+        return found;
+    }
+    schema.find(path::canonical(&path::fields(name).ok()?).as_bytes())
 }
 
 impl Named<'_> {

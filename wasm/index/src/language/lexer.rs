@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind};
 use crate::model::arithmetic::Operator;
+use crate::model::path;
 use crate::model::predicate::{Borrowed, Relation};
 use crate::support::bytes::{marked, zeros, ONES};
 use crate::support::hash::out_of_memory;
@@ -145,7 +146,11 @@ impl<'t> Lexer<'t> {
             [b'-', ..] => (TokenKind::Operator(Operator::Subtract), 1),
             [b'*', ..] => (TokenKind::Operator(Operator::Multiply), 1),
             [b'/', ..] => (TokenKind::Operator(Operator::Divide), 1),
-            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => word(rest),
+            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => match word(rest) {
+                (_, length) if rest.get(length) == Some(&b'.') => self.path(start)?,
+                word => word,
+            },
+            [b'`', ..] => self.path(start)?,
             _ => return Err(self.stray(start)),
         };
         self.position = start + length;
@@ -207,6 +212,15 @@ impl<'t> Lexer<'t> {
         self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
     }
 
+    /// Returns the kind and the length of the path that begins at `start`.
+    #[cold]
+    fn path(&self, start: usize) -> Result<(TokenKind, usize), Error> {
+        match path::length(&self.text[start..]) {
+            Ok(length) => Ok((TokenKind::Name, length)),
+            Err(fault) => Err(self.fault(start + fault.offset, fault.message)),
+        }
+    }
+
     /// Returns the error for a character that starts no token.
     fn stray(&self, start: usize) -> Error {
         let character = self.text[start..].chars().next().map_or(String::new(), |c| format!("`{}`", c.escape_debug()));
@@ -215,7 +229,7 @@ impl<'t> Lexer<'t> {
             b'!' => "; write `not`",
             b'&' => "; write `and` or `&&`",
             b'|' => "; write `or` or `||`",
-            b'.' => "; write a digit before the point: `0.5`",
+            b'.' => "; a number has a digit before the point, as in `0.5`, and a path has no blanks, as in `user.city`",
             _ => "; only strings may have it",
         };
         self.fault(start, format!("{character} starts nothing here{mend}"))

@@ -1,7 +1,7 @@
 //! Binds comparisons of computed numbers and of two attributes, and times.
 
 use crate::error::{Error, Kind};
-use crate::language::check::{Checker, Taker};
+use crate::language::check::{find, Checker, Taker};
 use crate::language::lexer::{quote, Token, TokenKind};
 use crate::language::parser::{Item, Sums};
 use crate::model::arithmetic::{depth, Comparison, Term, DEEPEST, MOST};
@@ -41,9 +41,9 @@ impl<'a> Checker<'a, '_> {
     /// Checks that the right side is no string without quotes.
     fn check_quotes(&self, sums: &Sums) -> Result<(), Error> {
         let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return Ok(()) };
-        let find = |token: &Token| self.schema.find(token.of(self.text).as_bytes());
-        let is_string = find(left).is_some_and(|id| self.schema.attribute(id).ty == Type::String);
-        if is_string && right.kind == TokenKind::Name && find(right).is_none() {
+        let attribute_of_token = |token: &Token| find(token.of(self.text), self.schema);
+        let is_string = attribute_of_token(left).is_some_and(|id| self.schema.attribute(id).ty == Type::String);
+        if is_string && right.kind == TokenKind::Name && attribute_of_token(right).is_none() {
             let message = format!(
                 "expected a constant or an attribute, found {}; strings are in quotes: `'{}'`",
                 right.describe(self.text),
@@ -62,7 +62,7 @@ impl<'a> Checker<'a, '_> {
         };
         let is_string = |token: &Token| {
             let id = Some(token).filter(|token| token.kind == TokenKind::Name);
-            let id = id.and_then(|token| self.schema.find(token.of(self.text).as_bytes()));
+            let id = id.and_then(|token| find(token.of(self.text), self.schema));
             id.filter(|&id| self.schema.attribute(id).ty == Type::String)
         };
         let (Some(attribute), Some(other)) = (is_string(left), is_string(right)) else { return Ok(None) };

@@ -1,9 +1,33 @@
 //! Finds the attribute that a misspelt name may mean.
 
+use std::borrow::Cow;
+
+use crate::language::lexer::quote;
+use crate::model::path;
 use crate::model::schema::Schema;
 
+/// Returns the mend for `name`, which no attribute has.
+pub(super) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
+    if let Some(near) = nearest(name, schema) {
+        return Some(format!("did you mean {}?", quote(near)));
+    }
+    let fields = path::fields(name).ok()?;
+    if let Some(map) = schema.fields().map(&fields) {
+        let below = schema.attributes().iter().find(|attribute| {
+            path::fields(&attribute.name).is_ok_and(|path| path.len() > fields.len() && path.starts_with(&fields))
+        })?;
+        let map = path::canonical(&schema.fields().path(map));
+        return Some(format!("{} is a map: name a field of it, such as {}", quote(&map), quote(&below.name)));
+    }
+    // The name of a field without the way to it.
+    let ends = |path: &[Cow<'_, str>]| path.len() > fields.len() && path.ends_with(&fields);
+    let mut inner =
+        schema.attributes().iter().filter(|attribute| path::fields(&attribute.name).is_ok_and(|path| ends(&path)));
+    inner.next().map(|attribute| format!("did you mean {}?", quote(&attribute.name)))
+}
+
 /// Returns the nearest name in the schema: equal except for case, or else at most two letters away.
-pub(super) fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {
+fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {
     const LONGEST: usize = 64;
     if name.len() > LONGEST {
         return None;

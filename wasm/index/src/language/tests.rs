@@ -459,3 +459,70 @@ fn deep_and_long_texts() {
     let list = format!("wide in ({})", constants.join(","));
     means(&list, "wide", Test::OneOf(Constants::Integers((0..300_000).collect())));
 }
+
+#[test]
+fn paths_name_fields() {
+    let schema = schema_of(&[
+        ("user.address.city", Type::String, Bounds::Unbounded),
+        ("user.`first name`", Type::String, Bounds::Unbounded),
+        ("`and`", Type::Boolean, Bounds::Unbounded),
+    ]);
+    for (text, printed) in [
+        ("user.address.city = 'x'", "user.address.city = 'x'"),
+        ("user.`address`.city = 'x'", "user.address.city = 'x'"),
+        ("`user`.`first name` in ('x') and `and`", "user.`first name` in ('x') and `and`"),
+        ("'x' = user.`first name`", "user.`first name` = 'x'"),
+        ("not contains(user.address.city, 'x')", "not contains(user.address.city, 'x')"),
+    ] {
+        let steps = read(text.as_bytes(), &schema, &[]).unwrap();
+        assert_eq!(expression_text(&steps, &schema, |string: &Text| string), printed);
+    }
+    for (text, column, message) in [
+        ("user.city = 'x'", 1, "the schema has no attribute `user.city`; declare it there, or put quotes around a string"),
+        ("city = 'x'", 1, "the schema has no attribute `city`; did you mean `user.address.city`?"),
+        ("user.adress.city = 'x'", 1, "the schema has no attribute `user.adress.city`; did you mean `user.address.city`?"),
+        ("user = 'x'", 1, "the schema has no attribute `user`; `user` is a map: name a field of it, such as `user.address.city`"),
+        (
+            "user.1 = 'x'",
+            6,
+            "the name of a field begins with a letter or `_`; put any other name between backticks",
+        ),
+        ("true or user.`first = 'x'", 14, "the name that starts here never ends; close its backtick"),
+        (
+            "user .address = 'x'",
+            6,
+            "`.` starts nothing here; a number has a digit before the point, as in `0.5`, and a path has no blanks, as \
+             in `user.city`",
+        ),
+    ] {
+        let error = read(text.as_bytes(), &schema, &[]).unwrap_err();
+        assert_eq!((error.message.as_str(), error.column), (message, Some(column)), "{text}");
+    }
+}
+
+#[test]
+fn a_schema_has_only_names_that_expressions_can_spell() {
+    let declare = |names: &[&str]| {
+        let attribute = |name: &&str| Attribute {
+            name: (*name).into(),
+            ty: Type::Integer,
+            optional: true,
+            bounds: Bounds::Unbounded,
+        };
+        Schema::new(names.iter().map(attribute).collect())
+    };
+    for name in ["", "first name", "a.", "a..b", "and", "true", "1", "`", "```", "é", "a`b`"] {
+        let error = declare(&[name]).unwrap_err();
+        assert_eq!((error.kind, error.attribute.as_deref()), (Kind::Type, Some(name)));
+        assert!(error.message.contains("no expression can spell"), "{}", error.message);
+    }
+    let names = ["`a`.b", "`c d`", "and.or", "`not`"];
+    let schema = declare(&names).unwrap();
+    let canonical: Vec<&str> = schema.attributes().iter().map(|attribute| attribute.name.as_str()).collect();
+    assert_eq!(canonical, ["a.b", "`c d`", "and.or", "`not`"]);
+    assert!(declare(&["a.b", "a.`b`"]).unwrap_err().message.contains("declared twice"));
+    for names in [["a", "a.b"], ["a.b", "a"], ["x.a.b.c", "x.a"]] {
+        let error = declare(&names).unwrap_err();
+        assert!(error.message.contains("cannot be a field of it"), "{}", error.message);
+    }
+}

@@ -1,7 +1,7 @@
 //! Binds tests of strings by patterns and in lower case, and tests of addresses.
 
 use crate::error::{Error, Kind};
-use crate::language::check::{each, Checker, Meaning, Taker};
+use crate::language::check::{each, find, Checker, Meaning, Taker};
 use crate::language::lexer::{quote, Token, TokenKind};
 use crate::model::address::{disjoint, Network, Refusal};
 use crate::model::lower;
@@ -15,7 +15,7 @@ impl<'a> Checker<'a, '_> {
     /// Returns whether predicates of `name` are checked here: it is a lower case or an address.
     pub(super) fn is_text(&self, name: Token) -> bool {
         let is_address = || {
-            let found = self.schema.find(name.of(self.text).as_bytes());
+            let found = find(name.of(self.text), self.schema);
             found.is_some_and(|id| self.schema.attribute(id).ty == Type::Ip)
         };
         name.kind == TokenKind::Lowered || is_address()

@@ -3,7 +3,9 @@
 pub mod address;
 pub mod arithmetic;
 mod categories;
+pub(crate) mod fields;
 pub mod lower;
+pub mod path;
 pub mod predicate;
 pub mod regex;
 pub mod schema;

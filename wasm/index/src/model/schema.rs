@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Kind};
 use crate::handles::handle;
+use crate::model::fields::Fields;
+use crate::model::path;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
@@ -86,7 +88,7 @@ pub enum Bounds {
 /// One attribute's declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
-    /// The name: `[a-zA-Z_][a-zA-Z0-9_-]*`, if expressions read it.
+    /// The name: the path of its field, as expressions spell it (see [`path`]).
     pub name: String,
     /// The type of its values.
     pub ty: Type,
@@ -120,32 +122,61 @@ pub struct Schema {
     /// The declared attributes, and then the index's own (see [`Schema::patterns`]).
     attributes: Vec<Attribute>,
     by_name: IdTable,
+    fields: Fields,
+    /// The attributes whose values are converted.
+    converted: Vec<AttributeId>,
     required: Vec<AttributeId>,
     fingerprint: u64,
     has_strings: bool,
 }
 
 impl Schema {
-    /// Returns a schema of `attributes`. Errors: a name that is declared twice, or bounds that do not fit the type.
-    pub fn new(attributes: Vec<Attribute>) -> Result<Self, Error> {
+    /// Returns a schema of `attributes`. Their names become canonical. Errors: a name that no expression can spell or that is
+    /// declared twice, an attribute below another one, or bounds that do not fit the type.
+    pub fn new(mut attributes: Vec<Attribute>) -> Result<Self, Error> {
         let mut by_name = IdTable::default();
-        for (id, attribute) in attributes.iter().enumerate() {
-            check_bounds(attribute)?;
-            let hash = hash_bytes(attribute.name.as_bytes());
-            if by_name.find(hash, |known| attributes[known as usize].name == attribute.name).is_some() {
-                let message = format!("attribute `{}` is declared twice; keep one declaration", attribute.name);
-                return Err(Error::new(Kind::Type, message).about(&attribute.name));
+        for id in 0..attributes.len() {
+            check_bounds(&attributes[id])?;
+            let name = canonical_name(&attributes[id].name)?;
+            let hash = hash_bytes(name.as_bytes());
+            if by_name.find(hash, |known| attributes[known as usize].name == name).is_some() {
+                let message = format!("attribute `{name}` is declared twice; keep one declaration");
+                return Err(Error::new(Kind::Type, message).about(&name));
             }
             by_name.insert(hash, AttributeId::from_index(id).word());
+            attributes[id].name = name;
         }
+        let fields = fields(&attributes)?;
         let ids = (0..attributes.len()).map(AttributeId::from_index);
         let required = ids.filter(|&id| !attributes[id.index()].optional).collect();
         let fingerprint = fingerprint(&attributes);
         let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
         let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
-        let mut attributes = attributes;
         attributes.push(patterns());
-        Ok(Schema { attributes, by_name, required, fingerprint, has_strings })
+        Ok(Schema { attributes, by_name, fields, converted: Vec::new(), required, fingerprint, has_strings })
+    }
+
+    /// Makes values of attribute `id` be converted to its type if they are of another one: see [`crate::event::decode`].
+    /// Errors: segments, frequency caps, addresses and times are not converted.
+    pub fn convert(&mut self, id: AttributeId) -> Result<(), Error> {
+        let Attribute { name, ty, .. } = self.attribute(id);
+        if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime) {
+            let message = format!("`{name}` is of type {}, whose values are not converted", ty.name());
+            return Err(Error::new(Kind::Type, message).about(name));
+        }
+        self.fields.convert(id);
+        self.converted.push(id);
+        Ok(())
+    }
+
+    /// Returns whether values of attribute `id` are converted.
+    pub fn converts(&self, id: AttributeId) -> bool {
+        self.converted.contains(&id)
+    }
+
+    /// Returns the fields of events that the attributes are.
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// Returns a number that is equal for schemas with the same attributes in the same order. Bounds make no difference.
@@ -189,17 +220,10 @@ impl Schema {
         &self.required
     }
 
-    /// Returns the attribute called `name`.
-    #[inline]
+    /// Returns the attribute called `name`, in the canonical spelling.
     pub fn find(&self, name: &[u8]) -> Option<AttributeId> {
-        self.find_hashed(hash_bytes(name), name)
-    }
-
-    /// [`Schema::find`] for a name whose hash is known.
-    #[inline]
-    pub(crate) fn find_hashed(&self, hash: u64, name: &[u8]) -> Option<AttributeId> {
         let is_it = |id| same(self.attribute(AttributeId::from_word(id)).name.as_bytes(), name);
-        self.by_name.find(hash, is_it).map(AttributeId::from_word)
+        self.by_name.find(hash_bytes(name), is_it).map(AttributeId::from_word)
     }
 
     /// Returns whether any value is a string or contains strings.
@@ -222,6 +246,30 @@ impl Schema {
 /// Returns the attribute of the index's own. No expression can spell its name.
 fn patterns() -> Attribute {
     Attribute { name: "(patterns)".into(), ty: Type::IntegerList, optional: true, bounds: Bounds::Unbounded }
+}
+
+/// Returns the canonical spelling of an attribute's name.
+fn canonical_name(name: &str) -> Result<String, Error> {
+    match path::fields(name) {
+        Ok(fields) => Ok(path::canonical(&fields)),
+        Err(fault) => {
+            let message = format!("no expression can spell the name `{name}`: {}", fault.message);
+            Err(Error::new(Kind::Type, message).about(name))
+        }
+    }
+}
+
+/// Returns the fields of events that `attributes` are. Their names are canonical and distinct.
+fn fields(attributes: &[Attribute]) -> Result<Fields, Error> {
+    let named = attributes.iter().map(|Attribute { name, ty, .. }| (path::fields(name).unwrap_or_default(), *ty));
+    let paths: Vec<_> = named.collect();
+    Fields::new(&paths).map_err(|(attribute, below)| {
+        let Attribute { name, ty, .. } = &attributes[attribute.index()];
+        let below = &attributes[below.index()].name;
+        let message =
+            format!("attribute `{name}` is of type {}, so `{below}` cannot be a field of it; leave one out", ty.name());
+        Error::new(Kind::Type, message).about(below)
+    })
 }
 
 fn fingerprint(attributes: &[Attribute]) -> u64 {

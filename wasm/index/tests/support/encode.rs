@@ -1,31 +1,84 @@
 //! Encoders of events, the other side of the decoders: in every form that the ABI allows, chosen at random.
 
+use be_tree_index::model::path::fields;
 use be_tree_index::model::schema::Schema;
 
+use super::generate;
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
 use super::random::Random;
 
+/// The members of a map, in any order: encoded values, and maps.
+type Members = Vec<(String, Member)>;
+
+enum Member {
+    Value(Vec<u8>),
+    Map(Members),
+}
+
+/// Adds a value at the end of `path`, and the maps on the way.
+fn add(members: &mut Members, path: &[std::borrow::Cow<str>], value: Vec<u8>) {
+    match path {
+        [name] => members.push((name.to_string(), Member::Value(value))),
+        [name, rest @ ..] => {
+            let known = members.iter().position(|(known, _)| known == name);
+            let at = known.unwrap_or_else(|| {
+                members.push((name.to_string(), Member::Map(Vec::new())));
+                members.len() - 1
+            });
+            match &mut members[at].1 {
+                Member::Map(inner) => add(inner, rest, value),
+                Member::Value(_) => panic!("a value has no fields"),
+            }
+        }
+        [] => panic!("a path is not empty"),
+    }
+}
+
 /// The event as an Erlang external term: a map, or a list of pairs, from names to values (format 0).
 pub fn term_by_name(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
-    let mut pairs = Vec::new();
+    let mut members = Vec::new();
     for (attribute, value) in schema.attributes().iter().zip(event) {
         if value.is_some() || random.chance(50) {
             let value = optional_term(random, value.as_ref(), value_term);
-            pairs.push((name_term(random, attribute.name.as_bytes()), value));
+            add(&mut members, &fields(&attribute.name).expect("a name is a path"), value);
         }
     }
+    versioned(members_term(random, members))
+}
+
+fn members_term(random: &mut Random, mut members: Members) -> Vec<u8> {
     if random.chance(30) {
-        pairs.push((name_term(random, b"no attribute"), list_term(random, vec![float_term(0.5), atom_term(b"x")])));
+        let value = list_term(random, vec![float_term(0.5), atom_term(b"x")]);
+        members.push(("no attribute".into(), Member::Value(value)));
     }
-    random.shuffle(&mut pairs);
-    let term = match random.chance(60) {
+    random.shuffle(&mut members);
+    let mut pairs = Vec::new();
+    let mut later = Vec::new();
+    let as_map = random.chance(60);
+    for (name, member) in members {
+        let value = match member {
+            Member::Value(value) => value,
+            Member::Map(inner) => {
+                // The first map of a name counts. In a map a name may come as an atom and as a binary.
+                if !as_map && random.chance(20) {
+                    pairs.push((name_term(random, name.as_bytes()), atom_term(b"nil")));
+                }
+                if !as_map && random.chance(20) {
+                    later.push((name_term(random, name.as_bytes()), integer_term(7)));
+                }
+                members_term(random, inner)
+            }
+        };
+        pairs.push((name_term(random, name.as_bytes()), value));
+    }
+    pairs.extend(later);
+    match as_map {
         true => map_term(pairs),
         false => {
             let pairs = pairs.into_iter().map(|(name, value)| tuple_term(vec![name, value])).collect();
             list_term(random, pairs)
         }
-    };
-    versioned(term)
+    }
 }
 
 /// The event as an Erlang external term: a list or a tuple of values in the order of the schema (format 2).
@@ -51,14 +104,55 @@ pub fn json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String 
             None if random.chance(50) => "null".into(),
             None => continue,
         };
-        members.push(format!("{}{}:{}", json_string(random, &attribute.name), space(random), value));
+        add(&mut members, &fields(&attribute.name).expect("a name is a path"), value.into_bytes());
+    }
+    let decoys = |random: &mut Random, name: &str| decoy(random, schema, name);
+    let object = members_json(random, members, &decoys);
+    format!("{0}{object}{0}", space(random))
+}
+
+/// Another object for the field `name` of the event, with values for some of the attributes in it. It comes before the
+/// event's own, which replaces it.
+fn decoy(random: &mut Random, schema: &Schema, name: &str) -> String {
+    let mut members = Vec::new();
+    for attribute in schema.attributes() {
+        let path = fields(&attribute.name).expect("a name is a path");
+        if path[0] == name && random.chance(70) {
+            let value = generate::value(random, attribute.ty, 10);
+            add(&mut members, &path[1..], json_value(random, &value).into_bytes());
+        }
+    }
+    members_json(random, members, &|_, _| "null".into())
+}
+
+fn members_json(random: &mut Random, members: Members, decoys: &dyn Fn(&mut Random, &str) -> String) -> String {
+    let mut texts = Vec::new();
+    for (name, member) in members {
+        let value = match member {
+            Member::Value(value) => String::from_utf8(value).expect("JSON is UTF-8"),
+            Member::Map(inner) => {
+                // In the objects of an object nothing but `null` comes before.
+                let object = members_json(random, inner, &|_, _| "null".into());
+                if random.chance(30) {
+                    let decoy = decoys(random, &name);
+                    texts.push(vec![(name.clone(), decoy), (name, object)]);
+                    continue;
+                }
+                object
+            }
+        };
+        texts.push(vec![(name, value)]);
     }
     if random.chance(30) {
-        members.push(r#""no attribute": {"a": [1, -2.5e+3, {}, []], "\u0041\"": null}"#.into());
+        let value = r#"{"a": [1, -2.5e+3, {}, []], "\u0041\"": null}"#;
+        texts.push(vec![("no attribute".into(), value.into())]);
     }
-    random.shuffle(&mut members);
-    let inner = members.join(&format!("{},{}", space(random), space(random)));
-    format!("{0}{{{0}{inner}{0}}}{0}", space(random))
+    random.shuffle(&mut texts);
+    let texts = texts.into_iter().flatten();
+    let texts: Vec<String> =
+        texts.map(|(name, value)| format!("{}{}:{value}", json_string(random, &name), space(random))).collect();
+    let inner = texts.join(&format!("{},{}", space(random), space(random)));
+    format!("{{{0}{inner}{0}}}", space(random))
 }
 
 fn versioned(term: Vec<u8>) -> Vec<u8> {

@@ -6,6 +6,9 @@ use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
 use super::random::Random;
 
+/// The maps that attributes are in: mostly none.
+const MAPS: [&str; 8] = ["", "", "", "", "user.", "user.address.", "user.`is in`.", "`a.b`."];
+
 /// The constants that go with every expression.
 pub const CONSTANTS: [(&[u8], i64); 5] =
     [(b"flight_id", 10), (b"advertiser_id", 20), (b"campaign_id", 30), (b"campaign_group_id", 40), (b"product_id", 10)];
@@ -55,6 +58,11 @@ pub fn schema(random: &mut Random) -> Schema {
         for number in 0..random.below(4) {
             let separator = random.pick(&["", "_", "-"]);
             let name = format!("{}{name}{separator}{number}", random.pick(&["", "_", "X"]));
+            let name = format!(
+                "{}{}",
+                random.pick(&MAPS),
+                random.pick(&[name.clone(), name.clone(), format!("`{name} ``é`")])
+            );
             attributes.push(Attribute { name, ty, optional: random.chance(70), bounds: bounds(random, ty) });
         }
     }
@@ -395,7 +403,8 @@ pub fn event(random: &mut Random, schema: &Schema) -> NaiveEvent {
     schema.attributes().iter().map(value_of).collect()
 }
 
-fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
+/// A value of the type.
+pub fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
     match ty {
         Type::Boolean => NaiveValue::Boolean(random.chance(50)),
         Type::Integer | Type::IntegerEnum => NaiveValue::Integer(integer(random)),

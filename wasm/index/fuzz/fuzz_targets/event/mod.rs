@@ -4,24 +4,33 @@ use std::sync::OnceLock;
 
 use be_tree_index::error::Error;
 use be_tree_index::event::{decode, Event, Format, Text, Value};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use be_tree_index::model::strings::{Interner, StringId};
 
-/// Decodes `bytes` over a schema with an attribute of each type, named by the type, and checks what comes out.
-pub fn check(format: Format, bytes: &[u8]) -> Result<(), Error> {
+/// Decodes `bytes` over a schema with attributes of each type, and checks what comes out: one named by the type, a field of that
+/// name in the maps `m` and `m.n`, and one that converts in the map `c`.
+pub fn check(format: Format, bytes: &[u8]) -> Result<(&'static Schema, Event), Error> {
     static INDEX: OnceLock<(Schema, Interner)> = OnceLock::new();
     let (schema, strings) = INDEX.get_or_init(|| {
-        let attribute = |(name, ty): (&str, Type)| Attribute {
-            name: name.into(),
-            ty,
-            optional: ty != Type::Boolean,
-            bounds: Bounds::Unbounded,
-        };
+        let maps = ["", "m.", "m.`n`.", "c."];
+        let attributes = maps.iter().flat_map(|map| {
+            Type::NAMES.map(|(name, ty)| Attribute {
+                name: format!("{map}{name}"),
+                ty,
+                optional: !map.is_empty() || ty != Type::Boolean,
+                bounds: Bounds::Unbounded,
+            })
+        });
+        let mut schema = Schema::new(attributes.collect()).expect("the schema is sound");
+        for place in 3 * Type::NAMES.len()..schema.len() {
+            // Segments and frequency caps are refused.
+            let _ = schema.convert(AttributeId::from_index(place));
+        }
         let mut strings = Interner::default();
         for string in ["", "a", "CA", "ns"] {
             strings.retain(string.as_bytes());
         }
-        (Schema::new(Type::NAMES.map(attribute).into()).expect("the schema is sound"), strings)
+        (schema, strings)
     });
     let mut event = Event::default();
     decode(format, bytes, schema, strings, &mut event)?;
@@ -47,5 +56,5 @@ pub fn check(format: Format, bytes: &[u8]) -> Result<(), Error> {
             (ty, value) => panic!("{value:?} is no {}", ty.name()),
         }
     }
-    Ok(())
+    Ok((schema, event))
 }

@@ -326,6 +326,7 @@ impl Source for Json<'_> {
     type Elements = Items;
     const EVENT: &'static str = "an event that is a JSON object";
     /// JavaScript and most parsers do the same.
+    const MAP: &'static str = "a JSON object";
     const LAST_COUNTS: bool = true;
 
     fn names(&mut self) -> Read<Option<Items>> {

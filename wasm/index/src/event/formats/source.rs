@@ -41,6 +41,8 @@ pub(in crate::event) trait Source {
     type Elements;
     /// The description of an event in this format, for errors.
     const EVENT: &'static str;
+    /// The description of a map of fields in this format, for errors.
+    const MAP: &'static str = "a map or a list of pairs";
     /// Whether the last of several values of one name counts, or the first.
     const LAST_COUNTS: bool;
     /// The description of a float in this format, for errors.

@@ -1,7 +1,7 @@
-defmodule BeTree.Tune.JsonTest do
+defmodule BeTree.Engine.JsonTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Tune.Json
+  alias BeTree.Engine.Json
 
   test "what is written is read again" do
     for term <- [
@@ -41,7 +41,13 @@ defmodule BeTree.Tune.JsonTest do
           {"nul", 0},
           {"1 x", 2},
           {~S("\q"), 1},
-          {~S("\ud834"), 1}
+          {~S("\ud834"), 1},
+          {"[1e999]", 1},
+          {"[01]", 2},
+          {"1.e5", 1},
+          {<<?", 255, ?">>, 1},
+          {"\"a\nb\"", 2},
+          {"[" <> String.duplicate("9", 401) <> "]", 1}
         ] do
       assert {text, Json.decode(text)} == {text, {:error, offset}}
     end

@@ -1,6 +1,9 @@
-defmodule BeTree.Tune.Json do
+defmodule BeTree.Engine.Json do
   @moduledoc false
-  # Writes and reads JSON, for the files of `BeTree.Tune`. Elixir 1.14 and OTP 25 have no JSON of their own.
+  # Writes and reads JSON, for the files of `BeTree.Tune` and for patterns. Elixir 1.14 and OTP 25 have no JSON of their own.
+
+  # The most characters of a number. A longer integer takes long to read, and fits no attribute.
+  @longest 400
 
   @doc "Returns the JSON of maps, lists, strings, atoms and numbers. The keys of a map are sorted."
   @spec encode(term) :: String.t()
@@ -38,7 +41,10 @@ defmodule BeTree.Tune.Json do
   defp escaped(?\n), do: ~S(\n)
   defp escaped(control), do: ["\\u", control |> Integer.to_string(16) |> String.pad_leading(4, "0")]
 
-  @doc "Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault."
+  @doc """
+  Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. Of two values of one name the
+  last counts. A number of more than #{@longest} characters, and one that no float holds, is a fault.
+  """
   @spec decode(binary) :: {:ok, term} | {:error, offset :: non_neg_integer}
   def decode(text) when is_binary(text) do
     {term, rest} = text |> skip() |> parse()
@@ -72,12 +78,22 @@ defmodule BeTree.Tune.Json do
   defp parse("[" <> rest), do: rest |> skip() |> elements("]", &parse/1, [])
 
   defp parse(text) do
-    with [number | fraction] <- Regex.run(~r/\A-?\d+(\.\d+)?([eE][+-]?\d+)?/, text) do
-      rest = binary_part(text, byte_size(number), byte_size(text) - byte_size(number))
-      {if(fraction == [], do: String.to_integer(number), else: number |> Float.parse() |> elem(0)), rest}
+    with [number | fraction] when byte_size(number) <= @longest <-
+           Regex.run(~r/\A-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/, text),
+         {:ok, value} <- number(number, fraction) do
+      {value, binary_part(text, byte_size(number), byte_size(text) - byte_size(number))}
     else
-      nil -> throw({:fault, text})
+      _no_number -> throw({:fault, text})
     end
+  end
+
+  defp number(integer, []), do: {:ok, String.to_integer(integer)}
+
+  # A float that is too large is an error, or an exception with newer versions of Elixir.
+  defp number(float, _fraction) do
+    with {value, ""} <- Float.parse(float), do: {:ok, value}
+  rescue
+    ArgumentError -> :error
   end
 
   defp elements(<<close, rest::binary>>, <<close>>, _element, []), do: {[], rest}
@@ -119,8 +135,11 @@ defmodule BeTree.Tune.Json do
     text(rest, rest, 0, [character || throw({:fault, all}), binary_part(from, 0, length) | found])
   end
 
-  defp text(<<_byte, rest::binary>>, from, length, found), do: text(rest, from, length + 1, found)
+  defp text(<<character::utf8, rest::binary>>, from, length, found) when character >= 32,
+    do: text(rest, from, length + byte_size(<<character::utf8>>), found)
+
   defp text("", from, _length, _found), do: throw({:fault, from})
+  defp text(other, _from, _length, _found), do: throw({:fault, other})
 
   # A character outside the basic plane is two escapes.
   defp unicode(digits, rest, all) do

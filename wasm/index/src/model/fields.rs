@@ -1,0 +1,160 @@
+//! The fields of an event that a schema reads: its attributes, and the maps on their paths.
+
+use std::borrow::Cow;
+
+use crate::handles::handle;
+use crate::model::schema::{AttributeId, Type};
+use crate::support::bytes::same;
+use crate::support::hash::hash_bytes;
+use crate::support::id_table::IdTable;
+
+handle! {
+    /// The position of a field in its [`Fields`]: an attribute has that of its [`AttributeId`], and maps follow.
+    pub(crate) struct FieldId
+}
+
+/// The map that a field of the event itself is in. No field has this position.
+const EVENT: FieldId = FieldId::from_index(u32::MAX as usize);
+
+#[derive(Clone, Debug)]
+struct Field {
+    /// The name in the map around it.
+    name: Box<str>,
+    /// The type of a value that is read as it is; `None` for a map, and for values that are converted.
+    plain: Option<Type>,
+    /// The map around it.
+    parent: FieldId,
+}
+
+/// A trie of the paths of a schema's attributes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    fields: Vec<Field>,
+    attributes: usize,
+    /// The fields of the event itself by the hash of their names.
+    outer: IdTable,
+    /// The other fields by the hashes of their names and their parents.
+    inner: IdTable,
+}
+
+impl Fields {
+    /// Returns the fields of attributes with these paths and types, all of them distinct. Errors: the positions of an attribute
+    /// and of another one that lies below it.
+    pub fn new(attributes: &[(Vec<Cow<'_, str>>, Type)]) -> Result<Self, (AttributeId, AttributeId)> {
+        let leaf = |(path, ty): &(Vec<Cow<'_, str>>, Type)| Field {
+            name: path.last().map_or("", |name| name).into(),
+            plain: Some(*ty),
+            parent: EVENT,
+        };
+        let fields = attributes.iter().map(leaf).collect();
+        let mut table = Fields { fields, attributes: attributes.len(), ..Fields::default() };
+        // Maps first, so that an attribute on the path of another one is found whatever their order is.
+        for (position, (path, _)) in attributes.iter().enumerate() {
+            let mut parent = EVENT;
+            for name in &path[..path.len().saturating_sub(1)] {
+                parent = table.find(parent, name.as_bytes()).unwrap_or_else(|| table.add_map(parent, name));
+            }
+            table.fields[position].parent = parent;
+        }
+        for (position, (path, _)) in attributes.iter().enumerate() {
+            let id = FieldId::from_index(position);
+            let (parent, name) = (table.fields[position].parent, table.fields[position].name.clone());
+            if let Some(map) = table.find(parent, name.as_bytes()) {
+                let below =
+                    attributes.iter().position(|(other, _)| other.len() > path.len() && other.starts_with(path));
+                let below = below.unwrap_or(map.index());
+                return Err((AttributeId::from_index(position), AttributeId::from_index(below)));
+            }
+            table.enter(parent, &name, id);
+        }
+        Ok(table)
+    }
+
+    /// Makes values of attribute `id` be converted.
+    pub fn convert(&mut self, id: AttributeId) {
+        self.fields[id.index()].plain = None;
+    }
+
+    /// Returns the field called `name`, which has this hash, of the event itself.
+    #[inline]
+    pub fn outer(&self, hash: u64, name: &[u8]) -> Option<FieldId> {
+        let is_it = |id| same(self.fields[FieldId::from_word(id).index()].name.as_bytes(), name);
+        self.outer.find(hash, is_it).map(FieldId::from_word)
+    }
+
+    /// Returns the field called `name`, which has this hash, of `map`.
+    pub fn inner(&self, map: FieldId, hash: u64, name: &[u8]) -> Option<FieldId> {
+        let is_it = |id| {
+            let field = &self.fields[FieldId::from_word(id).index()];
+            field.parent == map && same(field.name.as_bytes(), name)
+        };
+        self.inner.find(below(map, hash), is_it).map(FieldId::from_word)
+    }
+
+    /// Returns the type of the values of `id` if they are read as they are.
+    #[inline]
+    pub fn plain(&self, id: FieldId) -> Option<Type> {
+        self.fields[id.index()].plain
+    }
+
+    /// Returns the attribute that `id` is, or `None` for a map.
+    #[inline]
+    pub fn attribute(&self, id: FieldId) -> Option<AttributeId> {
+        (id.index() < self.attributes).then(|| AttributeId::from_index(id.index()))
+    }
+
+    /// Returns the number of maps.
+    pub fn maps(&self) -> usize {
+        self.fields.len() - self.attributes
+    }
+
+    /// Returns the position of the map `id` among the maps.
+    pub fn map_position(&self, id: FieldId) -> usize {
+        id.index() - self.attributes
+    }
+
+    /// Returns the names of the fields on the way to `id`, from the outermost one.
+    pub fn path(&self, id: FieldId) -> Vec<Cow<'_, str>> {
+        let mut path = Vec::new();
+        let mut at = id;
+        while at != EVENT {
+            path.push(Cow::Borrowed(&*self.fields[at.index()].name));
+            at = self.fields[at.index()].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Returns the map with this path, if attributes lie below it.
+    pub fn map(&self, path: &[Cow<'_, str>]) -> Option<FieldId> {
+        let found = path.iter().try_fold(EVENT, |parent, name| self.find(parent, name.as_bytes()))?;
+        (found != EVENT && self.attribute(found).is_none()).then_some(found)
+    }
+
+    fn find(&self, parent: FieldId, name: &[u8]) -> Option<FieldId> {
+        match parent {
+            EVENT => self.outer(hash_bytes(name), name),
+            map => self.inner(map, hash_bytes(name), name),
+        }
+    }
+
+    fn add_map(&mut self, parent: FieldId, name: &str) -> FieldId {
+        let id = FieldId::from_index(self.fields.len());
+        self.fields.push(Field { name: name.into(), plain: None, parent });
+        self.enter(parent, name, id);
+        id
+    }
+
+    fn enter(&mut self, parent: FieldId, name: &str, id: FieldId) {
+        let hash = hash_bytes(name.as_bytes());
+        match parent {
+            EVENT => self.outer.insert(hash, id.word()),
+            map => self.inner.insert(below(map, hash), id.word()),
+        }
+    }
+}
+
+/// Returns the hash of a name with this hash in `map`.
+fn below(map: FieldId, hash: u64) -> u64 {
+    hash.wrapping_add(u64::from(map.word()).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
