@@ -48,7 +48,7 @@ defmodule BeTree.Domain do
     * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
     * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
     * `:coerce` - with `true` values of other types in events are converted, as the next table says. Otherwise they are an error of
-      kind `:type`. All types except segments and frequency caps take it.
+      kind `:type`. All types except segments, frequency caps, addresses and times take it.
 
   | attribute | converts |
   | --- | --- |

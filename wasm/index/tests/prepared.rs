@@ -38,7 +38,9 @@ fn fits(ty: Type, value: Value, event: &Event) -> bool {
         | (Type::String, Value::String(_))
         | (Type::StringList, Value::Strings(_))
         | (Type::Segments, Value::Segments(_))
-        | (Type::FrequencyCaps, Value::Caps(_)) => true,
+        | (Type::FrequencyCaps, Value::Caps(_))
+        | (Type::Ip, Value::Address(_))
+        | (Type::DateTime, Value::Integer(_)) => true,
         (Type::Float, Value::Float(float)) => float.is_finite(),
         (Type::IntegerList, Value::Integers(span)) => span.of(&event.integers).is_sorted_by(|a, b| a < b),
         _ => false,
