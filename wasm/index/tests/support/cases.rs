@@ -238,7 +238,7 @@ pub fn cases() -> Vec<Case> {
                 "length(s) = 2",
                 "length( s ) + size(il) = 4",
                 "3 > length(t)",
-                "size(il) between 0 and 9 or size(il) = 2",
+                "size(il) = 2 or b",
                 "s <> t",
                 "not s = t",
                 "length(s) >= size (il)",
