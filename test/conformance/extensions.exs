@@ -33,7 +33,7 @@ rows = [
   {~S(s matches '\\p{Lu}\\P{Lu}{2,3}'), %{s: "ÉtÉ"}, false},
   {~S(s matches '[^a-c\\-]*'), %{s: "xyz"}, true},
   {~S(s matches '[^a-c\\-]*'), %{s: "x-z"}, false},
-  {"s matches '(a*)*b'", %{s: String.duplicate("a", 2000)}, false},
+  {"s matches '(a*)*b'", %{s: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, false},
   {"s matches ''", %{s: ""}, true},
   {"s not matches 'a+'", %{s: "b"}, true},
   {"s not matches 'a+'", %{}, false},
