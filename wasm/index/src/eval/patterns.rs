@@ -32,6 +32,7 @@ pub(crate) fn find(event: &mut Event, catalog: &Catalog, memo: &mut Memo) -> Res
             patterns.push(key::of_predicate(pattern));
         }
     });
+    debug_assert!(patterns.len() <= known.len(), "each pattern is listed once, so the list has room");
     if !patterns.is_empty() {
         values[catalog.schema.patterns().index()] = Value::Patterns;
     }
