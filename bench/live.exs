@@ -1,7 +1,7 @@
 # Measures a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) that is searched on all schedulers while
-# expressions are inserted and deleted, with 1,000 changes a second and then 2,000. Prints the rate and the times of searches
-# with and without changes, the time of a change and the time until searches see it, and the memory. At the end the server
-# must find the same ids as a new tree of the same expressions.
+# expressions are inserted and deleted, with 1,000 changes a second and then 5,000. Prints the rate and the times of searches
+# with and without changes, the time of a change, and the memory. Each change of a probe must be seen by the search right after
+# it, and at the end the server must find the same ids as a new tree of the same expressions.
 #
 #     mix run bench/live.exs [--seconds 8] [--expressions 100000]
 
@@ -12,12 +12,12 @@ defmodule BeTree.Bench.Live do
   alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
-  # Changes a second, half of them insertions.
-  @rates [1_000, 2_000]
-  # The bars at the first of these rates: the milliseconds until a change is seen, and the rate of searches relative to the
-  # rate without changes.
-  @seen 100
-  @share 0.8
+  # Changes a second, half of them insertions, and the rate of searches relative to the rate without changes that they leave.
+  @rates [{1_000, 0.9}, {5_000, 0.6}]
+  # The bars at the first of these rates: the p99 of a search relative to the one without changes, and the microseconds until a
+  # change is acknowledged, p50 and p99.
+  @p99 3
+  @acknowledged {200, 3_000}
 
   @events 500
   @searchers_a_scheduler 2
@@ -28,13 +28,12 @@ defmodule BeTree.Bench.Live do
   @probes 0x1_0000_0000
 
   def run(%{expressions: expressions, seconds: seconds}) do
-    room = div(Enum.sum(@rates) * seconds, 2)
+    room = div(Enum.sum(for {rate, _share} <- @rates, do: rate) * seconds, 2)
     parameters = %{W3.defaults() | expressions: expressions + room, events: @events}
     {there, later} = parameters |> W3.expressions() |> Enum.with_index(&{&2 + 1, &1}) |> Enum.split(expressions)
     events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
     {:ok, _pid} = Server.start_link(name: Ads, schema: W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(there, @chunk), do: Server.insert_all!(Ads, part)
-    Server.publish!(Ads)
     %{memory: memory} = Server.info!(Ads)
 
     say("""
@@ -44,18 +43,19 @@ defmodule BeTree.Bench.Live do
     """)
 
     say(columns(["", "a second", "p50", "p99", "max"]))
+    search(events, 1)
     alone = search(events, seconds)
     row("searches alone", alone, seconds)
     say("memory of the VM: #{resident()}\n")
 
     # New expressions replace the present ones, oldest first.
     Enum.reduce(@rates, {there, later}, fn rate, {there, later} ->
-      changed(rate, seconds, events, length(alone), there, later)
+      changed(rate, seconds, events, alone, there, later)
     end)
     |> check(events, parameters)
   end
 
-  defp changed(rate, seconds, events, alone, there, later) do
+  defp changed({rate, least}, seconds, events, alone, there, later) do
     before = Server.info!(Ads)
     deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
     # Each changer has a share of the old and of the new expressions.
@@ -67,24 +67,28 @@ defmodule BeTree.Bench.Live do
         Task.async(fn -> change(old, new, rate / 2 / @changers, deadline) end)
       end
 
-    probe = Task.async(fn -> probe(elem(events, 0), deadline, 0, []) end)
+    probe = Task.async(fn -> probe(elem(events, 0), deadline, 0) end)
     latencies = search(events, seconds)
     {changed, calls} = changers |> Task.await_many(:infinity) |> Enum.unzip()
-    {inserted, deleted} = probe |> Task.await(:infinity) |> Enum.unzip()
+    calls = Enum.concat(calls)
+    probes = Task.await(probe, :infinity)
     info = Server.info!(Ads)
-    seen = Enum.max(inserted ++ deleted) / 1_000
-    share = length(latencies) / alone
+    share = length(latencies) / length(alone)
+    {p99_alone, p99} = {at(alone, 0.99), at(latencies, 0.99)}
 
     row("searches beside #{Command.grouped(rate)} changes a second", latencies, seconds)
-    row("a change, until it is acknowledged", Enum.concat(calls), seconds)
-    row("an insertion, until it is seen", inserted, nil)
-    row("a deletion, until it is seen", deleted, nil)
+    row("a change, until it is acknowledged", calls, seconds)
+    say("#{info.bases - before.bases} bases; memory of the VM: #{resident()}")
+    say("#{round(100 * share)} % of the searches alone#{bar("#{round(100 * least)} %", share >= least)}")
 
-    say("""
-    #{info.views - before.views} views, #{info.bases - before.bases} of them with a new base; memory of the VM: #{resident()}
-    #{round(100 * share)} % of the searches alone#{bar(rate, "#{round(100 * @share)} %", share >= @share)}; \
-    a change is seen after #{decimal(seen)} ms at the most#{bar(rate, "#{@seen} ms", seen <= @seen)}
-    """)
+    if {rate, least} == hd(@rates) do
+      {half, most} = @acknowledged
+      say("p99 of a search: #{decimal(p99 / p99_alone)} times the one alone#{bar("#{@p99}", p99 <= @p99 * p99_alone)}")
+      fits? = at(calls, 0.5) <= half and at(calls, 0.99) <= most
+      say("acknowledgement#{bar("p50 #{half}, p99 #{most}", fits?)}")
+    end
+
+    say("each of #{Command.grouped(probes)} insertions and deletions was seen by the search right after it\n")
 
     shares = Enum.with_index(changed)
     take = fn list -> for {count, number} <- shares, item <- share(list, number, count), do: item end
@@ -93,10 +97,7 @@ defmodule BeTree.Bench.Live do
     {Enum.reject(there, &(&1 in gone)) ++ come, Enum.reject(later, &(&1 in rest))}
   end
 
-  defp bar(rate, bar, holds?) when rate == hd(@rates),
-    do: " (bar: #{bar}, #{if holds?, do: "holds", else: "DOES NOT HOLD"})"
-
-  defp bar(_rate, _bar, _holds?), do: ""
+  defp bar(bar, holds?), do: " (bar: #{bar}, #{if holds?, do: "holds", else: "DOES NOT HOLD"})"
 
   defp share(list, number, count), do: list |> Enum.drop(number) |> Enum.take_every(@changers) |> Enum.take(count)
 
@@ -142,29 +143,23 @@ defmodule BeTree.Bench.Live do
     end)
   end
 
-  # Returns the microseconds until a search sees an insertion, and until no search sees a deleted expression.
-  defp probe(event, deadline, count, seen) do
+  # Checks that a search right after the acknowledgement of a change sees it. Returns the number of changes.
+  defp probe(event, deadline, count) do
     if System.monotonic_time(:millisecond) >= deadline do
-      seen
+      2 * count
     else
       id = @probes + count
-      {inserted, _} = :timer.tc(fn -> Server.insert!(Ads, id, "true") && until(event, id, [id]) end)
-      {deleted, _} = :timer.tc(fn -> Server.delete!(Ads, id) && until(event, id, []) end)
+      Server.insert!(Ads, id, "true")
+      [^id] = BeTree.search!(Ads, event, ids: [id])
+      Server.delete!(Ads, id)
+      [] = BeTree.search!(Ads, event, ids: [id])
       Process.sleep(:rand.uniform(30))
-      probe(event, deadline, count + 1, [{inserted, deleted} | seen])
-    end
-  end
-
-  defp until(event, id, expected) do
-    unless BeTree.search!(Ads, event, ids: [id]) == expected do
-      Process.sleep(1)
-      until(event, id, expected)
+      probe(event, deadline, count + 1)
     end
   end
 
   # Checks that the server finds the same ids as a new tree of the same expressions.
   defp check({present, _later}, events, parameters) do
-    Server.publish!(Ads)
     tree = BeTree.new!(W3.schema(parameters), memory: @memory)
     for part <- Enum.chunk_every(present, @chunk), do: BeTree.insert_all!(tree, part)
     found = for event <- Tuple.to_list(events), do: BeTree.search!(Ads, event)
@@ -177,10 +172,14 @@ defmodule BeTree.Bench.Live do
   end
 
   defp row(title, latencies, seconds) do
-    sorted = latencies |> Enum.sort() |> List.to_tuple()
-    at = fn share -> elem(sorted, min(trunc(share * tuple_size(sorted)), tuple_size(sorted) - 1)) end
-    rate = if seconds, do: Command.grouped(div(tuple_size(sorted), seconds)), else: ""
-    say(columns([title, rate | Enum.map([at.(0.5), at.(0.99), at.(1.0)], &Command.grouped/1)]))
+    rate = Command.grouped(div(length(latencies), seconds))
+    say(columns([title, rate | for(share <- [0.5, 0.99, 1.0], do: Command.grouped(at(latencies, share)))]))
+  end
+
+  defp at(latencies, share) do
+    sorted = Enum.sort(latencies)
+    count = length(sorted)
+    Enum.at(sorted, min(trunc(share * count), count - 1))
   end
 
   defp columns([title | numbers]) do

@@ -96,7 +96,10 @@ defmodule BeTree do
 
   alias BeTree.Engine.Options.Common
   alias BeTree.Profile.Recorder
-  alias BeTree.Server.View
+  alias BeTree.Server.{Copy, Request, View}
+
+  # The name of a server.
+  defguardp is_name(term) when is_atom(term) and term not in [nil, true, false]
 
   @typedoc "A tree, see `BeTree.Tree`."
   @type t :: Tree.t()
@@ -226,16 +229,24 @@ defmodule BeTree do
       iex> {error.kind, error.text}
       {:syntax, "age >= "}
   """
-  @spec insert(t, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
-  def insert(tree, id, expression, options \\ []) do
-    check_tree(tree)
+  @spec insert(t | BeTree.Server.name(), id, String.t(), constants: constants, timeout: timeout) ::
+          :ok | {:error, Error.t()}
+  def insert(tree, id, expression, options \\ [])
+
+  def insert(target, id, expression, options) do
+    unless is_name(target), do: check_tree(target)
     options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])) do
-      case insert_encoded(tree, Subscription.encode([subscription]), options[:timeout]) do
-        :ok -> :ok
-        {:error, error} -> {:error, %{error | text: expression, position: nil}}
-      end
+    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])),
+         do: insert_one(target, subscription, options[:timeout])
+  end
+
+  defp insert_one(name, subscription, timeout) when is_name(name), do: Request.insert(name, subscription, timeout)
+
+  defp insert_one(tree, {_id, expression, _constants} = subscription, timeout) do
+    case insert_encoded(tree, Subscription.encode([subscription]), timeout) do
+      :ok -> :ok
+      {:error, error} -> {:error, %{error | text: expression, position: nil}}
     end
   end
 
@@ -246,7 +257,7 @@ defmodule BeTree do
       iex> BeTree.insert!(tree, 18_446_744_073_709_551_615, "age >= 21")
       :ok
   """
-  @spec insert!(t, id, String.t(), constants: constants, timeout: timeout) :: :ok
+  @spec insert!(t | BeTree.Server.name(), id, String.t(), constants: constants, timeout: timeout) :: :ok
   def insert!(tree, id, expression, options \\ []), do: Bang.unwrap!(insert(tree, id, expression, options))
 
   @doc """
@@ -271,8 +282,16 @@ defmodule BeTree do
       iex> BeTree.search(tree, %{age: 1})
       {:ok, [2]}
   """
-  @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(tree, subscriptions, options \\ []) do
+  @spec insert_all(t | BeTree.Server.name(), Enumerable.t(), timeout: timeout) ::
+          {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(tree, subscriptions, options \\ [])
+
+  def insert_all(name, subscriptions, options) when is_name(name) do
+    timeout = Check.timeout!(options)
+    with {:ok, wires} <- Subscription.new_all(subscriptions), do: Request.call(name, {:insert, wires}, timeout)
+  end
+
+  def insert_all(tree, subscriptions, options) do
     check_tree(tree)
     timeout = Check.timeout!(options)
 
@@ -291,7 +310,7 @@ defmodule BeTree do
       iex> BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "age > \#{id}"}))
       1000
   """
-  @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  @spec insert_all!(t | BeTree.Server.name(), Enumerable.t(), timeout: timeout) :: non_neg_integer
   def insert_all!(tree, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(tree, subscriptions, options))
 
   @doc """
@@ -315,12 +334,18 @@ defmodule BeTree do
       iex> error.kind
       :not_found
   """
-  @spec delete(t, id, timeout: timeout) :: :ok | {:error, Error.t()}
-  def delete(tree, id, options \\ []) do
-    check_tree(tree)
+  @spec delete(t | BeTree.Server.name(), id, timeout: timeout) :: :ok | {:error, Error.t()}
+  def delete(tree, id, options \\ [])
+
+  def delete(target, id, options) do
+    unless is_name(target), do: check_tree(target)
     timeout = Check.timeout!(options)
 
-    with :ok <- Subscription.check_id(id), do: Deletion.delete(tree, id, timeout: timeout)
+    with :ok <- Subscription.check_id(id) do
+      if is_name(target),
+        do: Request.call(target, {:delete, id}, timeout),
+        else: Deletion.delete(target, id, timeout: timeout)
+    end
   end
 
   @doc """
@@ -331,7 +356,7 @@ defmodule BeTree do
       iex> BeTree.delete!(tree, 1)
       :ok
   """
-  @spec delete!(t, id, timeout: timeout) :: :ok
+  @spec delete!(t | BeTree.Server.name(), id, timeout: timeout) :: :ok
   def delete!(tree, id, options \\ []), do: Bang.unwrap!(delete(tree, id, options))
 
   @doc """
@@ -392,7 +417,7 @@ defmodule BeTree do
     * `:missing_attribute` when the event lacks a required attribute;
     * `:type` or `:out_of_bounds` for a value of the event or an id;
     * `:syntax` for JSON, with the column;
-    * `:not_found` when no server of this name runs;
+    * `:no_server` when no server of this name runs, and `:not_ready` before it has an index;
     * `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap` or `:overloaded`.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
@@ -467,7 +492,6 @@ defmodule BeTree do
 
     case Target.resolve(target) do
       {:error, error} -> {:error, error}
-      # All events are searched in the same version of a server's index.
       resolved -> Batch.search(resolved, events, options)
     end
   end
@@ -553,23 +577,14 @@ defmodule BeTree do
          {:ok, format, bytes} <- Event.encode(event) do
       arguments = [format, byte_size(bytes), signed(id)]
 
-      with {:ok, output} <- explain_in(Target.resolve(target), id, arguments, bytes, deadline),
+      with {:ok, output} <- explain_in(Target.resolve(target), arguments, bytes, deadline),
            do: Explanation.decode(output, id)
     end
   end
 
-  defp explain_in({:error, error}, _id, _arguments, _bytes, _deadline), do: {:error, error}
+  defp explain_in({:error, error}, _arguments, _bytes, _deadline), do: {:error, error}
 
-  defp explain_in(%View{delta: nil, base: base} = view, id, arguments, bytes, deadline) do
-    with :ok <- View.check_alive(view, id), do: explain_in(base, id, arguments, bytes, deadline)
-  end
-
-  defp explain_in(%View{delta: delta} = view, id, arguments, bytes, deadline) do
-    with {:error, %Error{kind: :not_found}} <- explain_in(delta, id, arguments, bytes, deadline),
-         do: explain_in(%{view | delta: nil}, id, arguments, bytes, deadline)
-  end
-
-  defp explain_in(%{runtime: runtime, instance: instance}, _id, arguments, bytes, deadline) do
+  defp explain_in(%{runtime: runtime, instance: instance}, arguments, bytes, deadline) do
     Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
   end
 
@@ -611,17 +626,14 @@ defmodule BeTree do
     deadline = Deadline.new(timeout)
 
     with :ok <- Check.enumerable(events, "events"),
-         {:ok, indexes} <- indexes(Target.resolve(target), target, deadline),
-         do: Recorder.profile(indexes, events, deadline)
+         {:ok, index} <- index(Target.resolve(target), deadline),
+         do: Recorder.profile(index, events, deadline)
   end
 
-  defp indexes({:error, error}, _target, _deadline), do: {:error, error}
-  defp indexes(_view, name, _deadline) when is_atom(name), do: View.indexes(name)
-  defp indexes(%Index{} = index, _index, _deadline), do: {:ok, [index]}
-
-  defp indexes(%Tree{} = tree, _tree, deadline) do
-    with {:ok, index} <- publish(tree, replicas: 1, timeout: Deadline.left(deadline)), do: {:ok, [index]}
-  end
+  defp index({:error, error}, _deadline), do: {:error, error}
+  defp index(%Index{} = index, _deadline), do: {:ok, index}
+  defp index(%Tree{} = tree, deadline), do: publish(tree, replicas: 1, timeout: Deadline.left(deadline))
+  defp index(%View{name: name}, deadline), do: Copy.index(name, Deadline.left(deadline))
 
   @doc """
   Like `profile/3`, but returns the profile and raises on error.
@@ -644,14 +656,14 @@ defmodule BeTree do
     * `:code_bytes` - the bytes of the compiled expressions;
     * `:memory_bytes` - the bytes of memory that the index takes.
 
-  For a tree the call runs on a dirty scheduler for about 15 microseconds. A published index keeps the counts of the moment
+  For a tree or a server the call runs on a dirty scheduler for about 15 microseconds. A published index keeps the counts of the moment
   when it was published, so the call costs nothing.
 
   ## Options
 
   #{Options.docs(@wait_options)}
 
-  Returns `{:error, error}` with the kind `:timeout`, or `:not_found` when no server of this name runs.
+  Returns `{:error, error}` with the kind `:timeout`, or `:no_server` when no server of this name runs.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -670,11 +682,8 @@ defmodule BeTree do
       %Index{info: info} ->
         {:ok, info}
 
-      %View{} = view ->
-        {:ok, View.info(view)}
-
-      tree ->
-        Instance.info(tree.runtime, tree.instance, timeout)
+      handle ->
+        Instance.info(handle.runtime, handle.instance, timeout)
     end
   end
 
@@ -701,7 +710,12 @@ defmodule BeTree do
 
   defp check_tree(%Tree{}), do: :ok
 
+  defp check_tree(name) when is_name(name) do
+    raise ArgumentError, "a server is not published: BeTree.Server.index/2 returns its index as a BeTree.Index"
+  end
+
   defp check_tree(other) do
-    raise ArgumentError, "expected a tree to change or publish, got: #{Describe.value(other)}"
+    raise ArgumentError,
+          "expected a tree to change or publish, or the name of a server to change, got: #{Describe.value(other)}"
   end
 end

@@ -18,7 +18,6 @@ defmodule BeTree.Cluster do
   alias BeTree.{Error, Event, Search, Server, Stats}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Subscription}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Server.View
 
   # Milliseconds. A list of a million is inserted in half a minute.
   @search_timeout 5_000
@@ -184,26 +183,14 @@ defmodule BeTree.Cluster do
   defp delete_again([{shard, subscriptions} | rest], error, timeout) do
     ids = for {id, _text, _options} <- subscriptions, do: id
 
-    case ask(shard, __MODULE__, :delete_all, [ids, timeout], timeout) do
-      :ok ->
+    case ask(shard, Server, :delete_all, [ids, [timeout: timeout]], timeout) do
+      {:ok, _count} ->
         delete_again(rest, error, timeout)
 
       {:error, left} ->
         message = "#{error.message}; and the subscriptions that were inserted are still there: #{left.message}"
         {:error, %{error | message: message}}
     end
-  end
-
-  @doc false
-  def delete_all(name, ids, timeout) do
-    deadline = Deadline.new(timeout)
-
-    Enum.reduce_while(ids, :ok, fn id, :ok ->
-      case Server.delete(name, id, timeout: Deadline.left(deadline)) do
-        :ok -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
   end
 
   @doc "Like `insert_all/3`, but returns the count and raises on error."
@@ -245,7 +232,6 @@ defmodule BeTree.Cluster do
       iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
       iex> {:ok, 100} = BeTree.Cluster.insert_all(cluster, for(id <- 1..100, do: {id, "age = \#{id}"}))
-      iex> for name <- [East, West], do: BeTree.Server.publish(name)
       iex> BeTree.Cluster.search(cluster, %{age: 30})
       {:ok, [30]}
   """
@@ -308,12 +294,18 @@ defmodule BeTree.Cluster do
   defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}
   defp gather({shard, {:error, error}}, {:ok, _ids, _stats}), do: {:error, named(error, shard)}
   defp gather(_result, {:error, error}), do: {:error, error}
-  defp gather({_shard, {:ok, ids}}, {:ok, found}), do: {:ok, View.merge(found, ids)}
+  defp gather({_shard, {:ok, ids}}, {:ok, found}), do: {:ok, merge(found, ids)}
   defp gather({_shard, {:ok, ids, stats}}, {:ok, []}), do: {:ok, ids, stats}
 
   defp gather({_shard, {:ok, ids, stats}}, {:ok, found, sum}) do
-    {:ok, View.merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
+    {:ok, merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
   end
+
+  # Merges two ascending lists.
+  defp merge([], ids), do: ids
+  defp merge(ids, []), do: ids
+  defp merge([id | rest], [other | _] = others) when id <= other, do: [id | merge(rest, others)]
+  defp merge(ids, [other | others]), do: [other | merge(ids, others)]
 
   defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
 

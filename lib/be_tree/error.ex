@@ -32,6 +32,8 @@ defmodule BeTree.Error do
   | `:missing_attribute` | an event lacks an attribute that is not optional |
   | `:duplicate_id` | a subscription has this id already |
   | `:not_found` | nothing has this id or name, or it is gone |
+  | `:no_server` | no server of this name runs, or it ended during the call |
+  | `:not_ready` | a server has no index yet: it is being filled, or waits for the server that it follows |
   | `:out_of_fuel` | a call used its whole budget of fuel |
   | `:timeout` | a call took longer than its timeout |
   | `:out_of_memory` | the memory limit was reached |
@@ -51,6 +53,8 @@ defmodule BeTree.Error do
           | :missing_attribute
           | :duplicate_id
           | :not_found
+          | :no_server
+          | :not_ready
           | :out_of_fuel
           | :timeout
           | :out_of_memory

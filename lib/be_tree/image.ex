@@ -39,7 +39,7 @@ defmodule BeTree.Image do
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Reply, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
-  alias BeTree.Server.Request
+  alias BeTree.Server.Copy
 
   @typedoc "An image: the path of a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
@@ -290,9 +290,9 @@ defmodule BeTree.Image do
     end
   end
 
-  # A server publishes its whole index.
+  # A server copies a replica.
   defp whole(name, deadline) when is_atom(name) and name not in [nil, true, false] do
-    Request.call(name, :index, Deadline.left(deadline))
+    Copy.index(name, Deadline.left(deadline))
   end
 
   defp whole(target, _deadline), do: {:ok, Target.resolve(target)}

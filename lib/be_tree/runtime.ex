@@ -218,7 +218,39 @@ defmodule BeTree.Runtime do
   """
   @callback renew(instance, fresh :: instance, export :: String.t(), timeout) :: {:ok, boolean} | {:error, Error.t()}
 
+  @typedoc """
+  Calls that belong together: exports, their arguments, and the bytes for the inbox. Each returned 0 in another instance with the
+  same state.
+  """
+  @type entry :: [{export :: String.t(), [integer], binary | nil}]
+
+  @doc """
+  Appends an entry to the log of an instance of replicas, and returns the length of the log.
+
+  Each replica makes the calls of the log, in order, before its next call. So a call sees all entries that were appended before
+  it began, and each of them whole. The caller pays for the calls that its replica lacks, in slices. A replica in which one of
+  them fails is discarded, and the call returns that error.
+
+  A runtime may lack this callback and the next three.
+
+  Errors by kind: `:bad_module` for an instance that has no replicas.
+  """
+  @callback append(instance, entry) :: {:ok, length :: pos_integer} | {:error, Error.t()}
+
+  @doc "Returns the length of the log, and the greatest number of entries that a free replica lacks."
+  @callback lag(instance) :: {length :: non_neg_integer, lag :: non_neg_integer}
+
+  @doc """
+  Lets the free replica that lacks most entries make at most `most` of them, if it lacks at least `lag` and no caller waits for a
+  replica. Runs in slices, for which the calling process is charged. Returns whether there was such a replica.
+  """
+  @callback catch_up(instance, lag :: pos_integer, most :: pos_integer) :: {:ok, boolean} | {:error, Error.t()}
+
+  @doc "Returns the number of entries of the log that a snapshot of replicas contains."
+  @callback snapshot_applied(snapshot) :: non_neg_integer
+
   @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
+  @optional_callbacks append: 2, lag: 1, catch_up: 3, snapshot_applied: 1
 
   @doc """
   Returns the default runtime.

@@ -55,12 +55,9 @@ defmodule BeTree.Search do
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
   alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Server.View
 
-  # A server's view is searched in two calls, of its base and of its delta. `parts` holds the input of the second call and the
-  # result of the first; it is nil for other targets.
   @enforce_keys [:slices, :span, :as]
-  defstruct @enforce_keys ++ [:parts]
+  defstruct @enforce_keys
 
   @typedoc "A search that yielded. Its fields are private."
   @type t :: %__MODULE__{}
@@ -101,18 +98,12 @@ defmodule BeTree.Search do
 
   defp start_checked(target, event, options) do
     case Target.resolve(target) do
-      {:error, error} ->
-        {:error, error}
-
-      %View{base: base} = view ->
-        start(base, event, %{options | as: :list}, %{view: view, form: options.as, found: nil})
-
-      handle ->
-        start(handle, event, options, nil)
+      {:error, error} -> {:error, error}
+      handle -> start_in(handle, event, options)
     end
   end
 
-  defp start(%{runtime: runtime} = handle, event, options, parts) do
+  defp start_in(%{runtime: runtime} = handle, event, options) do
     search = %__MODULE__{
       slices: Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options),
       span: Telemetry.start(handle),
@@ -132,17 +123,12 @@ defmodule BeTree.Search do
         timeout: options.timeout
       }
 
-      parts = parts && Map.merge(parts, %{arguments: arguments, request: request})
-      call(handle, arguments, request, %{search | parts: parts})
+      handle.instance
+      |> runtime.call("be_tree_search", arguments, request)
+      |> Slices.settle(search.slices)
+      |> outcome(search)
     end
     |> Telemetry.observe(search)
-  end
-
-  defp call(handle, arguments, request, search) do
-    handle.instance
-    |> handle.runtime.call("be_tree_search", arguments, request)
-    |> Slices.settle(search.slices)
-    |> outcome(search)
   end
 
   @doc """
@@ -212,9 +198,7 @@ defmodule BeTree.Search do
   defp outcome({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp outcome({:error, error}, _search), do: {:error, error}
 
-  defp outcome({:done, _status, _output, slices} = ended, search) do
-    with {:done, _found, _stats} = done <- finished(ended), do: go_on(done, %{search | slices: slices})
-  end
+  defp outcome({:done, _status, _output, _slices} = ended, _search), do: finished(ended)
 
   @doc false
   # Decodes the output of a call of be_tree_search that has ended.
@@ -232,29 +216,6 @@ defmodule BeTree.Search do
 
   defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
     {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
-  end
-
-  defp go_on(done, %{parts: nil}), do: done
-
-  defp go_on({:done, ids, stats}, %{parts: %{found: nil, view: view} = parts} = search) do
-    found = View.alive(view, ids)
-    if view.delta, do: search_delta(search, found, stats), else: joined(found, stats, parts)
-  end
-
-  defp go_on({:done, ids, stats}, %{parts: %{found: {found, before}} = parts}) do
-    stats = %{stats | visited: before.visited + stats.visited, evaluated: before.evaluated + stats.evaluated}
-    found |> View.merge(ids) |> joined(stats, parts)
-  end
-
-  defp search_delta(%{parts: %{view: view, arguments: arguments, request: request} = parts} = search, found, stats) do
-    with {:ok, slices, fuel, timeout} <- Slices.again(search.slices) do
-      search = %{search | slices: slices, parts: %{parts | found: {found, stats}}}
-      call(view.delta, arguments, %{request | fuel: fuel, timeout: timeout}, search)
-    end
-  end
-
-  defp joined(ids, stats, %{view: view, form: form}) do
-    with {:ok, found} <- View.pack(ids, view, form), do: {:done, found, stats}
   end
 
   @doc false

@@ -8,33 +8,30 @@ defmodule BeTree.Server do
 
       {:ok, _pid} = Supervisor.start_link(children, strategy: :one_for_one)
       {:ok, 2} = BeTree.Server.insert_all(Ads, [{1, "age >= 21"}, {2, "country = 'CA'"}])
-      :ok = BeTree.Server.publish(Ads)
       {:ok, [1, 2]} = BeTree.search(Ads, %{age: 30, country: "CA"})
 
   Every function that searches takes the name of a server: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.explain/4`,
-  `BeTree.Search` and the others.
+  `BeTree.Search` and the others. So do `BeTree.insert/4`, `BeTree.insert_all/3` and `BeTree.delete/3`.
 
   ## Searches
 
-  A search sends no message to the server's process. It looks up the published index under the name, and never waits for a
-  change. It runs in a replica (`BeTree.Index`); when all replicas are in use, it waits for one or returns an error of kind
-  `:overloaded`. A search ends on the index on which it began, even if it is changed or swapped meanwhile. An index that
-  nothing uses any more is freed.
+  A search that begins after a change was acknowledged sees the change, in any process of the node. It sees a change as a
+  whole or not at all, and never without the changes acknowledged before it.
+
+  A search sends no message to the server's process. It looks up the replicas of the index under the server's name, and runs in
+  one of them (`BeTree.Index`). The replica first applies the changes that it lacks, some 40 microseconds each; a search
+  normally finds few or none. When all replicas are in use, the search waits for one, or returns an error of kind
+  `:overloaded`. A search ends on the index on which it began, even if that is swapped meanwhile.
 
   ## Changes
 
-  One process takes `insert/4`, `insert_all/3` and `delete/3`, in order, and acknowledges each when it is part of the index.
-  Searches see a change when it is published: `:interval` milliseconds after the first unpublished change, or once there are
-  `:changes` of them, or on `publish/2`. A search sees a change as a whole or not at all, and never without the changes
-  acknowledged before it.
+  One process makes all changes, in order: `insert/4`, `insert_all/3`, `put/4`, `delete/3`, `delete_all/3` and `change/2`, which
+  is all or nothing for any number of subscriptions. It makes a change in a tree of its own, which accepts or refuses it, appends
+  it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
-  Publishing costs time in proportion to the changes, not to the index. The subscriptions that were inserted since the last
-  *base*, the index of an earlier moment, form a small index of their own, the *delta*. Ids that were deleted since are
-  removed from the results of the base. While there are changes, a search therefore costs a second search of a small index,
-  about 15 microseconds, and 20 to 60 nanoseconds for each id that is found. When the changes reach a sixteenth of the base
-  (at least 1,000, at most 10,000), another process builds the next base, beside searches and changes, which do not wait for
-  it. When they reach four times that number, or more than 1,000 arrive at once, as when an index is filled, the server
-  publishes the whole index, and changes wait for that: about 50 milliseconds for 100,000 ad-targeting expressions.
+  At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
+  dropped. Neither searches nor changes wait for that. A change of more than 1,000 subscriptions makes a base at once, and other
+  changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
 
@@ -42,61 +39,49 @@ defmodule BeTree.Server do
 
   ## Crashes
 
-  The server's supervisor owns the tables with the base and all later changes. When the process that takes changes crashes
-  or is killed, the supervisor starts it again, and it rebuilds its state from these tables. No acknowledged change is lost,
-  and searches continue with the published index meanwhile. A change that was not acknowledged may be part of the index or not.
+  The server's supervisor owns the tables with the base, the log and the texts of the subscriptions. When the process that makes
+  changes crashes or is killed, it is started again, and rebuilds its state from these tables. No acknowledged change is lost,
+  and searches continue meanwhile. A change that was not acknowledged may be made or not.
 
   Nothing is persisted: stopping the supervisor or the node loses the index.
 
   ## Following
 
-  A server can follow another one, on any node: with `follow: {name, node}` in place of the schema. It then shows the index
-  of that server. The base travels as an image (`BeTree.Image`) when it has changed, and is checked before it is used. Later
-  changes travel as an image of the delta, at most every `:interval` milliseconds. When the other server, its node or the
-  connection ends, searches continue with the last version, and the follower tries to connect every second. Changes of a
-  follower raise an `ArgumentError`: change the server that it follows. `BeTree.Cluster` divides an index among nodes.
+  A server can follow another one, on any node: with `follow: {name, node}` in place of the schema. It receives the changes of
+  that server as they come, milliseconds later, and searches run on its own replicas. An image of the whole index
+  (`BeTree.Image`) travels only at the start, after a swap, and after a long interruption. It is checked before it is used. When
+  the other server, its node or the connection ends, searches continue with the last version, and the follower tries to connect
+  every second. `await/3` waits until a follower has a version. Changes of a follower raise an `ArgumentError`: change the
+  server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
 
-  A server holds the base and the delta, and the tree that takes changes, which shares unchanged pages with the base. While
-  the next base is built, that base and its tree come on top. In total this is one to three times the index. The server also
-  keeps the texts of the expressions, from which it builds an index for another module.
+  A server holds the base, the tree that accepts changes, and the replicas. They share the pages of the base that they have not
+  written since. The next base frees their copies of pages, so at constant size the memory stays flat. The server also keeps the
+  texts of the expressions.
 
   `docs/server.md` describes how a server works, and its cost.
   """
 
   @behaviour Supervisor
 
-  alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Options, Subscription}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Server.{Follower, Keeper, Request, Table, Writer}
+  import BeTree.Engine.Limits, only: [is_u64: 1]
 
-  @interval 30
-  @interval_of_follower 1_000
+  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
+  alias BeTree.Engine.Options.Common
+  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Request, Table, View, Writer}
 
   @options [
              name: [
                type: {:check, "an atom", &__MODULE__.name?/1},
                required: true,
-               doc: "an atom. Searches and changes take it; an ETS table has it too"
+               doc: "an atom. Searches and changes take it; the supervisor and an ETS table have it too"
              ],
              schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
              follow: [
                type: {:check, "{name, node}", &__MODULE__.follow?/1},
                doc: "another server to follow, `{name, node}`, in place of a schema"
-             ],
-             interval: [
-               type: {:nullable, :timeout},
-               default_doc: "#{@interval}, and to #{@interval_of_follower} for a server that follows",
-               doc:
-                 "milliseconds after which a change is published. With `:infinity` time publishes nothing. A server that " <>
-                   "follows asks for the next version after this time"
-             ],
-             changes: [
-               type: :positive,
-               default: 1_000,
-               doc: "the number of unpublished changes that are published at once"
              ]
            ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
 
@@ -105,6 +90,24 @@ defmodule BeTree.Server do
                       "timeout may still be made"
                   )
   @insert_options Common.take([:constants]) ++ @change_options
+  @insert_all_options [
+                        on_error: [
+                          type: {:one_of, [:stop, :collect]},
+                          default: :stop,
+                          doc:
+                            "`:stop` returns the first error. `:collect` checks all subscriptions and returns a list of the " <>
+                              "errors, each with its position"
+                        ]
+                      ] ++ @change_options
+  @change_all_options [
+                        put: [
+                          type: :any,
+                          default: [],
+                          doc: "subscriptions to insert, or to replace where their ids exist"
+                        ],
+                        delete: [type: :any, default: [], doc: "ids to delete, each of which exists"]
+                      ] ++ @change_options
+  @validate_options Common.take([:constants])
   @wait_options Common.timeout("milliseconds that the call may wait for the server, or `:infinity`")
 
   # More restarts than can happen in a second.
@@ -117,8 +120,6 @@ defmodule BeTree.Server do
   @type option ::
           {:name, name}
           | {:schema, BeTree.schema()}
-          | {:interval, timeout}
-          | {:changes, pos_integer}
           | {:follow, {name, node}}
           | BeTree.new_option()
           | Index.option()
@@ -127,17 +128,14 @@ defmodule BeTree.Server do
   Starts a server that is linked to the calling process. A supervisor calls this function for `{BeTree.Server, options}`.
 
   The index is empty. A server that follows has no index until the first version arrives, and searches return an error of
-  kind `:not_found` until then.
+  kind `:not_ready` until then.
 
   ## Options
 
   #{Options.docs(@options)}
 
-  A short interval has a cost: publishing changes takes one to five milliseconds on a dirty scheduler, and the searches that
-  follow make the replicas of the delta, a third of a millisecond each.
-
-  Returns the results of `Supervisor.start_link/3`, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and
-  `BeTree.publish/2`.
+  Returns `{:ok, pid}` with the pid of the server's supervisor, `{:error, {:already_started, pid}}` when a server of this name
+  runs, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and `BeTree.publish/2`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
       iex> BeTree.search(Starting, %{age: 30})
@@ -150,24 +148,66 @@ defmodule BeTree.Server do
   end
 
   defp start(name, options) do
-    cond do
-      pid = Process.whereis(name) -> {:error, {:already_started, pid}}
-      :ets.info(name, :owner) == :undefined -> {__MODULE__, {name, options}} |> start_supervisor() |> reason()
-      Table.server?(name) -> {:error, {:already_started, :ets.info(name, :owner)}}
-      true -> {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
+    if :ets.info(name, :owner) == :undefined or Table.server?(name) do
+      # The supervisor takes the name first, so one of many concurrent starts makes the tables.
+      {__MODULE__, {name, options}} |> start_supervisor(name) |> reason()
+    else
+      {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
     end
   end
 
-  defp start_supervisor({module, argument}), do: Supervisor.start_link(module, argument)
+  defp start_supervisor({module, argument}, name), do: Supervisor.start_link(module, argument, name: name)
 
   # Returns the error of the process that could not start, without the supervisor's wrapping.
   defp reason({:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}}), do: {:error, error}
   defp reason(other), do: other
 
-  @doc false
+  @doc """
+  Returns the child specification of a server, whose id is `{BeTree.Server, name}`, so one supervisor can have many servers.
+
+      iex> BeTree.Server.child_spec(name: Ads, schema: [age: :integer]).id
+      {BeTree.Server, Ads}
+  """
+  @spec child_spec([option]) :: Supervisor.child_spec()
   def child_spec(options) do
     Options.keyword!(options)
     %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
+  end
+
+  @doc """
+  Stops a server. Its index is lost, and its name is free when the function returns.
+
+  A server under a supervisor is started again by it: stop such a server with `Supervisor.terminate_child/2`.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `:ok`, or `{:error, error}` with the kind `:no_server` or `:timeout`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Stopping, schema: [age: :integer])
+      iex> :ok = BeTree.Server.stop(Stopping)
+      iex> {:error, error} = BeTree.search(Stopping, %{age: 30})
+      iex> error.kind
+      :no_server
+  """
+  @spec stop(name, timeout: timeout) :: :ok | {:error, Error.t()}
+  def stop(name, options \\ []) do
+    timeout = Check.timeout!(options)
+    with {:ok, _table} <- Request.table(name), do: stop_supervisor(name, timeout)
+  end
+
+  defp stop_supervisor(name, timeout) do
+    Supervisor.stop(name, :normal, timeout)
+  catch
+    :exit, :timeout ->
+      {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop within #{timeout} ms"}}
+
+    :exit, {:timeout, _call} ->
+      {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop in time"}}
+
+    :exit, _already_ended ->
+      Table.missing(name)
   end
 
   # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
@@ -175,7 +215,9 @@ defmodule BeTree.Server do
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
-    children = [{Keeper, {module, Table.new(name), options}}]
+    table = Table.new(name)
+    Table.put_limits(table, {2 * options.memory, options.publish})
+    children = [{Keeper, {module, table, options}}]
     Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
   end
 
@@ -190,12 +232,8 @@ defmodule BeTree.Server do
   end
 
   defp check(schema, nil, publish, options) do
-    interval = options[:interval] || @interval
-
     %{
       schema: schema,
-      interval: interval,
-      changes: options[:changes],
       memory: options[:memory],
       new: Keyword.take(options, [:guest, :memory, :fuel_per_reduction, :runtime]),
       publish: publish,
@@ -204,9 +242,7 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
-    interval = options[:interval] || @interval_of_follower
-    if interval == :infinity, do: raise(ArgumentError, "the option :interval of a server that follows is finite")
-    %{follow: follow, interval: interval, read: read_options(options, publish)}
+    %{follow: follow, memory: options[:memory], publish: publish, read: read_options(options, publish)}
   end
 
   defp check(_schema, _follow, _publish, _options) do
@@ -225,14 +261,14 @@ defmodule BeTree.Server do
   @doc """
   Inserts one subscription, as `BeTree.insert/4` does.
 
-  The subscription is part of the index when the function returns. Searches see it once it is published. The call waits for
-  earlier changes; without any it takes about 50 microseconds.
+  Every search that begins after the function returned sees the subscription. The call waits for earlier changes; without any
+  it takes about 50 microseconds.
 
   ## Options
 
   #{Options.docs(@insert_options)}
 
-  Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:not_found` when no server of this name runs or it ends
+  Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:no_server` when no server of this name runs or it ends
   during the call.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, schema: [age: :integer])
@@ -246,20 +282,8 @@ defmodule BeTree.Server do
   def insert(name, id, expression, options \\ []) do
     {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.call(name, {:insert, [subscription]}, timeout) do
-        {:ok, 1} -> :ok
-        {:error, error} -> {:error, alone(error, id, expression)}
-      end
-    end
-  end
-
-  # Turns the error of a list of one subscription into an error of a single subscription.
-  defp alone(%Error{position: nil} = error, _id, _expression), do: error
-
-  defp alone(error, id, expression) do
-    message = String.replace_prefix(error.message, "subscription #{id}: ", "")
-    %{error | message: message, text: expression, position: nil}
+    with {:ok, subscription} <- Subscription.new(id, expression, options),
+         do: Request.insert(name, subscription, timeout)
   end
 
   @doc "Like `insert/4`, but raises on error."
@@ -273,35 +297,125 @@ defmodule BeTree.Server do
 
   ## Options
 
-  #{Options.docs(@change_options)}
+  #{Options.docs(@insert_all_options)}
 
   Returns `{:error, error}` with the kinds of `insert/4`. The error has the `position` of the first wrong subscription,
-  from 0.
+  from 0. With `on_error: :collect` it is `{:error, errors}`, a list in the order of their positions, if any subscription is
+  wrong or its id exists. This check takes about 10 microseconds more per subscription, in the calling process.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Filling, schema: [age: :integer])
       iex> BeTree.Server.insert_all(Filling, [{1, "age >= 21"}, {2, "age < 21"}])
       {:ok, 2}
+      iex> import = [{3, "age >="}, {4, "age = 4"}, {5, "size = 1"}, {1, "age = 1"}]
+      iex> {:error, errors} = BeTree.Server.insert_all(Filling, import, on_error: :collect)
+      iex> for error <- errors, do: {error.position, error.kind}
+      [{0, :syntax}, {2, :unknown_attribute}, {3, :duplicate_id}]
   """
-  @spec insert_all(name, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  @spec insert_all(name, Enumerable.t(), timeout: timeout, on_error: :stop | :collect) ::
+          {:ok, non_neg_integer} | {:error, Error.t()} | {:error, [Error.t()]}
   def insert_all(name, subscriptions, options \\ []) do
-    timeout = Check.timeout!(options)
+    %{timeout: timeout, on_error: on_error} =
+      Options.put!(%{timeout: :infinity, on_error: :stop}, options, @insert_all_options)
 
-    with {:ok, subscriptions} <- Subscription.new_all(subscriptions),
-         do: Request.call(name, {:insert, subscriptions}, timeout)
+    with {:ok, wires} <- wires(name, subscriptions, on_error),
+         do: Request.call(name, {:insert, wires}, timeout)
   end
 
-  @doc "Like `insert_all/3`, but returns the count and raises on error."
-  @spec insert_all!(name, Enumerable.t(), timeout: timeout) :: non_neg_integer
-  def insert_all!(name, subscriptions, options \\ []), do: Bang.unwrap!(insert_all(name, subscriptions, options))
+  defp wires(_name, subscriptions, :stop), do: Subscription.new_all(subscriptions)
+
+  defp wires(name, subscriptions, :collect) do
+    with :ok <- Check.enumerable(subscriptions, "subscriptions"),
+         {:ok, table} <- Request.table(name),
+         {:ok, table} <- Table.fetch(table),
+         {:ok, tree} <- scratch(name) do
+      {wires, errors, _ids} =
+        subscriptions
+        |> Enum.with_index()
+        |> Enum.reduce({[], [], MapSet.new()}, fn {subscription, position}, {wires, errors, ids} ->
+          with {:ok, {id, _text, _constants} = wire} <- Subscription.new(subscription),
+               :ok <- check_new(id, ids, table),
+               :ok <- check_alone(tree, wire) do
+            {[wire | wires], errors, MapSet.put(ids, id)}
+          else
+            {:error, error} -> {wires, [%{error | position: position} | errors], ids}
+          end
+        end)
+
+      if errors == [], do: {:ok, Enum.reverse(wires)}, else: {:error, Enum.reverse(errors)}
+    end
+  end
+
+  defp check_new(id, ids, table) do
+    if id in ids or Table.text(table, id) != :error,
+      do: {:error, %Error{kind: :duplicate_id, message: "there is a subscription with the id #{id} already"}},
+      else: :ok
+  end
+
+  # An empty tree with the schema and the module of the server, in which the calling process checks expressions.
+  defp scratch(name) do
+    with {:ok, _table} <- Request.table(name),
+         {:ok, %{index: %Index{guest: guest, schema: schema}}} <- View.base(name),
+         do: BeTree.new(schema, guest: guest, runtime: guest.runtime)
+  end
+
+  # A module that cannot check an expression inserts it.
+  defp check_alone(tree, {id, _text, _constants} = wire) do
+    checked =
+      if Instance.exports?(tree.guest, "be_tree_check"),
+        do: Changes.check(tree, [wire]),
+        else: with({:ok, 1} <- Changes.insert(tree, [wire]), do: BeTree.delete(tree, id))
+
+    with {:error, error} <- checked, do: {:error, %{error | position: nil}}
+  end
+
+  @doc "Like `insert_all/3`, but returns the count and raises on error, or the first of the errors."
+  @spec insert_all!(name, Enumerable.t(), timeout: timeout, on_error: :stop | :collect) :: non_neg_integer
+  def insert_all!(name, subscriptions, options \\ []) do
+    case insert_all(name, subscriptions, options) do
+      {:error, [first | _others]} -> raise first
+      outcome -> Bang.unwrap!(outcome)
+    end
+  end
 
   @doc """
-  Deletes the subscription `id`, as `BeTree.delete/3` does. Searches see the deletion once it is published.
+  Inserts one subscription, or replaces the one with this id. A search sees the old or the new one.
+
+  ## Options
+
+  #{Options.docs(@insert_options)}
+
+  Returns `{:error, error}` with the kinds of `insert/4` except `:duplicate_id`. The old subscription then remains.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Putting, schema: [age: :integer])
+      iex> :ok = BeTree.Server.put(Putting, 1, "age >= 21")
+      iex> :ok = BeTree.Server.put(Putting, 1, "age >= 65")
+      iex> BeTree.search(Putting, %{age: 30})
+      {:ok, []}
+  """
+  @spec put(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
+  def put(name, id, expression, options \\ []) do
+    {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
+
+    with {:ok, subscription} <- Subscription.new(id, expression, options) do
+      case Request.call(name, {:change, [subscription], []}, timeout) do
+        {:ok, _counts} -> :ok
+        {:error, error} -> {:error, Request.alone(error, id, expression)}
+      end
+    end
+  end
+
+  @doc "Like `put/4`, but raises on error."
+  @spec put!(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
+  def put!(name, id, expression, options \\ []), do: Bang.unwrap!(put(name, id, expression, options))
+
+  @doc """
+  Deletes the subscription `id`, as `BeTree.delete/3` does. No search that begins after the function returned finds it.
 
   ## Options
 
   #{Options.docs(@change_options)}
 
-  Returns `{:error, error}` with the kinds of `BeTree.delete/3`, and `:not_found` when no server of this name runs or it ends
+  Returns `{:error, error}` with the kinds of `BeTree.delete/3`, and `:no_server` when no server of this name runs or it ends
   during the call.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, schema: [age: :integer])
@@ -320,41 +434,224 @@ defmodule BeTree.Server do
   def delete!(name, id, options \\ []), do: Bang.unwrap!(delete(name, id, options))
 
   @doc """
-  Publishes all acknowledged changes. Searches that start after the function returned see them.
+  Deletes many subscriptions, all of them or none, and returns their number. Searches see the deletion of all at once.
 
   ## Options
 
-  #{Options.docs(@wait_options)}
+  #{Options.docs(@change_options)}
 
-  Returns `{:error, error}` with the kind `:out_of_memory` when the node lacks memory for the published index. Searches
-  then continue as before, and the server tries again after the interval. The kind is `:not_found` when no server of this
-  name runs, or `:timeout`.
+  Returns `{:error, error}` with the kinds of `change/2`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Publishing, schema: [age: :integer], interval: :infinity)
-      iex> BeTree.Server.insert!(Publishing, 1, "age >= 21")
-      iex> before = BeTree.search!(Publishing, %{age: 30})
-      iex> :ok = BeTree.Server.publish(Publishing)
-      iex> {before, BeTree.search!(Publishing, %{age: 30})}
-      {[], [1]}
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Clearing, schema: [age: :integer])
+      iex> BeTree.Server.insert_all!(Clearing, [{1, "age >= 21"}, {2, "age < 21"}])
+      iex> BeTree.Server.delete_all(Clearing, [1, 2])
+      {:ok, 2}
   """
-  @spec publish(name, timeout: timeout) :: :ok | {:error, Error.t()}
-  def publish(name, options \\ []), do: Request.call(name, :publish, Check.timeout!(options))
+  @spec delete_all(name, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def delete_all(name, ids, options \\ []) do
+    timeout = Check.timeout!(options)
+    with {:ok, %{deleted: count}} <- change(name, delete: ids, timeout: timeout), do: {:ok, count}
+  end
 
-  @doc "Like `publish/2`, but raises on error."
-  @spec publish!(name, timeout: timeout) :: :ok
-  def publish!(name, options \\ []), do: Bang.unwrap!(publish(name, options))
+  @doc "Like `delete_all/3`, but returns the count and raises on error."
+  @spec delete_all!(name, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  def delete_all!(name, ids, options \\ []), do: Bang.unwrap!(delete_all(name, ids, options))
+
+  @doc """
+  Makes several changes as one: all or nothing, for the index and for every search.
+
+  An id stands once in the lists. Other changes wait until it is done, about 10 microseconds per subscription and
+  20 per deletion or replacement.
+
+  ## Options
+
+  #{Options.docs(@change_all_options)}
+
+  Returns `{:ok, %{put: count, deleted: count}}`, or `{:error, error}` and changes nothing, with the kinds of `insert_all/3` and
+  `delete/3`; `:duplicate_id` is the kind for an id that stands twice in the lists.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Changing, schema: [age: :integer])
+      iex> BeTree.Server.insert_all!(Changing, [{1, "age >= 21"}, {2, "age < 21"}])
+      iex> BeTree.Server.change(Changing, put: [{2, "age >= 30"}, {3, "age = 30"}], delete: [1])
+      {:ok, %{put: 2, deleted: 1}}
+      iex> BeTree.search(Changing, %{age: 30})
+      {:ok, [2, 3]}
+      iex> {:error, error} = BeTree.Server.change(Changing, put: [{4, "true"}], delete: [1])
+      iex> {error.kind, BeTree.search(Changing, %{age: 30})}
+      {:not_found, {:ok, [2, 3]}}
+  """
+  @spec change(name, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
+          {:ok, %{put: non_neg_integer, deleted: non_neg_integer}} | {:error, Error.t()}
+  def change(name, changes) do
+    options = Options.validate!(changes, @change_all_options)
+
+    with {:ok, wires} <- Subscription.new_all(options[:put]),
+         {:ok, ids} <- Subscription.ids(options[:delete]),
+         :ok <- check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
+         do: Request.call(name, {:change, wires, ids}, options[:timeout])
+  end
+
+  defp check_once(ids) do
+    case ids -- Enum.uniq(ids) do
+      [] ->
+        :ok
+
+      [id | _] ->
+        {:error, %Error{kind: :duplicate_id, message: "the id #{id} stands twice in the change; name it once"}}
+    end
+  end
+
+  @doc "Like `change/2`, but returns the counts and raises on error."
+  @spec change!(name, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
+          %{put: non_neg_integer, deleted: non_neg_integer}
+  def change!(name, changes), do: Bang.unwrap!(change(name, changes))
+
+  @doc """
+  Checks an expression as `insert/4` does, without inserting it.
+
+  The calling process makes an empty tree with the schema of the server, in about half a millisecond. The server's process
+  does nothing.
+
+  ## Options
+
+  #{Options.docs(@validate_options)}
+
+  Returns `:ok`, or `{:error, error}` with the kinds of `insert/4`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Validating, schema: [age: :integer])
+      iex> BeTree.Server.validate(Validating, "age >= 21")
+      :ok
+      iex> {:error, error} = BeTree.Server.validate(Validating, "age >= ")
+      iex> {error.kind, error.column}
+      {:syntax, 8}
+  """
+  @spec validate(name, String.t(), constants: BeTree.constants()) :: :ok | {:error, Error.t()}
+  def validate(name, expression, options \\ []) do
+    options = Options.validate!(options, @validate_options)
+
+    with {:ok, wire} <- Subscription.new(0, expression, options),
+         {:ok, tree} <- scratch(name),
+         {:error, error} <- check_alone(tree, wire),
+         do: {:error, Request.alone(%{error | position: 0}, 0, expression)}
+  end
+
+  @doc "Like `validate/3`, but raises on error."
+  @spec validate!(name, String.t(), constants: BeTree.constants()) :: :ok
+  def validate!(name, expression, options \\ []), do: Bang.unwrap!(validate(name, expression, options))
+
+  @doc """
+  Returns the expression of a subscription, as it was inserted. Reads a table, in about a microsecond.
+
+  Returns `{:error, error}` with the kind `:no_server`, or `:not_found` when there is no such subscription, or the server does not
+  know its text, because its index was swapped in or is that of a followed server.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Fetching, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Fetching, 1, "age >= 21")
+      iex> BeTree.Server.fetch(Fetching, 1)
+      {:ok, "age >= 21"}
+  """
+  @spec fetch(name, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
+  def fetch(name, id) do
+    with :ok <- Subscription.check_id(id),
+         {:ok, name} <- Request.table(name),
+         {:ok, table} <- Table.fetch(name) do
+      case Table.text(table, id) do
+        {:ok, {text, _constants}} -> {:ok, text}
+        :error -> {:error, %Error{kind: :not_found, message: "no subscription with the id #{id} and a known text"}}
+      end
+    end
+  end
+
+  @doc "Like `fetch/2`, but returns the expression and raises on error."
+  @spec fetch!(name, BeTree.id()) :: String.t()
+  def fetch!(name, id), do: Bang.unwrap!(fetch(name, id))
+
+  @doc """
+  Returns whether the server has a subscription `id` whose text it knows (`fetch/2`). Raises a `BeTree.Error` if no such server
+  runs.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Containing, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Containing, 1, "age >= 21")
+      iex> {BeTree.Server.member?(Containing, 1), BeTree.Server.member?(Containing, 2)}
+      {true, false}
+  """
+  @spec member?(name, BeTree.id()) :: boolean
+  def member?(name, id) do
+    case fetch(name, id) do
+      {:ok, _text} -> true
+      {:error, %Error{kind: :not_found}} -> false
+      {:error, error} -> raise error
+    end
+  end
+
+  @doc """
+  Returns the ids of all subscriptions whose texts the server knows (`fetch/2`), in ascending order. Copies them from a table, a
+  tenth of a microsecond each.
+
+  Returns `{:error, error}` with the kind `:no_server`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Listing, schema: [age: :integer])
+      iex> BeTree.Server.insert_all!(Listing, [{2, "age >= 21"}, {1, "age < 21"}])
+      iex> BeTree.Server.ids(Listing)
+      {:ok, [1, 2]}
+  """
+  @spec ids(name) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
+  def ids(name) do
+    with {:ok, name} <- Request.table(name), {:ok, table} <- Table.fetch(name), do: {:ok, Table.ids(table)}
+  end
+
+  @doc "Like `ids/1`, but returns the ids and raises on error."
+  @spec ids!(name) :: [BeTree.id()]
+  def ids!(name), do: Bang.unwrap!(ids(name))
+
+  @doc """
+  Returns the number of subscriptions, after all acknowledged changes.
+
+  Returns `{:error, error}` with the kinds of `BeTree.info/2`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Counting, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Counting, 1, "age >= 21")
+      iex> BeTree.Server.count(Counting)
+      {:ok, 1}
+  """
+  @spec count(name) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(name) do
+    with {:ok, name} <- Request.table(name), {:ok, %{expressions: count}} <- BeTree.info(name), do: {:ok, count}
+  end
+
+  @doc "Like `count/1`, but returns the number and raises on error."
+  @spec count!(name) :: non_neg_integer
+  def count!(name), do: Bang.unwrap!(count(name))
+
+  @doc """
+  Returns the attributes of the server's index.
+
+  Returns `{:error, error}` with the kind `:no_server` or `:not_ready`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Describing, schema: [age: :integer])
+      iex> BeTree.Server.schema(Describing)
+      {:ok, [%BeTree.Domain{name: "age", type: :integer}]}
+  """
+  @spec schema(name) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(name) do
+    with {:ok, name} <- Request.table(name), {:ok, %{index: %{schema: schema}}} <- View.base(name), do: {:ok, schema}
+  end
+
+  @doc "Like `schema/1`, but returns the attributes and raises on error."
+  @spec schema!(name) :: [Domain.t()]
+  def schema!(name), do: Bang.unwrap!(schema(name))
 
   @doc """
   Returns the whole index as a `BeTree.Index`, with all acknowledged changes.
 
-  Changes wait while the index is published: about half a microsecond per kilobyte. A server that follows raises an
-  `ArgumentError`.
+  The call copies a replica, on a dirty scheduler: about half a microsecond per kilobyte. Neither searches nor changes wait for
+  it.
 
   ## Options
 
   #{Options.docs(@wait_options)}
 
-  Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, or `:not_found` when no server of this name runs.
+  Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, `:not_ready`, or `:no_server`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Keeping, schema: [age: :integer])
       iex> BeTree.Server.insert!(Keeping, 1, "age >= 21")
@@ -364,7 +661,11 @@ defmodule BeTree.Server do
       [1]
   """
   @spec index(name, timeout: timeout) :: {:ok, Index.t()} | {:error, Error.t()}
-  def index(name, options \\ []), do: Request.call(name, :index, Check.timeout!(options))
+  def index(name, options \\ []), do: Copy.index(name, Check.timeout!(options))
+
+  @doc "Like `index/2`, but returns the index and raises on error."
+  @spec index!(name, timeout: timeout) :: Index.t()
+  def index!(name, options \\ []), do: Bang.unwrap!(index(name, options))
 
   @doc """
   Replaces the present index, while it is in use.
@@ -387,8 +688,9 @@ defmodule BeTree.Server do
     * `:bad_module` for bytes that are no index module;
     * those of `BeTree.Image.read/2` for an image;
     * `:not_found` when the server does not know the expressions, because their index was swapped in;
+    * `:no_server` when no server of this name runs;
     * those of `BeTree.insert_all/3` when the module refuses an expression;
-    * `:overloaded` when, during the building, another swap came, `index/2` was called, or the whole index was published;
+    * `:overloaded` when, during the building, another swap came, or a change of more than 1,000 subscriptions;
     * `:out_of_memory` or `:timeout`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
@@ -424,28 +726,78 @@ defmodule BeTree.Server do
   def swap!(name, to, options \\ []), do: Bang.unwrap!(swap(name, to, options))
 
   @doc """
-  Returns a map that describes the server.
+  Returns the version of the server: the number of changes and swaps, of which one may concern many subscriptions.
 
-    * `:expressions` - the number of subscriptions; `:inserted` and `:deleted` - those changed since the base was published;
-    * `:version` - the number of changes (an `insert_all/3` is one); `:shown` - the last of them that searches see;
-    * `:views`, `:bases` - how often changes were published, and how often a base;
-    * `:building` - whether a process builds the next base;
-    * `:memory` - the bytes of the published index;
-    * `:error` - the error of the last publishing, or `nil`.
-
-  The map of a server that follows has `:follows`, `:connected`, `:expressions`, `:shown`, `:views`, `:bases`, `:memory` and
-  `:error`.
+  A follower has the version of the server that it follows, or an earlier one.
 
   ## Options
 
   #{Options.docs(@wait_options)}
 
-  Returns `{:error, error}` with the kind `:timeout`, or `:not_found` when no server of this name runs.
+  Returns `{:error, error}` with the kind `:timeout` or `:no_server`.
 
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer], interval: :infinity)
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Versioned, schema: [age: :integer])
+      iex> BeTree.Server.insert_all!(Versioned, [{1, "age >= 21"}, {2, "age < 21"}])
+      iex> BeTree.Server.version(Versioned)
+      {:ok, 1}
+  """
+  @spec version(name, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def version(name, options \\ []), do: Request.call(name, :version, Check.timeout!(options))
+
+  @doc "Like `version/2`, but returns the version and raises on error."
+  @spec version!(name, timeout: timeout) :: non_neg_integer
+  def version!(name, options \\ []), do: Bang.unwrap!(version(name, options))
+
+  @doc """
+  Waits until the server has at least this version. A reader of a follower thus sees the changes that it knows of.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:ok, version}` with the present version, or `{:error, error}` with the kind `:timeout` or `:no_server`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Leading, schema: [age: :integer])
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Following, follow: {Leading, node()})
+      iex> BeTree.Server.insert!(Leading, 1, "age >= 21")
+      iex> {:ok, 1} = BeTree.Server.await(Following, BeTree.Server.version!(Leading))
+      iex> BeTree.search(Following, %{age: 30})
+      {:ok, [1]}
+  """
+  @spec await(name, non_neg_integer, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def await(name, version, options \\ []) do
+    timeout = Check.timeout!(options)
+    unless is_u64(version), do: Check.expected!("a version, an integer from 0 on of at most 64 bits", version)
+    Request.call(name, {:await, version, timeout}, timeout)
+  end
+
+  @doc "Like `await/3`, but returns the version and raises on error."
+  @spec await!(name, non_neg_integer, timeout: timeout) :: non_neg_integer
+  def await!(name, version, options \\ []), do: Bang.unwrap!(await(name, version, options))
+
+  @doc """
+  Returns a map that describes the server.
+
+    * `:expressions` - the number of subscriptions;
+    * `:version` - the number of changes (an `insert_all/3` is one); `:base` - the version of the base;
+    * `:log` - the changes since the base; `:lag` - the most of them that a replica which is not in use has not applied;
+    * `:bases` - how many bases were made;
+    * `:building` - whether a process builds the next base;
+    * `:memory` - the bytes of the base;
+    * `:error` - the error of the last base that could not be built, or `nil`.
+
+  The map of a server that follows has `:follows` and `:connected` too, and no `:expressions`: `count/1` returns them.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:timeout`, or `:no_server` when no server of this name runs.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Informing, schema: [age: :integer])
       iex> BeTree.Server.insert!(Informing, 1, "age >= 21")
       iex> {:ok, info} = BeTree.Server.info(Informing)
-      iex> {info.expressions, info.version, info.shown}
+      iex> {info.expressions, info.version, info.base}
       {1, 1, 0}
   """
   @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}

@@ -31,7 +31,8 @@ defmodule BeTree.Telemetry do
 
   | key | meaning |
   | --- | --- |
-  | `tree` | the handle that was searched, a `t:BeTree.target/0` |
+  | `tree` | the handle that was searched |
+  | `server` | the name of the `BeTree.Server`, in the events of its searches only |
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
   | `error` | the whole `BeTree.Error`, which holds no event |
 

@@ -144,9 +144,21 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Search, :cancel, fn -> [yielded()] end, nil},
       {Server, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {Server, :insert, fn -> [server, unique(), "a = 1"] end, [:constants, :timeout]},
-      {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, [:timeout]},
+      {Server, :insert_all, fn -> [server, [{unique(), "a = 1"}]] end, [:on_error, :timeout]},
+      {Server, :put, fn -> [server, unique(), "a = 1"] end, [:constants, :timeout]},
       {Server, :delete, fn -> [server, unique()] end, [:timeout]},
-      {Server, :publish, fn -> [server] end, [:timeout]},
+      {Server, :delete_all, fn -> [server, [unique()]] end, [:timeout]},
+      {Server, :change, fn -> [server, [put: [{unique(), "a = 1"}], delete: []]] end, nil},
+      {Server, :validate, fn -> [server, "a = 1"] end, [:constants]},
+      {Server, :fetch, fn -> [server, 1] end, nil},
+      {Server, :member?, fn -> [server, 1] end, nil},
+      {Server, :ids, fn -> [server] end, nil},
+      {Server, :count, fn -> [server] end, nil},
+      {Server, :schema, fn -> [server] end, nil},
+      {Server, :version, fn -> [server] end, [:timeout]},
+      {Server, :await, fn -> [server, 0] end, [:timeout]},
+      {Server, :stop, fn -> [:no_such_server] end, [:timeout]},
+      {Server, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {Server, :index, fn -> [server] end, [:timeout]},
       {Server, :info, fn -> [server] end, [:timeout]},
       {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
@@ -247,7 +259,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     servers =
       for option <-
-            [:name, :schema, :interval, :changes, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+            [:name, :schema, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
               [:replicas, :queue],
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),

@@ -6,7 +6,7 @@ defmodule BeTree.Attacks.KillsTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.Attack
+  alias BeTree.Test.{Attack, Servers}
 
   @moduletag timeout: :infinity
 
@@ -38,11 +38,11 @@ defmodule BeTree.Attacks.KillsTest do
     end)
   end
 
-  for {title, interval} <- [{"often", 1}, {"never by itself", :infinity}] do
-    test "changes of a server whose writer is killed, which publishes #{title}" do
+  for round <- 1..2 do
+    test "changes of a server whose writer is killed, round #{round}" do
       name = :"kills_#{System.unique_integer([:positive])}"
 
-      start_supervised!({Server, name: name, schema: [a: :integer], interval: unquote(interval)}, id: name)
+      start_supervised!({Server, name: name, schema: [a: :integer]}, id: name)
       Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
       log = :ets.new(:log, [:public, :set, write_concurrency: true])
       changes = Attack.size(2_000, 500_000)
@@ -62,7 +62,7 @@ defmodule BeTree.Attacks.KillsTest do
       Task.await_many(changers, :infinity)
       send(killer.pid, :stop)
       assert Task.await(killer, 60_000) > 0
-      eventually(fn -> Server.publish(name) == :ok end)
+      eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
       check(Server, name, log, Enum.to_list(1..100))
     end
   end
@@ -75,7 +75,7 @@ defmodule BeTree.Attacks.KillsTest do
       0 ->
         case Server.info(name) do
           {:ok, _info} ->
-            Process.exit(Process.whereis(name) || spawn(fn -> :ok end), :kill)
+            Process.exit(Servers.process(name) || spawn(fn -> :ok end), :kill)
             receive(do: (:stop -> kills + 1), after: (100 -> kill(name, kills + 1)))
 
           {:error, %Error{}} ->
@@ -116,7 +116,7 @@ defmodule BeTree.Attacks.KillsTest do
           :ets.insert(log, {id, wanted})
         else
           # A writer that is killed leaves it open what it did.
-          assert {module, kind} == {Server, :not_found}
+          assert {module, kind} == {Server, :no_server}
         end
     end
   end

@@ -5,13 +5,22 @@ defmodule BeTree.Attacks.ServerMessagesTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.Attack
+  alias BeTree.Test.{Attack, Servers}
 
   @moduletag timeout: 300_000
 
   setup :quiet
 
-  @messages [:hello, {:built, :no, :pid}, {:later, 1, 2}, {:next, nil}, {:view, nil, nil}, {:part, nil, :base, :none}] ++
+  @messages [
+              :hello,
+              {:built, :no, :pid},
+              {:rows, 1, 2},
+              {:next, nil},
+              {:base, nil, nil},
+              {:piece, nil, :last, 1},
+              {:unfit, nil, nil, nil},
+              {:build, 1}
+            ] ++
               [{:EXIT, nil, nil}, {:EXIT, :x, :y}, {{:late}, :answer}, [1 | 2], {:start, nil}, "text", 1.5, nil]
 
   defp start(options \\ []) do
@@ -21,7 +30,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
   end
 
   defp ancestors(name) do
-    {:dictionary, dictionary} = name |> Process.whereis() |> Process.info(:dictionary)
+    {:dictionary, dictionary} = name |> Servers.process() |> Process.info(:dictionary)
     Keyword.fetch!(dictionary, :"$ancestors")
   end
 
@@ -36,23 +45,22 @@ defmodule BeTree.Attacks.ServerMessagesTest do
   test "the writer and its keeper ignore what they do not know" do
     {name, _pid} = start()
     Server.insert!(name, 1, "a = 1")
-    writer = Process.whereis(name)
+    writer = Servers.process(name)
     [keeper | _] = ancestors(name)
     send_all(writer)
     send_all(keeper)
-    assert Process.whereis(name) == writer
+    assert Servers.process(name) == writer
     assert Process.alive?(keeper)
-    assert {:error, %Error{}} = GenServer.call(name, {:insert, :no_list})
-    assert {:error, %Error{}} = GenServer.call(name, {:delete, :no_id})
-    assert :ok = Server.publish(name)
+    assert {:error, %Error{}} = GenServer.call(writer, {:insert, :no_list})
+    assert {:error, %Error{}} = GenServer.call(writer, {:delete, :no_id})
     assert BeTree.search(name, %{a: 1}) == {:ok, [1]}
-    assert Process.whereis(name) == writer
+    assert Servers.process(name) == writer
   end
 
   test "a follower ignores what it does not know" do
     {name, _pid} = start()
     {follower, _pid} = start(schema: nil, follow: {name, node()})
-    pid = Process.whereis(follower)
+    pid = Servers.process(follower)
 
     for message <- @messages do
       send(pid, message)
@@ -60,20 +68,19 @@ defmodule BeTree.Attacks.ServerMessagesTest do
     end
 
     assert Server.info!(follower).follows == {name, node()}
-    assert Process.whereis(follower) == pid
+    assert Servers.process(follower) == pid
   end
 
   test "kills of the writer and of its keeper, as fast as they start, never end the data" do
     {name, pid} = start()
     Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
-    Server.publish!(name)
 
     for round <- 1..Attack.size(150, 2_000) do
       for {_id, keeper, _type, _modules} <- Supervisor.which_children(pid), is_pid(keeper) do
         if rem(round, 2) == 0, do: Process.exit(keeper, :kill)
       end
 
-      if writer = Process.whereis(name), do: Process.exit(writer, :kill)
+      if writer = Servers.process(name), do: Process.exit(writer, :kill)
       assert {:ok, ids} = BeTree.search(name, %{a: 1})
       assert length(ids) == 100
     end

@@ -5,7 +5,7 @@ defmodule BeTree.ClusterTest do
   import BeTree.Test.{Eventually, Peers, Quiet}
 
   alias BeTree.{Cluster, Error, Server}
-  alias BeTree.Test.Peers
+  alias BeTree.Test.{Peers, Servers}
 
   doctest Cluster
 
@@ -17,18 +17,16 @@ defmodule BeTree.ClusterTest do
   # A server on this node that lives as long as the test.
   defp server(options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, schema: @schema, interval: 5], options)}, id: name)
+    start_supervised!({Server, Keyword.merge([name: name, schema: @schema], options)}, id: name)
     name
   end
 
   # One on another node, and its shard.
   defp peer_server(node, options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
-    Peers.start_server(node, Keyword.merge([name: name, schema: @schema, interval: 5], options))
+    Peers.start_server(node, Keyword.merge([name: name, schema: @schema], options))
     {name, node}
   end
-
-  defp publish({name, node}), do: :ok = :erpc.call(node, Server, :publish, [name])
 
   describe "a cluster" do
     test "divides ids among its shards, and finds all of them" do
@@ -39,7 +37,6 @@ defmodule BeTree.ClusterTest do
       assert Cluster.insert_all(cluster, for(id <- 1..300, do: {id, "age >= #{id}"})) == {:ok, 300}
       assert Cluster.insert(cluster, 301, "age >= 1") == :ok
       assert Cluster.delete(cluster, 1) == :ok
-      Enum.each(shards, &publish/1)
 
       assert Cluster.search(cluster, %{age: 200}) == {:ok, Enum.to_list(2..200) ++ [301]}
       assert {:ok, [2, 301], %BeTree.Stats{visited: visited}} = Cluster.search(cluster, %{age: 2}, stats: true)
@@ -80,7 +77,6 @@ defmodule BeTree.ClusterTest do
       wrong = for(id <- 1..20, do: {id, "age >= #{id}"}) ++ [{21, "age >"}] ++ for(id <- 22..30, do: {id, "true"})
       assert {:error, %Error{kind: :syntax, position: 20, text: "age >"}} = Cluster.insert_all(cluster, wrong)
       assert {:error, %Error{kind: :type, position: 1}} = Cluster.insert_all(cluster, [{1, "true"}, {2, :no}])
-      Enum.each(shards, &publish/1)
       assert Cluster.search(cluster, %{age: 100}) == {:ok, []}
       assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
     end
@@ -91,7 +87,6 @@ defmodule BeTree.ClusterTest do
       shards = [{server(), node()}, peer_server(one), peer_server(two)]
       cluster = Cluster.new(shards)
       Cluster.insert_all!(cluster, for(id <- 1..300, do: {id, "true"}))
-      Enum.each(shards, &publish/1)
       all = Enum.to_list(1..300)
       assert Cluster.search(cluster, %{age: 1}) == {:ok, all}
 
@@ -126,7 +121,6 @@ defmodule BeTree.ClusterTest do
       assert message =~ "#{two}"
       assert {:error, %Error{kind: :not_found}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
       # What the others took of that they gave back.
-      Enum.each(Enum.take(shards, 2), &publish/1)
       assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
       assert Enum.max(ids) <= 300
     end
@@ -135,12 +129,11 @@ defmodule BeTree.ClusterTest do
       {_peer, node} = Peers.start()
       shard = peer_server(node)
       cluster = Cluster.new([{:nobody, node()}, shard])
-      assert {:error, %Error{kind: :not_found, message: message}} = Cluster.search(cluster, %{age: 1})
+      assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
       assert message =~ ":nobody of #{node()}"
 
       slow = Cluster.new([shard])
       :ok = Cluster.insert(slow, 1, Enum.map_join(1..100_000, " or ", fn _ -> "age = 1" end))
-      publish(shard)
       assert {:error, %Error{kind: :timeout, message: message}} = Cluster.search(slow, %{age: 0}, timeout: 0)
       assert message =~ "#{node}"
       assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
@@ -159,7 +152,8 @@ defmodule BeTree.ClusterTest do
 
       for {name, _node} = shard <- [{server(), node()}, shard] do
         cluster = Cluster.new([shard])
-        :sys.suspend(shard)
+        process = :erpc.call(elem(shard, 1), Servers, :process, [name])
+        :sys.suspend(process)
 
         for change <- [
               fn -> Cluster.insert(cluster, 1, "age >= 1", timeout: 0) end,
@@ -170,7 +164,7 @@ defmodule BeTree.ClusterTest do
           assert message =~ inspect(name)
         end
 
-        :sys.resume(shard)
+        :sys.resume(process)
         assert Cluster.insert(cluster, 3, "age >= 1") == :ok
       end
 
@@ -196,13 +190,14 @@ defmodule BeTree.ClusterTest do
   end
 
   describe "a server that follows" do
-    test "shows what the other shows: base, delta and deletions" do
+    test "shows what the other shows: base, insertions and deletions" do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
-      follower = server(schema: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
       eventually(fn -> BeTree.search(follower, %{age: 50}) == {:ok, Enum.to_list(1..50)} end)
-      assert %{connected: true, follows: ^leader, expressions: 100, error: nil} = Server.info!(follower)
+      assert %{connected: true, follows: ^leader, error: nil} = Server.info!(follower)
+      assert Server.count!(follower) == 100
 
       # A base, and changes of it.
       {:ok, _index} = :erpc.call(node, Server, :index, [name])
@@ -222,7 +217,7 @@ defmodule BeTree.ClusterTest do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
-      follower = server(schema: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader)
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
       stop = :atomics.new(1, [])
 
@@ -239,7 +234,7 @@ defmodule BeTree.ClusterTest do
 
       [short, _host] = node |> Atom.to_string() |> String.split("@")
       {_peer, ^node} = Peers.start(String.to_atom(short))
-      Peers.start_server(node, name: name, schema: @schema, interval: 5)
+      Peers.start_server(node, name: name, schema: @schema)
       :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [2]} end)
       assert %{connected: true, error: nil} = Server.info!(follower)
@@ -249,61 +244,93 @@ defmodule BeTree.ClusterTest do
 
     test "goes on when the other's process is killed" do
       leader = server()
-      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
+      follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
-      Process.exit(Process.whereis(leader), :kill)
+      Process.exit(Servers.process(leader), :kill)
       eventually(fn -> Server.insert(leader, 2, "age >= 1") == :ok end)
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
     end
 
     test "waits for the other, and takes no changes itself" do
-      follower = server(schema: nil, follow: {:late, node()}, interval: 5)
-      assert {:error, %Error{kind: :not_found, message: message}} = BeTree.search(follower, %{age: 1})
+      follower = server(schema: nil, follow: {:late, node()})
+      assert {:error, %Error{kind: :not_ready, message: message}} = BeTree.search(follower, %{age: 1})
       assert message =~ "has no index yet"
-      start_supervised!({Server, name: :late, schema: @schema, interval: 5})
+      start_supervised!({Server, name: :late, schema: @schema})
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, []} end)
 
       for change <- [
             fn -> Server.insert(follower, 1, "true") end,
             fn -> Server.delete(follower, 1) end,
-            fn -> Server.publish(follower) end,
-            fn -> Server.index(follower) end,
+            fn -> Server.put(follower, 1, "true") end,
+            fn -> Server.change(follower, put: [{1, "true"}]) end,
             fn -> Server.swap(follower, BeTree.publish!(BeTree.new!([]))) end
           ] do
         assert_raise ArgumentError, ~r/follows :late/, change
       end
     end
 
-    test "refuses what was damaged on its way, goes on with what it has, and asks for it again" do
+    test "refuses an image that was damaged on its way, continues with its index, and requests it again" do
       leader = server()
-      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
+      follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
-      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
+      assert {:ok, 1} = Server.await(follower, 1)
 
-      # In front of the next delta.
-      send(follower, {:part, :sys.get_state(follower).courier, :delta, {:last, "damaged"}})
-      Server.insert!(leader, 2, "age >= 1")
+      # In front of the next base.
+      process = Servers.process(follower)
+      courier = :sys.get_state(process).courier
+      send(process, {:piece, courier, :last, "damaged"})
+      Server.swap!(leader, index([{1, "age >= 1"}, {2, "age >= 1"}]))
       eventually(fn -> match?(%{error: %Error{kind: :bad_module}}, Server.info!(follower)) end)
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
-      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
+      assert {:ok, 2} = Server.await(follower, 2)
+      assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}
       assert %{connected: true, error: nil} = Server.info!(follower)
     end
 
-    test "says so where the other one follows itself" do
+    defp index(subscriptions) do
+      tree = BeTree.new!(@schema)
+      BeTree.insert_all!(tree, subscriptions)
+      BeTree.publish!(tree)
+    end
+
+    test "can be followed itself" do
       leader = server()
-      follower = server(schema: nil, follow: {leader, node()}, interval: 5)
-      last = server(schema: nil, follow: {follower, node()}, interval: 5)
-      eventually(fn -> match?(%{error: %Error{kind: :not_found}}, Server.info!(last)) end)
-      assert Server.info!(last).error.message =~ "#{inspect(follower)} follows #{inspect(leader)}"
+      follower = server(schema: nil, follow: {leader, node()})
+      last = server(schema: nil, follow: {follower, node()})
+      for id <- 1..50, do: Server.insert!(leader, id, "age >= 1")
+      assert {:ok, 50} = Server.await(last, 50)
+      assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(1..50)}
+    end
+
+    test "of thousands of changes makes bases itself" do
+      leader = server()
+      follower = server(schema: nil, follow: {leader, node()})
+      assert {:ok, _version} = Server.await(follower, 0)
+      for id <- 1..3_000, do: Server.put!(leader, rem(id, 200), "age >= #{rem(id, 50)}")
+      assert {:ok, 3_000} = Server.await(follower, 3_000)
+      eventually(fn -> match?(%{bases: bases} when bases > 1, Server.info!(follower)) end)
+      for age <- [0, 17, 49], do: assert(BeTree.search(follower, %{age: age}) == BeTree.search(leader, %{age: age}))
+    end
+
+    test "whose process is killed continues where it was" do
+      leader = server()
+      follower = server(schema: nil, follow: {leader, node()})
+
+      for id <- 1..200 do
+        Server.insert!(leader, id, "age >= 1")
+        if rem(id, 40) == 0, do: Process.exit(Servers.process(follower) || spawn(fn -> :ok end), :kill)
+      end
+
+      eventually(fn -> match?({:ok, 200}, Server.await(follower, 200, timeout: 1_000)) end)
+      assert BeTree.search(follower, %{age: 1}) == {:ok, Enum.to_list(1..200)}
     end
 
     test "shows an index of many pieces" do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
       {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
-      publish(leader)
-      follower = server(schema: nil, follow: leader, interval: 5)
+      follower = server(schema: nil, follow: leader)
       eventually(fn -> BeTree.search(follower, %{age: 19_999}) == {:ok, [19_999]} end, 60)
       assert length(BeTree.search!(follower, %{age: -1})) == 20_000
       assert Server.info!(follower).memory > 3_000_000

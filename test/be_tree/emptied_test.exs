@@ -111,7 +111,6 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.info!(index).memory_bytes <= 1.25 * fresh
     assert BeTree.search!(name, %{a: 3}) == []
     :ok = Server.insert(name, 3, "a = 3")
-    :ok = Server.publish(name)
     assert BeTree.search!(name, %{a: 3}) == [3]
   end
 

@@ -142,7 +142,6 @@ defmodule BeTree.ProfileTest do
   test "a server's profile is that of its searches" do
     start_supervised!({BeTree.Server, name: __MODULE__.Ads, schema: [age: :integer]})
     for id <- 1..50, do: :ok = BeTree.Server.insert(__MODULE__.Ads, id, "age > #{id}")
-    :ok = BeTree.Server.publish(__MODULE__.Ads)
     {:ok, profile} = BeTree.profile(__MODULE__.Ads, [%{age: 20}])
     {:ok, ids, stats} = BeTree.search(__MODULE__.Ads, %{age: 20}, stats: true)
     assert {[event], 1} = {profile.events, profile.searches}
@@ -171,7 +170,7 @@ defmodule BeTree.ProfileTest do
     assert {:error, %Error{kind: :type, position: 0}} = BeTree.profile(tree, [7])
     assert {:error, %Error{kind: :type}} = BeTree.profile(tree, 7)
     assert {:error, %Error{kind: :timeout}} = BeTree.profile(tree, [%{device: "tv"}], timeout: 0)
-    assert {:error, %Error{kind: :not_found}} = BeTree.profile(NoSuchServer, [])
+    assert {:error, %Error{kind: :no_server}} = BeTree.profile(NoSuchServer, [])
     assert_raise ArgumentError, ~r/timout/, fn -> BeTree.profile(tree, [], timout: 1) end
     assert_raise Error, fn -> BeTree.profile!(tree, [%{}]) end
   end

@@ -3,7 +3,7 @@ defmodule BeTree.TimeoutsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Event, Image, Sandbox, Search, Server, WasmModule}
-  alias BeTree.Test.Holding
+  alias BeTree.Test.{Holding, Servers}
 
   # More than a slice of 10,000 fuel takes.
   @event %{a: 1, s: String.duplicate("x", 10_000)}
@@ -74,19 +74,18 @@ defmodule BeTree.TimeoutsTest do
 
   test "of a server whose process is busy, which still makes the change" do
     name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, name: name, schema: [a: :integer], interval: :infinity})
-    :sys.suspend(name)
+    start_supervised!({Server, name: name, schema: [a: :integer]})
+    :sys.suspend(Servers.process(name))
     index = BeTree.publish!(filled())
     image = {:image, {:binary, Image.to_binary!(index)}}
 
     for timeout <- [0, 1],
         call <- [
-          &Server.publish(name, timeout: &1),
-          &Server.index(name, timeout: &1),
           &Server.info(name, timeout: &1),
           &Server.swap(name, image, timeout: &1),
-          &Server.delete(name, 9, timeout: &1),
-          &Image.to_binary(name, timeout: &1)
+          &Server.version(name, timeout: &1),
+          &Server.change(name, delete: [9], timeout: &1),
+          &Server.delete(name, 9, timeout: &1)
         ] do
       assert {:error, %Error{kind: :timeout} = error} = call.(timeout)
       # Some calls prepare their request within the timeout.
@@ -95,17 +94,17 @@ defmodule BeTree.TimeoutsTest do
 
     assert {:error, %Error{kind: :timeout}} = Server.insert(name, 1, "a = 1", timeout: 0)
     assert {:error, %Error{kind: :timeout}} = Server.insert_all(name, [{2, "a = 1"}], timeout: 0)
-    assert_raise Error, fn -> Server.publish!(name, timeout: 0) end
-    :sys.resume(name)
+    assert_raise Error, fn -> Server.info!(name, timeout: 0) end
+    :sys.resume(Servers.process(name))
     assert Server.info!(name, timeout: 60_000).expressions == 2
     assert {:error, %Error{kind: :timeout}} = swap_while_suspended(name, index)
     assert Server.info!(name).expressions == 2_000
   end
 
   defp swap_while_suspended(name, index) do
-    :sys.suspend(name)
+    :sys.suspend(Servers.process(name))
     outcome = Server.swap(name, index, timeout: 0)
-    :sys.resume(name)
+    :sys.resume(Servers.process(name))
     outcome
   end
 

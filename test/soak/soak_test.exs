@@ -8,7 +8,7 @@ defmodule BeTree.SoakTest do
 
   alias BeTree.{Error, Server}
   alias BeTree.Engine.Native
-  alias BeTree.Test.{Naive, Random}
+  alias BeTree.Test.{Naive, Random, Servers}
 
   @moduletag timeout: :infinity
 
@@ -129,7 +129,7 @@ defmodule BeTree.SoakTest do
     end
   end
 
-  defp server(domains), do: {Server, name: @name, schema: domains, interval: :infinity, changes: 1_000_000}
+  defp server(domains), do: {Server, name: @name, schema: domains}
 
   defp operation(percent) when percent <= 30, do: :insert
   defp operation(percent) when percent <= 40, do: :insert_all
@@ -178,7 +178,6 @@ defmodule BeTree.SoakTest do
   end
 
   defp run(:search, where, domains, there) do
-    :ok = Server.publish(@name)
     same(@name, domains, there, where)
     there
   end
@@ -194,18 +193,16 @@ defmodule BeTree.SoakTest do
   end
 
   defp run(:kill, where, domains, there) do
-    pid = Process.whereis(@name)
+    pid = Servers.process(@name)
     monitor = Process.monitor(pid)
     Process.exit(pid, :kill)
     assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
-    eventually(fn -> Process.whereis(@name) not in [nil, pid] and match?({:ok, _info}, Server.info(@name)) end)
-    :ok = Server.publish(@name)
+    eventually(fn -> Servers.process(@name) not in [nil, pid] and match?({:ok, _info}, Server.info(@name)) end)
     same(@name, domains, there, where)
     there
   end
 
   defp run(:kill_searches, where, domains, there) do
-    :ok = Server.publish(@name)
     event = Random.event(domains)
     expected = expected(there, event)
 

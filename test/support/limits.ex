@@ -162,7 +162,6 @@ defmodule BeTree.Test.Limits do
           name = :"limits_#{number}"
           {:ok, pid} = Server.start_link(name: name, schema: [a: :integer])
           :ok = Server.insert(name, 7, "a > 7")
-          :ok = Server.publish(name)
           {:ok, [7]} = BeTree.search(name, %{a: 8})
           pid
         end

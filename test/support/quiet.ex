@@ -8,7 +8,10 @@ defmodule BeTree.Test.Quiet do
     ExUnit.Callbacks.on_exit(fn -> :logger.remove_primary_filter(id) end)
   end
 
-  defp filter(%{msg: {:report, %{label: {source, _what}}}}, _extra) when source in [:supervisor, :proc_lib], do: :stop
+  defp filter(%{msg: {:report, %{label: {source, _what}}}}, _extra)
+       when source in [:supervisor, :proc_lib, :gen_server],
+       do: :stop
+
   defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
   defp filter(_event, _extra), do: :ignore
 end

@@ -55,7 +55,7 @@ defmodule BeTree.Engine.Batch do
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   # One event is searched without the work of a batch.
-  def search(%module{} = tree, [event], options) when module != View do
+  def search(tree, [event], options) do
     with {:ok, run} <- run(tree, options, 0) do
       case Event.encode(event) do
         {:ok, format, bytes} -> search_one(format, bytes, run)
@@ -192,38 +192,7 @@ defmodule BeTree.Engine.Batch do
 
   # Returns the results of a chunk, and the state with the rest of the budget.
   @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | failure
-  defp search_chunk(chunk, %{tree: %View{} = view, options: options} = run) do
-    # A result consists of those of both indexes. So after an error of either there are no results.
-    with {:ok, found, after_base} <- submit(chunk, [], %{run | tree: view.base, options: %{options | as: :list}}),
-         {:ok, more, after_delta} <- search_delta(chunk, %{after_base | tree: view.delta}),
-         {:ok, found} <- join(found, more, view, options.as) do
-      {:ok, found, %{after_delta | tree: view, options: options}}
-    else
-      {:error, error, _found} -> {:error, error, []}
-    end
-  end
-
   defp search_chunk(chunk, run), do: submit(chunk, [], run)
-
-  defp search_delta(chunk, %{tree: nil} = run), do: {:ok, List.duplicate([], chunk.count), run}
-  defp search_delta(chunk, run), do: submit(chunk, [], run)
-
-  # Joins for each event the ids from the base that were not deleted since, and the ids from the delta.
-  defp join(found, more, view, form) do
-    found
-    |> Enum.zip(more)
-    |> Enum.with_index()
-    |> Enum.reduce_while([], fn {{base, delta}, position}, joined ->
-      case view |> View.alive(base) |> View.merge(delta) |> View.pack(view, form) do
-        {:ok, found} -> {:cont, [found | joined]}
-        {:error, error} -> {:halt, {:error, %{error | position: position}, []}}
-      end
-    end)
-    |> case do
-      {:error, error, []} -> {:error, error, []}
-      joined -> {:ok, Enum.reverse(joined)}
-    end
-  end
 
   # `found` holds the parts of the results so far, the last part first.
   defp submit(%{count: 0}, found, run), do: {:ok, in_order(found), run}

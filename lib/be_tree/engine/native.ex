@@ -92,6 +92,21 @@ defmodule BeTree.Engine.Native do
   @doc "Returns `{:ok, snapshot}`, a copy of an instance's state. Runs on a dirty scheduler."
   def snapshot(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
+  @doc "Returns the number of entries of the log that a snapshot contains."
+  def snapshot_applied(_snapshot), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Appends an entry, `[{export, integers, input}]`, to the log of replicas. Returns `{:ok, length}`."
+  def append(_instance, _entry), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Returns the length of the log, and the greatest number of entries that a free replica lacks."
+  def lag(_instance), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Makes at most `most` entries in the free replica that lacks most of them, if it lacks at least `lag`. Returns the results of
+  `call/8`, or `:none` if there is no such replica.
+  """
+  def catch_up(_instance, _lag, _most), do: :erlang.nif_error(:not_loaded)
+
   @doc "Returns `{:ok, snapshot}` of a memory that is zero except for `{address, bytes}` parts. Runs on a dirty scheduler."
   def snapshot_of(_length, _parts), do: :erlang.nif_error(:not_loaded)
 

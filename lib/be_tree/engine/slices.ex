@@ -8,11 +8,10 @@ defmodule BeTree.Engine.Slices do
 
   @derive {Inspect, only: [:fuel, :count]}
   @enforce_keys [:runtime, :resume, :budget, :deadline, :per_reduction]
-  defstruct @enforce_keys ++ [:suspended, before: 0, fuel: 0, count: 0]
+  defstruct @enforce_keys ++ [:suspended, fuel: 0, count: 0]
 
   @typedoc """
-  `resume` runs the next slice of `suspended`. `fuel` and `count` are the fuel and the number of the slices so far; `before` is
-  the part of the fuel that earlier calls used.
+  `resume` runs the next slice of `suspended`. `fuel` and `count` are the fuel and the number of the slices so far.
   """
   @type t :: %__MODULE__{
           runtime: module,
@@ -21,7 +20,6 @@ defmodule BeTree.Engine.Slices do
           deadline: Deadline.t(),
           per_reduction: pos_integer,
           suspended: Runtime.suspended() | nil,
-          before: Fuel.t(),
           fuel: Fuel.t(),
           count: non_neg_integer
         }
@@ -81,30 +79,14 @@ defmodule BeTree.Engine.Slices do
   @spec cancel(t) :: :ok
   def cancel(%__MODULE__{runtime: runtime, suspended: suspended}), do: runtime.cancel(suspended)
 
-  @doc """
-  Returns the slices of another call after one that is done, and the `:fuel` and the `:timeout` of its request. It has the rest
-  of the budget, and the same deadline.
-  """
-  @spec again(t) :: {:ok, t, Fuel.budget(), timeout} | {:error, Error.t()}
-  def again(%__MODULE__{fuel: fuel, budget: budget, deadline: deadline} = slices) do
-    if is_integer(budget) and fuel >= budget do
-      {:error, %Error{kind: :out_of_fuel, message: "the call used its whole budget of #{budget} fuel"}}
-    else
-      left = if is_integer(budget), do: budget - fuel, else: budget
-      {:ok, %{slices | before: fuel}, left, Deadline.left(deadline)}
-    end
-  end
-
   @doc "Charges the calling process for a slice that it ran."
   @spec settle(outcome, t) :: settled
   def settle({:done, results, output, fuel}, slices) do
-    fuel = slices.before + fuel
     charge(slices, fuel)
     {:done, results, output, %{slices | suspended: nil, fuel: fuel, count: slices.count + 1}}
   end
 
   def settle({:yield, suspended, fuel}, slices) do
-    fuel = slices.before + fuel
     charge(slices, fuel)
     {:yield, %{slices | suspended: suspended, fuel: fuel, count: slices.count + 1}}
   end

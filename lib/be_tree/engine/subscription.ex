@@ -56,6 +56,22 @@ defmodule BeTree.Engine.Subscription do
     end
   end
 
+  @doc "Returns the list of `ids`, or the error of the first that is no id, with its position."
+  @spec ids(Enumerable.t()) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
+  def ids(ids) do
+    with :ok <- Check.enumerable(ids, "ids") do
+      ids = Enum.to_list(ids)
+
+      case Enum.find_index(ids, &(check_id(&1) != :ok)) do
+        nil ->
+          {:ok, ids}
+
+        position ->
+          with {:error, error} <- check_id(Enum.at(ids, position)), do: {:error, %{error | position: position}}
+      end
+    end
+  end
+
   @doc "Returns `:ok` if `id` is an unsigned 64-bit integer, or an error."
   @spec check_id(term) :: :ok | {:error, Error.t()}
   def check_id(id) when is_id(id), do: :ok

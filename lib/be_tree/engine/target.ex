@@ -1,7 +1,7 @@
 defmodule BeTree.Engine.Target do
   @moduledoc false
-  # Resolves the target of a search, a tree, an index or the name of a server, to a handle or to a server's view, which
-  # consists of two indexes. Handles have the fields runtime, instance and fuel_per_reduction.
+  # Resolves the target of a search, a tree, an index or the name of a server, to a handle: a tree, an index or a server's view.
+  # Handles have the fields runtime, instance and fuel_per_reduction.
 
   alias BeTree.{Error, Index, Tree}
   alias BeTree.Engine.Describe
@@ -10,7 +10,7 @@ defmodule BeTree.Engine.Target do
   @type t :: BeTree.target() | View.t()
 
   @doc """
-  Returns the handle or the view to search, or an error if there is no such server. Raises an `ArgumentError` for other
+  Returns the handle to search, or an error if there is no such server. Raises an `ArgumentError` for other
   terms.
   """
   @spec resolve(t) :: BeTree.t() | Index.t() | View.t() | {:error, Error.t()}
@@ -19,7 +19,7 @@ defmodule BeTree.Engine.Target do
   def resolve(%View{} = view), do: view
 
   def resolve(name) when is_atom(name) and name not in [nil, true, false] do
-    with {:ok, view} <- View.fetch(name), do: plain(view)
+    with {:ok, view} <- View.fetch(name), do: view
   end
 
   def resolve(other) do
@@ -32,12 +32,8 @@ defmodule BeTree.Engine.Target do
   def handle(target) do
     case resolve(target) do
       {:error, error} -> {:error, error}
-      %View{base: base} -> {:ok, base}
+      %View{name: name} -> with {:ok, %{index: index}} <- View.base(name), do: {:ok, index}
       handle -> {:ok, handle}
     end
   end
-
-  # A view of a base alone is its base.
-  defp plain(%View{base: base, delta: nil, deleted: nil}), do: base
-  defp plain(view), do: view
 end

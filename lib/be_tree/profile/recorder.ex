@@ -22,14 +22,14 @@ defmodule BeTree.Profile.Recorder do
   @typedoc "What one search did: its statistics, its number of matches, and its parts, of which `:call` may be negative."
   @type recorded :: %{stats: BeTree.Stats.t(), matches: non_neg_integer, parts: [part]}
 
-  @doc "Returns the profile of the searches for `events` in the indexes of one target: one, or two for a server."
-  @spec profile([Index.t()], Enumerable.t(), Deadline.t()) :: {:ok, BeTree.Profile.t()} | {:error, Error.t()}
-  def profile(indexes, events, deadline) do
-    with {:ok, trees} <- copies(indexes) do
+  @doc "Returns the profile of the searches for `events` in an index."
+  @spec profile(Index.t(), Enumerable.t(), Deadline.t()) :: {:ok, BeTree.Profile.t()} | {:error, Error.t()}
+  def profile(index, events, deadline) do
+    with {:ok, tree} <- copy(index) do
       events
       |> Stream.with_index()
-      |> Enum.reduce_while({:ok, Tally.new(hd(trees).schema)}, fn {event, position}, {:ok, tally} ->
-        case record_in_time(trees, event, deadline) do
+      |> Enum.reduce_while({:ok, Tally.new(tree.schema)}, fn {event, position}, {:ok, tally} ->
+        case record_in_time(tree, event, deadline) do
           {:ok, recorded} -> {:cont, {:ok, Tally.add(tally, recorded)}}
           {:error, error} -> {:halt, {:error, %{error | position: position}}}
         end
@@ -41,28 +41,13 @@ defmodule BeTree.Profile.Recorder do
     end
   end
 
-  defp record_in_time(trees, event, deadline) do
+  defp record_in_time(tree, event, deadline) do
     if Deadline.passed?(deadline),
       do: {:error, %Error{kind: :timeout, message: "the profile passed its timeout"}},
-      else: record_all(trees, event, deadline, [])
-  end
-
-  defp record_all([], _event, _deadline, recorded), do: {:ok, Enum.reverse(recorded)}
-
-  defp record_all([tree | trees], event, deadline, recorded) do
-    with {:ok, search} <- record(tree, event, deadline), do: record_all(trees, event, deadline, [search | recorded])
+      else: record(tree, event, deadline)
   end
 
   # A profile takes several calls for an event. In a private copy no other call comes in between, and the index is not held up.
-  defp copies(indexes) do
-    Enum.reduce_while(indexes, {:ok, []}, fn index, {:ok, copies} ->
-      case copy(index) do
-        {:ok, tree} -> {:cont, {:ok, copies ++ [tree]}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-  end
-
   defp copy(%Index{guest: guest} = index) do
     if Instance.exports?(guest, "be_tree_profile") do
       Index.to_tree(index, @memory)

@@ -19,10 +19,9 @@ defmodule BeTree.Profile.Tally do
   # The index has an attribute of its own behind those of the schema, for the starts, ends and parts of strings.
   def new(schema), do: %__MODULE__{names: List.to_tuple(Enum.map(schema, & &1.name) ++ ["(patterns)"])}
 
-  @doc "Adds the searches of one event: one, or one for each index of a server."
-  @spec add(t, [Recorder.recorded()]) :: t
-  def add(tally, recorded) do
-    parts = Enum.flat_map(recorded, & &1.parts)
+  @doc "Adds the search of one event."
+  @spec add(t, Recorder.recorded()) :: t
+  def add(tally, %{stats: stats, matches: matches, parts: parts}) do
     phases = sum_phases(parts, %{})
 
     # The attribute that led to a candidate is known from the scan before.
@@ -30,11 +29,11 @@ defmodule BeTree.Profile.Tally do
 
     event = %{
       position: length_of(tally.events),
-      fuel: recorded |> Enum.map(& &1.stats.fuel) |> Enum.sum(),
+      fuel: stats.fuel,
       phases: in_order(phases),
-      visited: recorded |> Enum.map(& &1.stats.visited) |> Enum.sum(),
-      evaluated: recorded |> Enum.map(& &1.stats.evaluated) |> Enum.sum(),
-      matches: recorded |> Enum.map(& &1.matches) |> Enum.sum(),
+      visited: stats.visited,
+      evaluated: stats.evaluated,
+      matches: matches,
       reason: ""
     }
 

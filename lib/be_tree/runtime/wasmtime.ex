@@ -138,6 +138,24 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   defdelegate place_get(place, version), to: Native
 
+  @impl Runtime
+  def append(instance, entry), do: convert(Native.append(instance, entry))
+
+  @impl Runtime
+  defdelegate lag(instance), to: Native
+
+  @impl Runtime
+  def catch_up(instance, lag, most), do: caught_up(convert(Native.catch_up(instance, lag, most)))
+
+  # A slice is a time slice, for which the host has charged.
+  defp caught_up(:none), do: {:ok, false}
+  defp caught_up({:done, [], nil, _fuel}), do: {:ok, true}
+  defp caught_up({:yield, suspended, _fuel}), do: caught_up(convert(Native.resume(suspended)))
+  defp caught_up({:error, error}), do: {:error, error}
+
+  @impl Runtime
+  defdelegate snapshot_applied(snapshot), to: Native
+
   @doc """
   Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type. Returns `{:done, results, output, fuel}`.
 

@@ -1,47 +1,82 @@
 defmodule BeTree.Server.Builder do
   @moduledoc false
-  # Builds the next base beside the writer, in a linked process of its own: another index, the tree that continues from
-  # it, and the delta of the changes meanwhile. The writer then only adds the last few changes.
+  # Builds the next base beside the server's process, in a linked process of its own. A base is a copy of a replica that has
+  # applied the whole log, so it costs no more than the copy. The builder also makes the tree that continues from the base, and
+  # repeats the changes since, until only a few are left, which the server's process repeats before it shows the base.
   #
-  # Changes of a tree run in slices here, so the builder takes its turn among the searches like any other process, and
-  # holds no dirty scheduler, which publishing needs. The writer receives
-  #
-  #   * `{:later, builder, version}`, a request for the changes since that version, which `tell/3` serves;
-  #   * `{:built, builder, {:ok, built} | {:error, error}}`, the last message.
+  # The builder reads the log itself, so it waits for no other process. Its last message is `{:built, builder, outcome}`, or the
+  # exit signal of its link.
 
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Engine.CrashReport
-  alias BeTree.Server.{Changes, Delta, Table}
+  alias BeTree.Server.{Changes, Table}
 
-  # The builder requests later changes until there are at most this many, in at most this many rounds.
-  @few 100
-  @rounds 4
+  # The builder repeats later changes until there are at most this many, in at most this many rounds.
+  @few 16
+  @rounds 6
   # The number of subscriptions of the table that are inserted at once: some milliseconds.
   @part 100
+  # A copy whose memory is larger than the tree's by this factor, because of a large event, is not used.
+  @waste 1.25
 
-  @type built :: %{
-          index: Index.t(),
-          version: Table.version(),
-          tree: BeTree.t(),
-          delta: Delta.t(),
-          added: Table.version()
-        }
+  @typedoc "A base, the tree that continues from it, if there is to be one, and the last version that both have."
+  @type built :: %{index: Index.t(), version: Table.version(), tree: BeTree.t() | nil, added: Table.version()}
 
-  @doc "Builds from a base and the changes since, up to `version`."
-  @spec next(Index.t(), Changes.t(), Table.version(), map) :: pid
-  def next(index, changes, version, options) do
-    start(version, options, fn -> Changes.tree(index, changes, options.memory) end)
+  @doc "Builds a base at a later version. `tree` is the server's tree, or `nil` for a server that follows, which has none."
+  @spec next(Table.t(), Table.base(), BeTree.t() | nil, map) :: pid
+  def next(table, base, tree, options) do
+    used = tree && tree.runtime.info(tree.instance).memory
+
+    start(fn ->
+      with {:ok, index, version} <- copy(table, base, used, options),
+           do: continue(table, index, version, used != nil, options)
+    end)
   end
 
-  @doc "Builds in another index module, from the subscriptions of `table` up to `version`."
+  defp copy(table, %{index: index, version: version} = base, used, options) do
+    with {:ok, snapshot} <- index.runtime.snapshot(index.instance, :infinity),
+         false <- used != nil and index.runtime.snapshot_length(snapshot) > @waste * used,
+         {:ok, copy} <- Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, limits(options)) do
+      {:ok, copy, version + index.runtime.snapshot_applied(snapshot)}
+    else
+      true -> repeat(table, base, options)
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  # Makes the base without the memory of searches.
+  defp repeat(table, %{index: index, version: version}, options) do
+    rows = Table.later(table, version)
+
+    with {:ok, tree} <- Changes.tree_again(index, rows, options.memory),
+         {:ok, copy} <- BeTree.publish(tree, options.publish),
+         do: {:ok, copy, version + length(rows)}
+  end
+
+  @doc "Returns the limits of the replicas of a base. Beside the index, which takes at most `:memory`, searches need some."
+  @spec limits(map) :: keyword
+  def limits(options), do: [memory: 2 * options.memory] ++ options.publish
+
+  @doc "Builds in another index module, from the texts of the table up to `version`."
   @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
   def with_guest(guest, schema, table, version, options) do
-    start(version, options, fn ->
+    start(fn ->
       with {:ok, tree} <- BeTree.new(schema, Keyword.put(options.new, :guest, guest)),
            {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
            :ok <- check_count(tree, count),
-           do: {:ok, tree}
+           # A subscription that was replaced or deleted while the table was read may be missing until its change is repeated.
+           rows = Table.later(table, version),
+           :ok <- Changes.repeat_all(tree, rows),
+           {:ok, index} <- publish(tree, options),
+           do: continue(table, index, version + length(rows), true, options)
     end)
+  end
+
+  @doc "Publishes a tree as the base of a server."
+  @spec publish(BeTree.t(), map) :: {:ok, Index.t()} | {:error, Error.t()}
+  def publish(tree, options) do
+    with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, :infinity),
+         do: Index.new(tree.guest, tree.schema, snapshot, tree.fuel_per_reduction, limits(options))
   end
 
   defp fill(tree, parts) do
@@ -67,49 +102,52 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  defp start(version, options, fill) do
-    writer = self()
+  defp start(build) do
+    server = self()
 
     spawn_link(fn ->
-      outcome = CrashReport.guard(fn -> build(writer, version, options, fill) end)
-      send(writer, {:built, self(), outcome})
+      outcome = CrashReport.guard(build)
+      send(server, {:built, self(), outcome})
     end)
   end
 
-  defp build(writer, version, options, fill) do
-    with {:ok, filled} <- fill.(),
-         {:ok, index} <- BeTree.publish(filled, options.publish),
-         {:ok, tree} <- Index.to_tree(index, options.memory) do
-      built = %{index: index, version: version, tree: tree, delta: Delta.new(index, options.new), added: version}
-      catch_up(built, writer, @rounds)
+  defp continue(table, index, version, tree?, options) do
+    with {:ok, tree} <- if(tree?, do: Changes.tree_again(index, [], options.memory), else: {:ok, nil}) do
+      built = %{index: index, version: version, tree: tree, added: version}
+      catch_up(built, table, @rounds)
     end
   end
 
-  defp catch_up(built, _writer, 0), do: {:ok, built}
+  defp catch_up(built, table, rounds) do
+    rows = Table.later(table, built.added)
 
-  defp catch_up(built, writer, rounds) do
-    {version, changes} = later(writer, built.added)
-    rounds = if Changes.count(changes) > @few, do: rounds - 1, else: 0
-    with {:ok, built} <- add(built, changes, version), do: catch_up(built, writer, rounds)
-  end
-
-  defp later(writer, version) do
-    send(writer, {:later, self(), version})
-
-    receive do
-      {:changes, ^writer, version, changes} -> {version, changes}
+    if rounds == 0 or length(rows) <= @few do
+      {:ok, built}
+    else
+      with {:ok, built} <- add(built, rows), do: catch_up(built, table, rounds - 1)
     end
   end
 
-  @doc "Sends a builder the later changes that it requested, up to `version`."
-  @spec tell(pid, Table.version(), Changes.t()) :: term
-  def tell(builder, version, changes), do: send(builder, {:changes, self(), version, changes})
+  @doc "Adds later changes to the base's log and to its tree."
+  @spec add(built, [Table.row()]) :: {:ok, built} | {:error, Error.t()}
+  def add(built, []), do: {:ok, built}
 
-  @doc "Adds later changes, up to `version`."
-  @spec add(built, Changes.t(), Table.version()) :: {:ok, built} | {:error, Error.t()}
-  def add(built, changes, version) do
-    with :ok <- Changes.make(built.tree, changes),
-         {:ok, delta} <- built.delta |> Delta.add(changes) |> Delta.update(),
-         do: {:ok, %{built | delta: delta, added: version}}
+  def add(%{index: %{runtime: runtime, instance: instance}} = built, rows) do
+    with :ok <- if(built.tree, do: Changes.repeat_all(built.tree, rows), else: :ok),
+         :ok <- append(runtime, instance, rows) do
+      {version, _deleted, _wires} = List.last(rows)
+      {:ok, %{built | added: version}}
+    end
+  end
+
+  @doc "Appends rows to the log of replicas."
+  @spec append(module, BeTree.Runtime.instance(), [Table.row()]) :: :ok | {:error, Error.t()}
+  def append(runtime, instance, rows) do
+    Enum.reduce_while(rows, :ok, fn row, :ok ->
+      case runtime.append(instance, Changes.entry(row)) do
+        {:ok, _length} -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
   end
 end

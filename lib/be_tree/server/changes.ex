@@ -1,28 +1,23 @@
 defmodule BeTree.Server.Changes do
   @moduledoc false
-  # Changes of a tree that belongs to the calling process alone. They run in slices on the scheduler of the process, which
-  # costs less than moving to a dirty scheduler and back. If the process is killed, its half-changed tree is lost anyway.
-  # Many changes at once, and all changes with a runtime that can suspend only searches, run on a dirty scheduler.
+  # Changes of a tree that belongs to the calling process alone, and the same changes as entries of a log. They run in slices on
+  # the scheduler of the process, which costs less than moving to a dirty scheduler and back. If the process is killed, its
+  # half-changed tree is lost anyway. Many changes at once, and all changes with a runtime that can suspend only searches, run
+  # on a dirty scheduler.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Reply, Deletion, Instance, Subscription}
+  alias BeTree.Engine.{Deletion, Instance, Reply, Subscription}
   alias BeTree.Server.Table
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
   @small 0x1_0000
   @part 100
 
-  @typedoc "The inserted subscriptions, and the deleted ids, including those deleted before a new insertion."
-  @type t :: %{deleted: [{BeTree.id(), Table.version()}], inserted: [{Table.version(), Subscription.wire()}]}
-
-  @spec count(t) :: non_neg_integer
-  def count(%{deleted: deleted, inserted: inserted}), do: length(deleted) + length(inserted)
-
-  @doc "Returns a tree that begins as `index`, shares its memory, and has the changes."
-  @spec tree(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
-  def tree(index, changes, memory) do
+  @doc "Returns a tree that begins as `index`, shares its memory, and has the changes of `rows`."
+  @spec tree(Index.t(), [Table.row()], pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def tree(index, rows, memory) do
     with {:ok, tree} <- Index.to_tree(index, memory),
-         :ok <- make(tree, changes),
+         :ok <- repeat_all(tree, rows),
          do: {:ok, tree}
   end
 
@@ -33,27 +28,43 @@ defmodule BeTree.Server.Changes do
   Like `tree/3`, for acknowledged changes, which must not be lost. If `memory` is too small to repeat them, the tree may take
   more.
   """
-  @spec tree_again(Index.t(), t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
-  def tree_again(index, changes, memory) do
+  @spec tree_again(Index.t(), [Table.row()], pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def tree_again(index, rows, memory) do
     Enum.reduce_while(@room, nil, fn times, _outcome ->
-      case tree(index, changes, times * memory) do
+      case tree(index, rows, times * memory) do
         {:error, %Error{kind: :out_of_memory}} = error -> {:cont, error}
         outcome -> {:halt, outcome}
       end
     end)
   end
 
-  @doc "Makes changes. An id to delete may be missing: its subscription was then inserted and deleted since."
-  @spec make(BeTree.t(), t) :: :ok | {:error, Error.t()}
-  def make(tree, %{deleted: deleted, inserted: inserted}) do
-    with :ok <- delete_all(tree, Stream.map(deleted, &elem(&1, 0))),
-         do: insert_all(tree, Enum.map(inserted, &elem(&1, 1)))
+  @doc "Repeats changes that were made elsewhere. An id to delete may be missing."
+  @spec repeat_all(BeTree.t(), [Table.row()]) :: :ok | {:error, Error.t()}
+  def repeat_all(tree, rows) do
+    Enum.reduce_while(rows, :ok, fn row, :ok ->
+      case repeat(tree, row) do
+        :ok -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
   end
 
-  @doc "Inserts `subscriptions` part by part. After an error some of them may be inserted."
-  @spec insert_all(BeTree.t(), [Subscription.wire()]) :: :ok | {:error, Error.t()}
-  def insert_all(tree, subscriptions) do
-    subscriptions
+  defp repeat(tree, {_version, deleted, wires}) do
+    with :ok <- delete_all(tree, deleted), do: insert_all(tree, wires)
+  end
+
+  defp delete_all(tree, ids) do
+    Enum.reduce_while(ids, :ok, fn id, :ok ->
+      case delete(tree, id) do
+        :ok -> {:cont, :ok}
+        {:error, %Error{kind: :not_found}} -> {:cont, :ok}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp insert_all(tree, wires) do
+    wires
     |> Enum.chunk_every(@part)
     |> Enum.reduce_while(:ok, fn part, :ok ->
       case insert(tree, part) do
@@ -68,11 +79,23 @@ defmodule BeTree.Server.Changes do
   def insert(_tree, []), do: {:ok, 0}
 
   def insert(tree, subscriptions) do
+    with :ok <- call(tree, "be_tree_insert", subscriptions), do: {:ok, length(subscriptions)}
+  end
+
+  @doc "Checks subscriptions without inserting them. A guest that cannot do that accepts all of them."
+  @spec check(BeTree.t(), [Subscription.wire()]) :: :ok | {:error, Error.t()}
+  def check(_tree, []), do: :ok
+
+  def check(tree, subscriptions) do
+    if Instance.exports?(tree.guest, "be_tree_check"), do: call(tree, "be_tree_check", subscriptions), else: :ok
+  end
+
+  defp call(tree, function, subscriptions) do
     input = Subscription.encode(subscriptions)
     scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
 
-    case Instance.call(tree.runtime, tree.instance, "be_tree_insert", [byte_size(input)], input, scheduler: scheduler) do
-      {:ok, output} -> with :ok <- Reply.nothing(output), do: {:ok, length(subscriptions)}
+    case Instance.call(tree.runtime, tree.instance, function, [byte_size(input)], input, scheduler: scheduler) do
+      {:ok, output} -> Reply.nothing(output)
       {:error, error} -> {:error, blame(error, subscriptions)}
     end
   end
@@ -92,15 +115,35 @@ defmodule BeTree.Server.Changes do
   defp scheduler(%{runtime: BeTree.Runtime.Wasmtime}), do: :slices
   defp scheduler(_tree), do: :dirty
 
-  @doc "Deletes those of `ids` that the tree has."
-  @spec delete_all(BeTree.t(), Enumerable.t()) :: :ok | {:error, Error.t()}
-  def delete_all(tree, ids) do
-    Enum.reduce_while(ids, :ok, fn id, :ok ->
-      case delete(tree, id) do
-        :ok -> {:cont, :ok}
-        {:error, %Error{kind: :not_found}} -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
+  @doc "Returns a row as an entry of the log of replicas. Each id to delete is there."
+  @spec entry(Table.row()) :: BeTree.Runtime.entry()
+  def entry({_version, deleted, wires}) do
+    deletions = for id <- deleted, do: {"be_tree_delete", [signed(id)], nil}
+    deletions ++ insertion(wires)
   end
+
+  defp insertion([]), do: []
+
+  defp insertion(wires) do
+    input = Subscription.encode(wires)
+    [{"be_tree_insert", [byte_size(input)], input}]
+  end
+
+  # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
+  defp signed(id) do
+    <<signed::signed-64>> = <<id::64>>
+    signed
+  end
+
+  @doc "Returns the number of subscriptions that a row inserts and ids that it deletes."
+  @spec size([BeTree.id()], [Subscription.wire()]) :: non_neg_integer
+  def size(deleted, wires), do: length(deleted) + length(wires)
+
+  @doc "Returns the bytes of the texts of a row."
+  @spec bytes([Subscription.wire()]) :: non_neg_integer
+  def bytes(wires), do: Enum.reduce(wires, 0, fn {_id, text, _constants}, sum -> sum + byte_size(text) end)
+
+  @doc "Returns whether the replicas of a runtime have a log."
+  @spec log?(module) :: boolean
+  def log?(runtime), do: Code.ensure_loaded?(runtime) and function_exported?(runtime, :append, 2)
 end

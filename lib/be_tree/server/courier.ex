@@ -1,61 +1,98 @@
 defmodule BeTree.Server.Courier do
   @moduledoc false
-  # Carries the views of a server to a follower on another node: the base as an image if the follower has another, the
-  # delta as an image, and the deleted ids. It runs beside the followed server, linked to the follower. When either of
-  # them or the connection ends, the follower starts another courier.
+  # Carries the changes of a server to a follower, usually on another node. It runs beside the followed server, linked to the
+  # follower. When either of them or the connection ends, the follower starts another courier.
   #
-  # Images travel in pieces. The follower requests each piece, so at most one is in transit.
+  # It sends the rows of the log as they come, at most @most at a time. If the follower has no base, one of another lineage, or
+  # lacks rows that the log no longer has, it sends an image of the present index instead. The follower requests each
+  # message, so at most one is in transit.
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.CrashReport
-  alias BeTree.Server.{View, Writer}
+  alias BeTree.Server.{Copy, Table, View}
 
   @piece 0x10_0000
+  @most 500
 
-  @doc "Starts a courier beside the server `name` of `node`, for the calling process."
-  @spec send_for({atom, node}) :: pid
-  def send_for({name, node}), do: Node.spawn_link(node, __MODULE__, :serve, [name, self()])
+  @doc "Starts a courier beside the server `name` of `node`, for the calling process, which has this base and version."
+  @spec send_for({atom, node}, reference | nil, Table.version() | -1) :: pid
+  def send_for({name, node}, id, version), do: Node.spawn_link(node, __MODULE__, :serve, [name, self(), id, version])
 
   @doc false
-  @spec serve(atom, pid) :: no_return
-  def serve(name, follower), do: CrashReport.guard(fn -> serve(name, follower, nil, nil) end)
+  @spec serve(atom, pid, reference | nil, Table.version() | -1) :: no_return
+  def serve(name, follower, id, version), do: CrashReport.guard(fn -> deliver(name, follower, id, version) end)
 
-  # `base` is the base that the follower has, and `version` the last version that it received.
-  defp serve(name, follower, base, version) do
-    {new_base, view, deleted} = next_view(name, base, version)
-    if new_base != base, do: carry(follower, :base, view.base)
-    carry(follower, :delta, view.delta)
-    send(follower, {:view, self(), %{deleted: deleted, version: view.version, expressions: view.expressions}})
+  defp deliver(name, follower, id, version) do
+    {:ok, base} = ended_or(View.base(name))
 
+    # The versions of another lineage may be lower, so only a follower of this one waits. A swap has a version of its own.
+    if base.id == id, do: await(name, version + 1)
+    {:ok, base} = ended_or(View.base(name))
+
+    case rows(name, base, id, version) do
+      [] ->
+        {id, version} = carry(name, follower)
+        next(name, follower, id, version)
+
+      rows ->
+        send(follower, {:rows, self(), rows})
+        {version, _deleted, _wires} = List.last(rows)
+        next(name, follower, id, version)
+    end
+  end
+
+  defp next(name, follower, id, version) do
     receive do
-      {:next, ^follower} -> serve(name, follower, new_base, view.version)
+      {:next, ^follower} -> deliver(name, follower, id, version)
     end
   end
 
-  defp next_view(name, base, version) do
-    case Writer.next_view(name, base, version) do
-      {_base, %View{}, _deleted} = next -> next
-      # This server follows another one itself.
-      {:raise, message} -> exit({:shutdown, %Error{kind: :not_found, message: message}})
+  # The end of the server's process ends this process too.
+  defp await(name, version) do
+    {:ok, table} = ended_or(Table.fetch(name))
+
+    case Table.process(table.name) do
+      nil -> exit({:shutdown, %Error{kind: :not_ready, message: "it is not ready yet"}})
+      pid -> {:ok, _version} = GenServer.call(pid, {:await, version, :infinity}, :infinity)
     end
   end
 
-  defp carry(follower, part, nil), do: send(follower, {:part, self(), part, :none})
+  # Returns the rows that follow on `version` without a gap, or none if the follower needs a base.
+  defp rows(name, %{id: id}, id, version) do
+    {:ok, table} = ended_or(Table.fetch(name))
 
-  defp carry(follower, part, index) do
+    case Table.later(table, version, @most) do
+      [{first, _deleted, _wires} | _] = rows when first == version + 1 -> rows
+      _gap -> []
+    end
+  end
+
+  defp rows(_name, _base, _id, _version), do: []
+
+  defp carry(name, follower) do
+    {:ok, {index, base, version}} = ended_or(Copy.take(name, :infinity))
+
     case Image.to_binary(index) do
-      {:ok, image} -> in_pieces(follower, part, image)
-      {:error, %Error{} = error} -> exit({:shutdown, error})
+      {:ok, image} ->
+        in_pieces(follower, image)
+        send(follower, {:base, self(), %{id: base.id, version: version}})
+        {base.id, version}
+
+      {:error, %Error{} = error} ->
+        exit({:shutdown, error})
     end
   end
 
-  defp in_pieces(follower, part, <<piece::binary-size(@piece), rest::binary>>) do
-    send(follower, {:part, self(), part, {:piece, piece}})
+  defp ended_or({:ok, value}), do: {:ok, value}
+  defp ended_or({:error, error}), do: exit({:shutdown, error})
+
+  defp in_pieces(follower, <<piece::binary-size(@piece), rest::binary>>) do
+    send(follower, {:piece, self(), :more, piece})
 
     receive do
-      {:more, ^follower} -> in_pieces(follower, part, rest)
+      {:more, ^follower} -> in_pieces(follower, rest)
     end
   end
 
-  defp in_pieces(follower, part, rest), do: send(follower, {:part, self(), part, {:last, rest}})
+  defp in_pieces(follower, rest), do: send(follower, {:piece, self(), :last, rest})
 end

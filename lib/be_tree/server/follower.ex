@@ -1,44 +1,73 @@
 defmodule BeTree.Server.Follower do
   @moduledoc false
-  # The process of a server that follows another one. It fetches that server's views and shows them as its own. A view stays
-  # until a newer one arrives, also when the other server, its node or the connection is lost.
+  # The process of a server that follows another one. It appends the changes of that server to its own log and to that of its
+  # replicas, as they come. It builds bases itself, so a base travels only when the log does not lead to it. Searches continue
+  # with the last version when the other server, its node or the connection is lost.
+  #
+  # A courier beside the other server sends the changes. Each of its messages is answered by a request for the next one, and its
+  # end by another courier, after a pause.
 
   use GenServer
   use BeTree.Engine.CrashReport
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.{Describe, Stray}
-  alias BeTree.Server.{Courier, Deleted, Table, View}
+  alias BeTree.Server.{Builder, Courier, Maintainer, Queue, Table, View}
 
-  # The milliseconds until the follower starts another courier.
+  # The milliseconds until the follower starts another courier, or builds again after a failure.
   @again 1_000
+  # The changes since the base before another one is built.
+  @share 16
+  @least 512
+  @most 4_096
 
   @enforce_keys [:table, :options]
   defstruct [
     :table,
     :options,
     :courier,
-    # The images that are arriving, with the last piece first.
-    pieces: %{base: [], delta: []},
-    base: nil,
-    view: nil,
+    :maintainer,
+    :builder,
+    :retry,
+    :base,
+    # The last version, or -1 without a base.
+    version: -1,
+    # The image that is arriving, with the last piece first.
+    pieces: [],
     connected: false,
     error: nil,
-    counts: %{views: 0, bases: 0}
+    waiting: Queue.new(),
+    bases: 0
   ]
 
   @spec start_link({Table.t(), map}) :: GenServer.on_start()
-  def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options}, name: table.name)
+  def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options})
 
   @impl GenServer
   def init({table, options}) do
     Process.flag(:trap_exit, true)
-    send_for(options)
-    {:ok, %__MODULE__{table: table, options: options}}
+    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.name)}
+    state = recover(state, Table.recover(table))
+    Table.put_process(table, self())
+    connect(options)
+    {:ok, state}
+  end
+
+  defp recover(state, nil), do: state
+
+  defp recover(state, {%{index: %{runtime: runtime, instance: instance}} = base, rows}) do
+    {length, _lag} = runtime.lag(instance)
+    :ok = Builder.append(runtime, instance, Enum.drop(rows, length))
+    %{state | base: base, version: base.version + length(rows)}
   end
 
   @impl GenServer
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
+  def handle_call(:version, _from, state), do: {:reply, {:ok, max(state.version, 0)}, state}
+
+  def handle_call({:await, version, timeout}, from, state) when is_integer(version) do
+    {:noreply, notify(%{state | waiting: Queue.add(state.waiting, from, version, timeout)})}
+  end
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
     {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; change that server"},
@@ -46,38 +75,65 @@ defmodule BeTree.Server.Follower do
   end
 
   @impl GenServer
-  def handle_info({:part, courier, part, content}, %{courier: courier} = state) when is_pid(courier) do
-    {:noreply, take(%{state | connected: true}, part, content)}
+  def handle_info({:rows, courier, rows}, %{courier: courier} = state) when is_pid(courier) do
+    {:noreply, state |> add(rows) |> request_next()}
   end
 
-  def handle_info({:view, courier, view}, %{courier: courier} = state) when is_pid(courier) do
-    {:noreply, state |> put(view) |> request_next()}
+  def handle_info({:piece, courier, which, piece}, %{courier: courier} = state) when is_pid(courier) do
+    if which == :more, do: send(courier, {:more, self()})
+    {:noreply, %{state | pieces: [piece | state.pieces], connected: true}}
   end
 
-  def handle_info({:next, courier}, %{courier: courier} = state) when is_pid(courier) do
-    send(courier, {:next, self()})
-    {:noreply, state}
+  def handle_info({:base, courier, base}, %{courier: courier} = state) when is_pid(courier) do
+    {:noreply, put(state, base)}
   end
 
   def handle_info({:EXIT, courier, reason}, %{courier: courier} = state) when is_pid(courier),
     do: {:noreply, lost(state, reason)}
 
-  def handle_info(:unreachable, state), do: {:noreply, lost(state, :noconnection)}
-
-  def handle_info(:reachable, state) do
-    pieces = %{base: [], delta: []}
-    {:noreply, %{state | courier: Courier.send_for(state.options.follow), pieces: pieces}}
+  def handle_info({:built, pid, outcome}, %{builder: pid} = state) when is_pid(pid) do
+    {:noreply, built(%{state | builder: nil}, outcome)}
   end
 
-  def handle_info(:send_for, state) do
-    send_for(state.options)
+  def handle_info({:EXIT, pid, reason}, %{builder: pid} = state) when is_pid(pid) do
+    error = %Error{kind: :trap, message: "building the next base ended with #{Describe.reason(reason)}"}
+    {:noreply, built(%{state | builder: nil}, {:error, error})}
+  end
+
+  def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+  end
+
+  # A replica could not apply the log. The other server sends its index again.
+  def handle_info({:unfit, pid, instance, error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
+    if state.courier, do: Process.exit(state.courier, :kill)
+    {:noreply, %{state | base: %{state.base | id: nil}, error: error}}
+  end
+
+  def handle_info(:unreachable, state), do: {:noreply, lost(state, :noconnection)}
+
+  def handle_info(:reachable, %{courier: nil} = state) do
+    id = state.base && state.base.id
+    courier = Courier.send_for(state.options.follow, id, if(id, do: state.version, else: -1))
+    {:noreply, %{state | courier: courier, pieces: []}}
+  end
+
+  def handle_info(:connect, state) do
+    connect(state.options)
     {:noreply, state}
   end
 
-  # Messages of a courier that was abandoned.
-  def handle_info({:part, courier, _part, _content}, state) when is_pid(courier), do: {:noreply, state}
-  def handle_info({step, pid, _content}, state) when step in [:view, :EXIT] and is_pid(pid), do: {:noreply, state}
-  def handle_info({:next, courier}, state) when is_pid(courier), do: {:noreply, state}
+  def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
+
+  def handle_info({:expired, _from} = expired, state),
+    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
+
+  # Messages of a courier that was abandoned, or of a process that has finished.
+  def handle_info({:piece, courier, _which, _piece}, state) when is_pid(courier), do: {:noreply, state}
+  def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
+
+  def handle_info({step, pid, _content}, state) when step in [:rows, :base, :built, :EXIT] and is_pid(pid),
+    do: {:noreply, state}
 
   def handle_info(message, state) do
     Stray.ignore(:message, message)
@@ -90,8 +146,11 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  # Connecting may take seconds, and a failed spawn on the other node is reported.
-  defp send_for(%{follow: {_name, node}}) do
+  ## The courier
+
+  # Connecting may take seconds, and a failed spawn on the other node is reported. This process sends its message also when
+  # connecting fails.
+  defp connect(%{follow: {_name, node}}) do
     follower = self()
 
     spawn_link(fn ->
@@ -101,31 +160,51 @@ defmodule BeTree.Server.Follower do
   end
 
   defp lost(state, reason) do
-    Process.send_after(self(), :send_for, @again)
-    %{state | courier: nil, connected: false, error: error(reason, state)}
+    Process.send_after(self(), :connect, @again)
+    %{state | courier: nil, connected: false, pieces: [], error: error(reason, state)}
   end
 
-  defp take(state, part, :none), do: put_in(state.pieces[part], :none)
-
-  defp take(state, part, {:piece, piece}) do
-    send(state.courier, {:more, self()})
-    update_in(state.pieces[part], &[piece | &1])
+  defp request_next(state) do
+    send(state.courier, {:next, self()})
+    state
   end
 
-  defp take(state, part, {:last, piece}), do: update_in(state.pieces[part], &[piece | &1])
+  # A courier that was abandoned here has already left its error.
+  defp error(:killed, state), do: state.error
+  defp error({:shutdown, %Error{} = error}, state), do: not_followed(error.message, state)
+  defp error(reason, state), do: not_followed(Describe.reason(reason), state)
 
-  defp put(%{pieces: pieces, options: options} = state, view) do
-    state = %{state | pieces: %{base: [], delta: []}}
+  defp not_followed(reason, %{options: %{follow: {name, node}}}) do
+    %Error{kind: :not_found, message: "#{Describe.value(name)} of #{node} cannot be followed now: #{reason}"}
+  end
 
-    with {:ok, base} <- read(pieces.base, state.base, options),
-         {:ok, delta} <- read(pieces.delta, nil, options) do
-      deleted = deleted(view.deleted)
-      view = %View{base: base, delta: delta, deleted: deleted, version: view.version, expressions: view.expressions}
-      View.show(view, state.table.name)
-      counts = Map.update!(state.counts, :views, &(&1 + 1))
-      counts = if pieces.base == [], do: counts, else: Map.update!(counts, :bases, &(&1 + 1))
-      %{state | base: base, view: view, counts: counts, error: nil}
-    else
+  ## Changes
+
+  defp add(%{base: %{index: %{runtime: runtime, instance: instance}}, table: table} = state, rows) do
+    for {version, deleted, wires} <- rows, do: Table.append(table, version, deleted, wires)
+    :ok = Builder.append(runtime, instance, rows)
+    for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
+    {version, _deleted, _wires} = List.last(rows)
+    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due()
+  end
+
+  defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
+
+  ## Bases
+
+  # Takes the base that has arrived.
+  defp put(%{pieces: pieces, options: options} = state, %{id: id, version: version}) do
+    state = %{state | pieces: []}
+
+    case Image.read({:binary, pieces |> Enum.reverse() |> IO.iodata_to_binary()}, read_options(options)) do
+      {:ok, index} ->
+        state = stop_building(state)
+        base = %{id: id, index: index, version: version, complete: false}
+        # The log may have rows of another lineage.
+        Table.put_base(state.table, base, view(base, state), :infinity)
+        state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
+        state |> notify() |> request_next()
+
       # The next courier sends all of it again.
       {:error, error} ->
         Process.exit(state.courier, :kill)
@@ -133,46 +212,58 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  # An image that was not sent is unchanged.
-  defp read([], present, _options), do: {:ok, present}
-  defp read(:none, _present, _options), do: {:ok, nil}
+  defp view(%{index: index}, %{table: table}), do: View.new(index, table.name)
 
-  defp read(pieces, _present, options) do
-    Image.read({:binary, pieces |> Enum.reverse() |> IO.iodata_to_binary()}, options.read)
+  defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
+
+  defp build_if_due(%{builder: nil, retry: nil, base: base} = state) when base != nil do
+    if state.version - base.version > base.index.info.expressions |> div(@share) |> max(@least) |> min(@most),
+      do: %{state | builder: Builder.next(state.table, base, nil, state.options)},
+      else: state
   end
 
-  defp deleted([]), do: nil
+  defp build_if_due(state), do: state
 
-  defp deleted(ids) do
-    Enum.reduce(ids, Deleted.new(length(ids)), fn {id, version}, set -> Deleted.put(set, id, version) end)
+  defp built(state, {:ok, built}) do
+    case Builder.add(built, Table.later(state.table, built.added)) do
+      {:ok, built} ->
+        base = %{state.base | index: built.index, version: built.version}
+        Table.put_base(state.table, base, view(base, state), state.base.version)
+        build_if_due(%{state | base: base, bases: state.bases + 1})
+
+      error ->
+        built(state, error)
+    end
   end
 
-  defp request_next(state) do
-    Process.send_after(self(), {:next, state.courier}, state.options.interval)
-    state
+  defp built(state, {:error, error}) do
+    timer = make_ref()
+    Process.send_after(self(), {:build, timer}, @again)
+    %{state | error: error, retry: timer}
   end
 
-  # A courier that was abandoned here has already left its error.
-  defp error(:killed, state), do: state.error
-  defp error({:shutdown, %Error{} = error}, _state), do: error
+  defp stop_building(%{builder: nil} = state), do: state
 
-  defp error(reason, %{options: %{follow: {name, node}}}) do
-    %Error{
-      kind: :not_found,
-      message: "#{Describe.value(name)} of #{node} cannot be followed now: #{Describe.reason(reason)}"
-    }
+  defp stop_building(%{builder: pid} = state) do
+    Process.unlink(pid)
+    Process.exit(pid, :kill)
+    %{state | builder: nil}
   end
 
-  defp info(%{view: view, options: options} = state) do
-    memory = fn index -> if index, do: index.info.memory_bytes, else: 0 end
+  defp info(%{base: base, options: options} = state) do
+    {log, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
 
-    Map.merge(state.counts, %{
+    %{
       follows: options.follow,
       connected: state.connected,
-      expressions: if(view, do: view.expressions, else: 0),
-      shown: if(view, do: view.version),
-      memory: if(view, do: memory.(view.base) + memory.(view.delta), else: 0),
+      version: max(state.version, 0),
+      base: if(base, do: base.version, else: 0),
+      log: log,
+      lag: lag,
+      bases: state.bases,
+      building: state.builder != nil,
+      memory: if(base, do: base.index.info.memory_bytes, else: 0),
       error: state.error
-    })
+    }
   end
 end

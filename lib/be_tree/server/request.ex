@@ -2,29 +2,54 @@ defmodule BeTree.Server.Request do
   @moduledoc false
   # Requests to the process of a server, by the server's name.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.Error
-  alias BeTree.Server.{Table, View}
+  alias BeTree.Server.Table
 
   @doc """
   Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
   longer than `timeout` milliseconds. The process then still executes the request.
   """
   @spec call(BeTree.Server.name(), term, timeout) :: term
-  def call(name, request, timeout)
-
-  def call(name, request, timeout) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: send_to(name, request, timeout), else: View.missing(name)
+  def call(name, request, timeout) do
+    with {:ok, table} <- table(name), do: send_to(Table.process(table), name, request, timeout)
   end
 
-  def call(name, _request, _timeout),
-    do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+  @doc "Returns the table of the server `name`, or an error if there is no such server. Raises for a term that is no name."
+  @spec table(BeTree.Server.name()) :: {:ok, atom} | {:error, Error.t()}
+  def table(name) when is_atom(name) and name not in [nil, true, false] do
+    if Table.server?(name), do: {:ok, name}, else: Table.missing(name)
+  end
 
-  defp send_to(name, request, timeout) do
-    with {:raise, message} <- GenServer.call(name, request, timeout), do: raise(ArgumentError, message)
+  def table(name), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+
+  @doc "Inserts one subscription."
+  @spec insert(BeTree.Server.name(), Subscription.wire(), timeout) :: :ok | {:error, Error.t()}
+  def insert(name, {id, expression, _constants} = wire, timeout) do
+    case call(name, {:insert, [wire]}, timeout) do
+      {:ok, 1} -> :ok
+      {:error, error} -> {:error, alone(error, id, expression)}
+    end
+  end
+
+  @doc "Turns the error of a list of one subscription into an error of a single subscription."
+  @spec alone(Error.t(), BeTree.id(), String.t()) :: Error.t()
+  def alone(%Error{position: nil} = error, _id, _expression), do: error
+
+  def alone(error, id, expression) do
+    message = String.replace_prefix(error.message, "subscription #{id}: ", "")
+    %{error | message: message, text: expression, position: nil}
+  end
+
+  defp send_to(nil, name, _request, _timeout) do
+    error(:not_ready, "the server #{Describe.value(name)} is not ready yet")
+  end
+
+  defp send_to(pid, name, request, timeout) do
+    with {:raise, message} <- GenServer.call(pid, request, timeout), do: raise(ArgumentError, message)
   catch
     :exit, {:noproc, _call} ->
-      error(:not_found, "no BeTree.Server called #{Describe.value(name)} runs; it may be starting again")
+      error(:no_server, "the process of the server #{Describe.value(name)} does not run; it may be starting again")
 
     :exit, {:timeout, _call} ->
       error(
@@ -34,7 +59,7 @@ defmodule BeTree.Server.Request do
 
     :exit, {_reason, _call} ->
       error(
-        :not_found,
+        :no_server,
         "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
       )
   end

@@ -1,53 +1,69 @@
 defmodule BeTree.Server.Table do
   @moduledoc false
-  # The data that must survive a crash of a server's writer: the base, and the changes since. The tables belong to the
-  # server's supervisor and outlive the writer.
+  # The data of a server that must survive a crash of its process: the base, the log of later changes, and the texts of all
+  # subscriptions. The tables belong to the server's supervisor.
   #
-  # Every change has a version, one more than the change before. The row of the base has the version of the base. Then
+  # Every change has a version, one more than the change before. The log has a row for each version after that of the base, and
+  # some before, for followers. The rows of `texts` are the subscriptions at the last version, unless the base came without its
+  # texts.
   #
-  #   * a subscription with a later version was inserted after the base;
-  #   * an id in `deleted` with a later version was deleted from the base, if the base ever had it;
-  #   * a subscription with another version is part of the base. It is kept only to build another index from. For that the
-  #     subscriptions are complete, unless the base came from elsewhere.
-  #
-  # A writer may be killed between any two operations here. Each operation leaves the tables unchanged, or changed by a whole
-  # change, acknowledged or not. `recover/1` ignores and clears the remains of an interrupted one.
+  # The process may be killed between any two operations here. `append/4` is the one operation that makes a change: before it,
+  # the change was not made, and after it, it was. `recover/1` repeats the operations that follow.
 
-  alias BeTree.Index
-  alias BeTree.Engine.Subscription
-  alias BeTree.Server.Changes
+  alias BeTree.{Error, Index}
+  alias BeTree.Engine.{Describe, Subscription}
 
-  @enforce_keys [:name, :subscriptions, :deleted]
+  @enforce_keys [:name, :log, :texts]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{name: atom, subscriptions: :ets.tid(), deleted: :ets.tid()}
+  @type t :: %__MODULE__{name: atom, log: :ets.tid(), texts: :ets.tid()}
   @type version :: non_neg_integer
 
-  @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
+  @typedoc "A change: its version, the ids that it deletes, and the subscriptions that it inserts afterwards."
+  @type row :: {version, [BeTree.id()], [Subscription.wire()]}
 
-  @typedoc "The changes since the base, up to `version`."
-  @type recovered :: %{base: base, version: version, changes: Changes.t()}
+  @typedoc "`complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base."
+  @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
 
   @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
   @spec new(atom) :: t
   def new(name) do
     table = :ets.new(name, [:named_table, :public, read_concurrency: true])
-    :ets.insert(table, {__MODULE__})
+    log = :ets.new(:log, [:ordered_set, :public])
+    texts = :ets.new(:texts, [:public, read_concurrency: true])
+    tables = %__MODULE__{name: table, log: log, texts: texts}
+    :ets.insert(table, {__MODULE__, tables})
+    tables
+  end
 
-    %__MODULE__{
-      name: table,
-      subscriptions: :ets.new(:subscriptions, [:public]),
-      deleted: :ets.new(:deleted, [:public])
-    }
+  @doc "Returns the tables of the server `name`."
+  @spec fetch(atom) :: {:ok, t} | {:error, Error.t()}
+  def fetch(name) do
+    case :ets.lookup(name, __MODULE__) do
+      [{__MODULE__, tables}] -> {:ok, tables}
+      _other -> missing(name)
+    end
+  rescue
+    ArgumentError -> missing(name)
   end
 
   @doc "Returns whether `name` is the table of a server."
   @spec server?(atom) :: boolean
   def server?(name) do
-    :ets.lookup(name, __MODULE__) == [{__MODULE__}]
+    match?([{__MODULE__, %__MODULE__{}}], :ets.lookup(name, __MODULE__))
   rescue
     # There is no such table, or it is a private table of another process.
     ArgumentError -> false
+  end
+
+  @doc "Returns the error for a server that does not run."
+  @spec missing(atom) :: {:error, Error.t()}
+  def missing(name) do
+    {:error,
+     %Error{
+       kind: :no_server,
+       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
+     }}
   end
 
   @doc "Returns whether the server's process has ever started."
@@ -57,23 +73,100 @@ defmodule BeTree.Server.Table do
   @spec put_started(t) :: true
   def put_started(%__MODULE__{name: name}), do: :ets.insert(name, {:started})
 
-  @doc "Makes `index` the base with all changes up to `version`."
-  @spec put_base(t, base) :: :ok
-  def put_base(%__MODULE__{} = table, base) do
-    :ets.insert(table.name, {:base, base})
-    :ets.select_delete(table.deleted, [{{:_, :"$1"}, [{:"=<", :"$1", base.version}], [true]}])
-    unless base.complete, do: clear(table, base.version)
+  @doc "Records the process of the server, to which requests go."
+  @spec put_process(t, pid) :: true
+  def put_process(%__MODULE__{name: name}, pid), do: :ets.insert(name, {:process, pid})
+
+  @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
+  @spec process(atom) :: pid | nil
+  def process(name) do
+    case :ets.lookup(name, :process) do
+      [{:process, pid}] -> pid
+      [] -> nil
+    end
+  end
+
+  @doc "Records the memory and the other limits of indexes that are copied from the server."
+  @spec put_limits(t, {pos_integer, keyword}) :: true
+  def put_limits(%__MODULE__{name: name}, limits), do: :ets.insert(name, {:limits, limits})
+
+  @spec limits(atom) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
+  def limits(name) do
+    case :ets.lookup(name, :limits) do
+      [{:limits, limits}] -> {:ok, limits}
+      _other -> missing(name)
+    end
+  rescue
+    ArgumentError -> missing(name)
+  end
+
+  ## The base
+
+  @doc """
+  Makes `base` the base of the server, and `view` the handle of its searches from now on. The version of the base is one of the
+  log, or a later one.
+
+  `oldest` is the version after which the log is kept. With `:infinity` the log is emptied.
+  """
+  @spec put_base(t, base, struct, version | :infinity) :: :ok
+  def put_base(%__MODULE__{} = table, base, view, oldest) do
+    # Before, so that no recovery takes rows of another lineage for changes of this base.
+    if oldest == :infinity, do: :ets.delete_all_objects(table.log)
+    # In one operation, so that no search finds an index that a recovery does not.
+    :ets.insert(table.name, [{:base, base}, {:view, view}])
+    if oldest != :infinity, do: forget(table, oldest)
+
+    unless base.complete,
+      do: :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", base.version}], [true]}])
+
     :ok
   end
 
-  # A base that came from elsewhere has subscriptions of its own.
-  defp clear(table, version) do
-    :ets.select_delete(table.subscriptions, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", version}], [true]}])
+  defp forget(table, oldest), do: :ets.select_delete(table.log, [{{:"$1", :_, :_}, [{:"=<", :"$1", oldest}], [true]}])
+
+  @spec base(t) :: base | nil
+  def base(%__MODULE__{name: name}), do: base(name)
+
+  def base(name) do
+    case :ets.lookup(name, :base) do
+      [{:base, base}] -> base
+      [] -> nil
+    end
   end
 
-  @spec insert(t, [Subscription.wire()], version) :: true
-  def insert(%__MODULE__{subscriptions: subscriptions}, wires, version) do
-    :ets.insert(subscriptions, for({id, text, constants} <- wires, do: {id, version, own(text), constants}))
+  ## The log
+
+  @doc "Makes a change: appends it to the log."
+  @spec append(t, version, [BeTree.id()], [Subscription.wire()]) :: true
+  def append(%__MODULE__{} = table, version, deleted, wires), do: :ets.insert(table.log, {version, deleted, wires})
+
+  @doc "Returns the rows of the log after `version`, in order, at most `most`."
+  @spec later(t, version, pos_integer | :infinity) :: [row]
+  def later(%__MODULE__{log: log}, version, most \\ :infinity) do
+    match = [{{:"$1", :_, :_}, [{:>, :"$1", version}], [:"$_"]}]
+
+    case most do
+      :infinity ->
+        :ets.select(log, match)
+
+      most ->
+        case :ets.select(log, match, most) do
+          {rows, _continuation} -> rows
+          :"$end_of_table" -> []
+        end
+    end
+  end
+
+  ## Texts
+
+  @doc "Keeps the texts up to date with a row of the log."
+  @spec put_texts(t, row) :: :ok
+  def put_texts(%__MODULE__{texts: texts}, {version, deleted, wires}) do
+    put = MapSet.new(wires, &elem(&1, 0))
+    # A subscription that is replaced is there at every moment.
+    for id <- deleted, id not in put, do: :ets.delete(texts, id)
+    :ets.insert(texts, for({id, text, constants} <- wires, do: {id, version, own(text), constants}))
+    :ok
   end
 
   # A text that is part of a file would keep the whole file in memory.
@@ -81,56 +174,49 @@ defmodule BeTree.Server.Table do
     if :binary.referenced_byte_size(text) > byte_size(text), do: :binary.copy(text), else: text
   end
 
-  @spec delete(t, BeTree.id(), version) :: true
-  def delete(%__MODULE__{} = table, id, version) do
-    :ets.insert(table.deleted, {id, version})
-    :ets.delete(table.subscriptions, id)
+  @doc "Returns a subscription, if its text is known."
+  @spec text(t, BeTree.id()) :: {:ok, {String.t(), Subscription.constants()}} | :error
+  def text(%__MODULE__{texts: texts}, id) do
+    case :ets.lookup(texts, id) do
+      [{_id, _version, text, constants}] -> {:ok, {text, constants}}
+      [] -> :error
+    end
   end
 
-  @doc "Returns all subscriptions up to `version`, in lists of `count`, if the table is complete."
+  @doc "Returns the ids of all texts, in ascending order."
+  @spec ids(t) :: [BeTree.id()]
+  def ids(%__MODULE__{texts: texts}) do
+    texts |> :ets.select([{{:"$1", :_, :_, :_}, [], [:"$1"]}]) |> Enum.sort()
+  end
+
+  @doc "Returns all subscriptions up to `version`, in lists of `count`. Later changes may have replaced or deleted some."
   @spec subscriptions(t, version, pos_integer) :: Enumerable.t()
-  def subscriptions(%__MODULE__{subscriptions: subscriptions}, version, count) do
+  def subscriptions(%__MODULE__{texts: texts}, version, count) do
     match = [{{:"$1", :"$2", :"$3", :"$4"}, [{:"=<", :"$2", version}], [{{:"$1", :"$3", :"$4"}}]}]
 
     Stream.resource(
       fn ->
-        :ets.safe_fixtable(subscriptions, true)
-        :ets.select(subscriptions, match, count)
+        :ets.safe_fixtable(texts, true)
+        :ets.select(texts, match, count)
       end,
       fn
         :"$end_of_table" -> {:halt, :done}
         {part, continuation} -> {[part], :ets.select(continuation)}
       end,
-      fn _ -> :ets.safe_fixtable(subscriptions, false) end
+      fn _ -> :ets.safe_fixtable(texts, false) end
     )
   end
 
-  @doc "Returns the base and the changes since, or nothing if there is no base yet."
-  @spec recover(t) :: recovered | nil
+  ## Recovery
+
+  @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes an interrupted operation."
+  @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
-    case :ets.lookup(table.name, :base) do
-      [{:base, base}] -> recover(table, base)
-      [] -> nil
+    with %{version: version} = base <- base(table) do
+      rows = later(table, version)
+      # The process can have been killed after it appended the last row. The texts have all others.
+      for row <- Enum.take(rows, -1), do: put_texts(table, row)
+      {base, rows}
     end
-  end
-
-  defp recover(table, base) do
-    put_base(table, base)
-    deleted = :ets.tab2list(table.deleted)
-    later = [{{:"$1", :"$2", :"$3", :"$4"}, [{:>, :"$2", base.version}], [{{:"$2", {{:"$1", :"$3", :"$4"}}}}]}]
-    inserted = :ets.select(table.subscriptions, later)
-
-    # The writer was killed before it deleted the row.
-    for {id, _version} <- deleted, [{_id, version, _text, _constants}] <- [:ets.lookup(table.subscriptions, id)] do
-      if version <= base.version, do: :ets.delete(table.subscriptions, id)
-    end
-
-    versions = Enum.map(deleted, &elem(&1, 1)) ++ Enum.map(inserted, &elem(&1, 0))
-
-    %{
-      base: base,
-      version: Enum.max([base.version | versions]),
-      changes: %{inserted: inserted, deleted: deleted}
-    }
   end
 end

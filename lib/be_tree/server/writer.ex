@@ -1,12 +1,10 @@
 defmodule BeTree.Server.Writer do
   @moduledoc false
-  # The process that takes a server's changes, one after the other, and publishes them.
+  # The process that makes a server's changes, one after the other.
   #
-  # A change goes into the tree, which checks it, and into the tables, which outlive this process. Then it is
-  # acknowledged. Searches use a view: a published base, and the delta, the changes since. To show new changes, the writer
-  # publishes only the delta. When the delta is large, another process builds the next base. So neither searches nor
-  # changes wait in proportion to the size of the index. The writer publishes its whole tree only if building the base would
-  # take longer because of many changes.
+  # It makes a change in its own tree, which accepts or refuses it, and appends it to the log in the server's table, and to the
+  # log of the replicas. Then it acknowledges it. Each replica applies the log before its next search, so a search that begins
+  # after the acknowledgement sees the change. When the log since the base is long, another process builds the next base.
 
   use GenServer
   use BeTree.Engine.CrashReport
@@ -15,14 +13,19 @@ defmodule BeTree.Server.Writer do
 
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Engine.{Describe, Stray}
-  alias BeTree.Server.{Builder, Changes, Delta, Table, View}
+  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Table, View}
 
-  @none %{inserted: [], deleted: []}
-
-  # Beyond this number of changes at once, and one per this many bytes of the base, copying the whole index takes less time
-  # than putting the changes into the delta's tree.
-  @few 1_000
-  @bytes 80_000
+  # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
+  @share 16
+  @least 512
+  @most 4_096
+  # And its texts have at most this share of the base's memory, and at least so many bytes.
+  @least_bytes 1_000_000
+  @share_of_bytes 8
+  # A change of more subscriptions makes a base at once: to apply it would take each replica longer than to begin anew.
+  @many 1_000
+  # The milliseconds until a base is built again after that failed.
+  @again 1_000
 
   # After an error of these kinds the tree may be damaged.
   @doubtful [:trap, :out_of_fuel, :out_of_memory, :bad_module]
@@ -31,35 +34,28 @@ defmodule BeTree.Server.Writer do
   defstruct [
     :table,
     :options,
-    # All subscriptions, their number, and the number at which they last exceeded the memory limit.
+    # The tree with all subscriptions, their number, and the number at which they last exceeded the memory limit.
     :tree,
     :count,
     :unfit,
-    # The last change, and the last one that is shown.
+    # The last change, and the bytes of texts in the log since the base.
     :version,
-    :shown,
     :base,
-    :delta,
-    # The process that builds the next base, and the caller that waits for it.
+    :bytes,
+    # Whether the replicas of the runtime have a log.
+    :log,
+    :maintainer,
+    # The process that builds the next base, and the caller that waits for it. A timer while a failed build waits.
     :builder,
-    # The present view, and the callers that wait for the next one.
-    :view,
-    watchers: [],
-    timer: nil,
+    :retry,
+    # The callers that wait for a version.
+    waiting: Queue.new(),
     error: nil,
-    counts: %{views: 0, bases: 0}
+    bases: 0
   ]
 
   @spec start_link({Table.t(), map}) :: GenServer.on_start()
-  def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options}, name: table.name)
-
-  @doc """
-  Waits until the server `name` shows another base than that of this name, or another version. Returns the name of its
-  base, the view, and the ids that were deleted from the base.
-  """
-  @spec next_view(atom, reference | nil, non_neg_integer | nil) ::
-          {reference, View.t(), [{BeTree.id(), pos_integer}]} | {:raise, String.t()}
-  def next_view(name, base, version), do: GenServer.call(name, {:next_view, base, version}, :infinity)
+  def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options})
 
   @impl GenServer
   def init({table, options}) do
@@ -71,6 +67,7 @@ defmodule BeTree.Server.Writer do
         # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
         # process.
         Process.flag(:priority, :high)
+        Table.put_process(table, self())
         {:ok, state}
 
       {:error, error} ->
@@ -80,46 +77,82 @@ defmodule BeTree.Server.Writer do
 
   defp begin(%{options: options} = state, nil) do
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
-         {:ok, index} <- BeTree.publish(tree, options.publish),
-         do: rebase(%{state | version: 0}, base(index, 0, true))
+         {:ok, index} <- Builder.publish(tree, options),
+         {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
+      base = %{id: make_ref(), index: index, version: 0, complete: true}
+      built = %{index: index, version: 0, tree: tree, added: 0}
+      show(with_runtime(%{state | version: 0}, index), base, built)
+    end
   end
 
-  defp begin(state, %{base: base, version: version, changes: changes}) do
-    rebase(%{state | version: version}, base, changes)
+  # The process has crashed. The base and the log have all changes; the log of the replicas may lack the last ones.
+  defp begin(%{options: options} = state, {%{index: index} = base, rows}) do
+    state = with_runtime(%{state | version: base.version + length(rows)}, index)
+
+    with {:ok, tree} <- Changes.tree_again(index, rows, options.memory),
+         built = %{index: index, version: base.version, tree: tree, added: state.version},
+         {:ok, state} <- show(state, base, built) do
+      if state.log, do: complete_log(state, rows), else: whole(state)
+    end
   end
 
-  defp base(index, version, complete), do: %{id: make_ref(), index: index, version: version, complete: complete}
+  defp complete_log(%{base: %{index: %{runtime: runtime, instance: instance}}} = state, rows) do
+    {length, _lag} = runtime.lag(instance)
+    with :ok <- Builder.append(runtime, instance, Enum.drop(rows, length)), do: {:ok, build_if_due(state)}
+  end
+
+  defp with_runtime(%{table: table} = state, %Index{runtime: runtime}) do
+    log = Changes.log?(runtime)
+    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.name))}
+  end
 
   @impl GenServer
   def handle_call({:insert, wires}, _from, state) when is_list(wires) do
     state = fit(state)
 
     with :ok <- check_memory(state),
-         {:ok, count} <- Changes.insert(state.tree, wires) do
-      {:reply, {:ok, count}, inserted(state, wires, count), {:continue, :due}}
+         {:ok, count} <- Changes.insert(state.tree, wires),
+         do: {:reply, {:ok, count}, made(state, [], wires), {:continue, :due}},
+         else: ({:error, error} -> refuse(error, state))
+  end
+
+  def handle_call({:delete, id}, _from, state) when is_id(id) do
+    case Changes.delete(state.tree, id) do
+      :ok -> {:reply, :ok, made(state, [id], []), {:continue, :due}}
+      {:error, error} -> refuse(error, state)
+    end
+  end
+
+  def handle_call({:change, wires, ids}, _from, state) when is_list(wires) and is_list(ids) do
+    state = fit(state)
+
+    with :ok <- if(wires == [], do: :ok, else: check_memory(state)),
+         :ok <- check_present(ids, state),
+         :ok <- Changes.check(state.tree, wires) do
+      change(wires, ids, state)
     else
       {:error, error} -> refuse(error, state)
     end
   end
 
-  def handle_call({:delete, id}, _from, state) when is_id(id) do
-    case Changes.delete(state.tree, id) do
-      :ok -> {:reply, :ok, deleted(state, id), {:continue, :due}}
+  def handle_call({:check, wires}, _from, state) when is_list(wires) do
+    case Changes.check(state.tree, wires) do
+      :ok -> {:reply, :ok, state}
       {:error, error} -> refuse(error, state)
     end
   end
 
-  def handle_call(:publish, _from, state) do
-    state = publish(state)
-    {:reply, if(state.error, do: {:error, state.error}, else: :ok), state}
-  end
-
   def handle_call({:swap, %Index{} = index}, _from, state) do
-    version = state.version + 1
     state = stop_building(state)
 
-    case rebase(%{state | version: version}, base(index, version, false)) do
-      {:ok, state} -> {:reply, :ok, state}
+    with {:ok, snapshot_index} <- own(index, state.options),
+         {:ok, tree} <- Changes.tree_again(snapshot_index, [], state.options.memory),
+         version = state.version + 1,
+         base = %{id: make_ref(), index: snapshot_index, version: version, complete: false},
+         built = %{index: snapshot_index, version: version, tree: tree, added: version},
+         {:ok, state} <- show(with_runtime(%{state | version: version}, index), base, built) do
+      {:reply, :ok, notify(state)}
+    else
       {:error, error} -> {:reply, {:error, error}, state}
     end
   end
@@ -135,21 +168,13 @@ defmodule BeTree.Server.Writer do
     {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
   end
 
-  def handle_call({:next_view, id, version}, from, %{base: %{id: id}, shown: version} = state) do
-    watchers = Enum.filter(state.watchers, fn {pid, _tag} -> Process.alive?(pid) end)
-    {:noreply, %{state | watchers: [from | watchers]}}
+  def handle_call({:await, version, timeout}, from, state) when is_integer(version) do
+    {:noreply, notify(%{state | waiting: Queue.add(state.waiting, from, version, timeout)})}
   end
 
-  def handle_call({:next_view, _id, _version}, _from, state), do: {:reply, shown(state), state}
-
+  def handle_call(:version, _from, state), do: {:reply, {:ok, state.version}, state}
   def handle_call(:read_options, _from, state), do: {:reply, {:ok, state.options.read}, state}
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
-
-  def handle_call(:index, _from, state) do
-    state = whole(state)
-    {:reply, if(state.error, do: {:error, state.error}, else: {:ok, state.base.index}), state}
-  end
-
   def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
 
   @impl GenServer
@@ -158,20 +183,11 @@ defmodule BeTree.Server.Writer do
     {:noreply, state}
   end
 
-  # An acknowledged change is published when it is due. Its caller does not wait for that.
+  # The caller of an acknowledged change does not wait for this.
   @impl GenServer
-  def handle_continue(:due, %{options: %{changes: changes}} = state) do
-    if Delta.pending(state.delta) >= changes, do: {:noreply, publish(state)}, else: {:noreply, wait(state)}
-  end
+  def handle_continue(:due, state), do: {:noreply, state |> notify() |> build_if_due()}
 
   @impl GenServer
-  def handle_info(:publish, state), do: {:noreply, publish(%{state | timer: nil})}
-
-  def handle_info({:later, pid, version}, %{builder: {pid, _from}} = state) do
-    Builder.tell(pid, state.version, Delta.since(state.delta, version))
-    {:noreply, state}
-  end
-
   def handle_info({:built, pid, outcome}, %{builder: {pid, from}} = state) do
     {:noreply, built(%{state | builder: nil}, outcome, from)}
   end
@@ -181,9 +197,28 @@ defmodule BeTree.Server.Writer do
     {:noreply, built(%{state | builder: nil}, {:error, error}, from)}
   end
 
+  def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+  end
+
+  # A replica of the present base could not apply the log. A base of the tree needs no log.
+  def handle_info({:unfit, pid, instance, error}, %{maintainer: pid} = state) when is_pid(pid) do
+    if instance == state.base.index.instance do
+      state = stop_building(%{state | error: error})
+      {:noreply, unless_failed(whole(state), state)}
+    else
+      {:noreply, state}
+    end
+  end
+
+  def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
+
+  def handle_info({:expired, _from} = expired, state),
+    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
+
   # Messages of a builder that was told to stop, or that has finished.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
-  def handle_info({step, pid, _outcome}, state) when step in [:later, :built] and is_pid(pid), do: {:noreply, state}
+  def handle_info({:built, pid, _outcome}, state) when is_pid(pid), do: {:noreply, state}
 
   def handle_info(message, state) do
     Stray.ignore(:message, message)
@@ -192,19 +227,108 @@ defmodule BeTree.Server.Writer do
 
   ## Changes
 
-  defp inserted(state, [], 0), do: state
+  # Deletes and then inserts, all or nothing.
+  defp change(wires, ids, state) do
+    case delete_each(state.tree, ids, Enum.map(wires, &elem(&1, 0)), []) do
+      {:ok, deleted} ->
+        case Changes.insert(state.tree, wires) do
+          {:ok, count} ->
+            {:reply, {:ok, %{put: count, deleted: length(ids)}}, made(state, deleted, wires), {:continue, :due}}
 
-  defp inserted(state, wires, count) do
-    version = state.version + 1
-    Table.insert(state.table, wires, version)
-    %{state | version: version, count: state.count + count, delta: Delta.insert(state.delta, wires, version)}
+          {:error, error} ->
+            undo(error, deleted, state)
+        end
+
+      {:error, error, deleted} ->
+        undo(error, deleted, state)
+    end
   end
 
-  defp deleted(state, id) do
-    version = state.version + 1
-    Table.delete(state.table, id, version)
-    %{state | version: version, count: state.count - 1, delta: Delta.delete(state.delta, id, version)}
+  # Deletes `ids`, and those of `replaced` that are there. Returns the deleted ids.
+  defp delete_each(tree, [id | rest], replaced, deleted) do
+    case Changes.delete(tree, id) do
+      :ok -> delete_each(tree, rest, replaced, [id | deleted])
+      {:error, error} -> {:error, error, deleted}
+    end
   end
+
+  defp delete_each(_tree, [], [], deleted), do: {:ok, Enum.reverse(deleted)}
+
+  defp delete_each(tree, [], [id | rest], deleted) do
+    case Changes.delete(tree, id) do
+      :ok -> delete_each(tree, [], rest, [id | deleted])
+      {:error, %Error{kind: :not_found}} -> delete_each(tree, [], rest, deleted)
+      {:error, error} -> {:error, error, deleted}
+    end
+  end
+
+  defp undo(error, [], state), do: refuse(error, state)
+  defp undo(error, _deleted, state), do: {:reply, {:error, error}, tree_again(state)}
+
+  # Without texts, the deletion itself finds out.
+  defp check_present(_ids, %{base: %{complete: false}}), do: :ok
+
+  defp check_present(ids, %{table: table}) do
+    case Enum.find(ids, &(Table.text(table, &1) == :error)) do
+      nil -> :ok
+      id -> {:error, %Error{kind: :not_found, message: "no subscription has the id #{id}"}}
+    end
+  end
+
+  # Records a change that the tree has accepted. It is acknowledged afterwards.
+  defp made(state, [], []), do: state
+
+  defp made(state, deleted, wires) do
+    row = {state.version + 1, deleted, wires}
+    :ok = record(row, state)
+
+    %{state | version: state.version + 1, count: state.count + length(wires) - length(deleted)}
+    |> add_bytes(wires)
+    |> put_into_replicas(row)
+  end
+
+  # The one place that each change passes, with its version, before it is acknowledged and before a search sees it.
+  defp record({version, deleted, wires} = row, %{table: table}) do
+    Table.append(table, version, deleted, wires)
+    Table.put_texts(table, row)
+  end
+
+  defp add_bytes(state, wires), do: %{state | bytes: state.bytes + Changes.bytes(wires)}
+
+  defp put_into_replicas(state, {version, deleted, wires} = row) do
+    if state.log and Changes.size(deleted, wires) <= @many and not emptied?(state) do
+      append(state, row)
+      Maintainer.wake(state.maintainer, version)
+      state
+    else
+      put_whole(state, row)
+    end
+  end
+
+  defp append(%{base: %{index: %{runtime: runtime, instance: instance}}}, row) do
+    :ok = Builder.append(runtime, instance, [row])
+  end
+
+  # Without memory for another base, the replicas apply a large change too. The replicas of some runtimes cannot. They show the
+  # change when there is memory again.
+  defp put_whole(state, row) do
+    state = stop_building(state)
+
+    case whole(state) do
+      {:ok, state} ->
+        state
+
+      {:error, error} ->
+        if state.log, do: append(state, row)
+        retry(%{state | error: error})
+    end
+  end
+
+  # A tree that was emptied has moved to a new instance (BeTree.Engine.Deletion), and takes much less memory than the base.
+  defp emptied?(%{count: 0, tree: tree, base: base}),
+    do: 2 * tree.runtime.info(tree.instance).memory < base.index.info.memory_bytes
+
+  defp emptied?(_state), do: false
 
   defp refuse(error, state) do
     state = if error.kind in @doubtful, do: restore(state), else: state
@@ -214,21 +338,24 @@ defmodule BeTree.Server.Writer do
   # A change that was cut off may have damaged the tree. Every later call then returns that error, so the tree is made anew.
   defp restore(%{count: count} = state) do
     case BeTree.info(state.tree) do
-      {:ok, %{expressions: ^count}} ->
-        state
-
-      _damaged ->
-        {:ok, tree} = Changes.tree_again(state.base.index, Delta.changes(state.delta), state.options.memory)
-        %{state | tree: tree, unfit: unfit(tree, state)}
+      {:ok, %{expressions: ^count}} -> state
+      _damaged -> tree_again(state)
     end
   end
+
+  defp tree_again(state) do
+    {:ok, tree} = Changes.tree_again(state.base.index, since(state), state.options.memory)
+    %{state | tree: tree, unfit: unfit(tree, state)}
+  end
+
+  defp since(%{table: table, base: base}), do: Table.later(table, base.version)
 
   # A tree that was made anew may exceed the limit. It then takes no insertions until it fits again, which is checked after
   # deletions.
   defp unfit(tree, %{options: options, count: count}), do: if(tree.memory > options.memory, do: count)
 
   defp fit(%{unfit: unfit, count: count} = state) when is_integer(unfit) and count < unfit do
-    case Changes.tree(state.base.index, Delta.changes(state.delta), state.options.memory) do
+    case Changes.tree(state.base.index, since(state), state.options.memory) do
       {:ok, tree} -> %{state | tree: tree, unfit: nil}
       {:error, _error} -> %{state | unfit: count}
     end
@@ -246,113 +373,62 @@ defmodule BeTree.Server.Writer do
     {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
-  ## Publishing
+  ## Bases
 
-  defp wait(%{timer: nil, options: %{interval: interval}} = state) when is_integer(interval) do
-    %{state | timer: Process.send_after(self(), :publish, interval)}
-  end
-
-  defp wait(state), do: state
-
-  defp publish(%{version: version, shown: version} = state), do: %{state | error: nil}
-
-  defp publish(state) do
-    with false <- Delta.full?(state.delta) or many_at_once?(state),
-         {:ok, state} <- show(state) do
-      build_if_due(state)
-    else
-      # If there is no memory for a delta, there may be enough for a tree that shares that of the base.
-      _many_or_error -> whole(state)
+  # Publishes the tree as the base.
+  defp whole(%{options: options, version: version} = state) do
+    with {:ok, index} <- Builder.publish(state.tree, options),
+         {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
+      base = %{state.base | index: index, version: version}
+      show(state, base, %{index: index, version: version, tree: tree, added: version})
     end
   end
 
-  defp many_at_once?(%{base: base, delta: delta}) do
-    Delta.pending(delta) > max(@few, div(base.index.info.memory_bytes, @bytes))
-  end
-
-  # Shows the base with the present delta.
-  defp show(%{base: base} = state) do
-    with {:ok, delta} <- Delta.publish(state.delta, state.options.publish) do
-      view = %View{
-        base: base.index,
-        delta: delta.index,
-        deleted: Delta.deleted_set(delta),
-        version: state.version,
-        expressions: state.count
-      }
-
-      View.show(view, state.table.name)
-      counts = Map.update!(state.counts, :views, &(&1 + 1))
-      state = %{state | delta: delta, view: view, shown: state.version, error: nil, counts: counts}
-      for watcher <- state.watchers, do: GenServer.reply(watcher, shown(state))
-      {:ok, %{state | watchers: []}}
-    end
-  end
-
-  defp shown(state), do: {state.base.id, state.view, state.delta.deleted}
-
-  # Publishes the tree with all its subscriptions.
-  defp whole(%{version: version, base: %{version: version}} = state), do: %{state | error: nil}
-
-  defp whole(state) do
-    state = stop_building(state)
-
-    with {:ok, index} <- BeTree.publish(state.tree, state.options.publish),
-         {:ok, state} <- rebase(state, base(index, state.version, state.base.complete)) do
-      state
-    else
-      {:error, error} -> wait(%{state | error: error})
-    end
-  end
-
-  # Continues with another base, and the changes since. The tree begins as the base, and shares its memory.
-  defp rebase(%{options: options} = state, %{index: index} = base, changes \\ @none) do
-    delta = index |> Delta.new(options.new) |> Delta.add(changes)
-
-    with {:ok, tree} <- Changes.tree_again(index, changes, options.memory),
-         do: take_over(state, base, tree, delta)
-  end
-
-  defp take_over(state, base, tree, delta) do
+  # Continues with a base that contains all changes, or has them in its log.
+  defp show(%{table: table} = state, base, %{tree: tree, added: version}) do
     with {:ok, %{expressions: count}} <- BeTree.info(tree) do
-      state = %{state | base: base, tree: tree, delta: delta, count: count}
-      state = %{state | unfit: unfit(tree, state)}
-      if Delta.full?(delta), do: publish_over(state), else: show_base_or_whole(state)
+      ^version = state.version
+      # Followers may lack the rows since the base before.
+      oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
+      Table.put_base(table, base, View.new(base.index, table.name), oldest)
+
+      bytes =
+        table
+        |> Table.later(base.version)
+        |> Enum.reduce(0, fn {_version, _ids, wires}, sum -> sum + Changes.bytes(wires) end)
+
+      state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
+      {:ok, %{state | unfit: unfit(tree, state)}}
     end
   end
 
-  # If there is no memory for a tree of the delta, there may be enough for a tree with everything.
-  defp show_base_or_whole(%{delta: delta} = state) do
-    with {:error, %Error{kind: :out_of_memory}} = error <- show_base(state) do
-      if Delta.size(delta) > 0, do: publish_over(state), else: error
-    end
+  defp unless_failed({:ok, state}, _failed), do: state
+  defp unless_failed({:error, _error}, failed), do: retry(failed)
+
+  # An index that is swapped in may have other searches. The server's replicas are its own, and have its limits.
+  defp own(%Index{} = index, options) do
+    Index.new(index.guest, index.schema, index.snapshot, index.fuel_per_reduction, Builder.limits(options))
   end
 
-  # The changes since are too many for a delta.
-  defp publish_over(%{base: base} = state) do
-    with {:ok, index} <- BeTree.publish(state.tree, state.options.publish),
-         do: rebase(state, base(index, state.version, base.complete))
-  end
-
-  defp show_base(state) do
-    with {:ok, state} <- show(state) do
-      Table.put_base(state.table, state.base)
-      {:ok, %{state | counts: Map.update!(state.counts, :bases, &(&1 + 1))}}
-    end
-  end
-
-  ## Building the next base
-
-  defp build_if_due(%{builder: nil, base: base, delta: delta} = state) do
-    if Delta.large?(delta) do
-      builder = Builder.next(base.index, Delta.changes(delta), state.version, state.options)
+  defp build_if_due(%{builder: nil, retry: nil, log: true} = state) do
+    if due?(state) do
+      builder = Builder.next(state.table, state.base, state.tree, state.options)
       %{state | builder: {builder, nil}}
     else
       state
     end
   end
 
+  defp build_if_due(%{builder: nil, retry: nil, log: false, version: version, base: %{version: shown}} = state)
+       when version > shown,
+       do: unless_failed(whole(state), state)
+
   defp build_if_due(state), do: state
+
+  defp due?(%{base: %{index: %{info: info}, version: version}} = state) do
+    state.version - version > info.expressions |> div(@share) |> max(@least) |> min(@most) or
+      state.bytes > max(div(info.memory_bytes, @share_of_bytes), @least_bytes)
+  end
 
   defp stop_building(%{builder: nil} = state), do: state
 
@@ -366,33 +442,43 @@ defmodule BeTree.Server.Writer do
 
   defp built(state, outcome, from) do
     with {:ok, built} <- outcome,
-         {:ok, built} <- Builder.add(built, Delta.since(state.delta, built.added), state.version),
-         base = base(built.index, built.version, state.base.complete),
-         {:ok, state} <- take_over(state, base, built.tree, built.delta) do
+         {:ok, built} <- Builder.add(built, Table.later(state.table, built.added)),
+         base = %{state.base | index: built.index, version: built.version},
+         {:ok, state} <- show(state, base, built) do
       reply(from, :ok)
-      state
+      # The changes meanwhile may be too many again.
+      build_if_due(state)
     else
       {:error, error} ->
         reply(from, {:error, error})
-        if from, do: state, else: %{state | error: error}
+        if from, do: build_if_due(state), else: retry(%{state | error: error})
     end
+  end
+
+  defp retry(state) do
+    timer = make_ref()
+    Process.send_after(self(), {:build, timer}, @again)
+    %{state | retry: timer}
   end
 
   defp reply(nil, _reply), do: :ok
   defp reply(from, reply), do: GenServer.reply(from, reply)
 
-  defp info(%{base: base, delta: delta} = state) do
-    memory = fn index -> if index, do: index.info.memory_bytes, else: 0 end
+  defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
 
-    Map.merge(state.counts, %{
+  defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
+    {log, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
+
+    %{
       expressions: state.count,
       version: state.version,
-      shown: state.shown,
-      inserted: map_size(delta.inserted),
-      deleted: delta.deleted_count,
+      base: base.version,
+      log: log,
+      lag: lag,
+      bases: state.bases,
       building: state.builder != nil,
-      memory: memory.(base.index) + memory.(delta.index),
+      memory: index.info.memory_bytes,
       error: state.error
-    })
+    }
   end
 end

@@ -4,6 +4,7 @@ defmodule BeTree.Telemetry.Span do
   # sink is the module whose execute/3 takes the events, :telemetry.
 
   alias BeTree.{Error, Search, Stats}
+  alias BeTree.Server.View
 
   @enforce_keys [:sink, :started, :metadata]
   defstruct @enforce_keys
@@ -14,10 +15,13 @@ defmodule BeTree.Telemetry.Span do
   @spec start(module, BeTree.target()) :: t
   def start(sink, tree) do
     started = System.monotonic_time()
-    metadata = %{tree: tree, telemetry_span_context: make_ref()}
+    metadata = Map.put(target(tree), :telemetry_span_context, make_ref())
     sink.execute([:be_tree, :search, :start], %{system_time: System.system_time(), monotonic_time: started}, metadata)
     %__MODULE__{sink: sink, started: started, metadata: metadata}
   end
+
+  defp target(%View{name: name} = view), do: %{tree: view, server: name}
+  defp target(tree), do: %{tree: tree}
 
   # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
   @spec observe(Search.outcome(), Search.t()) :: Search.outcome()

@@ -65,7 +65,7 @@ defmodule BeTree.Server.SwapTest do
     allowed = for event <- events, do: {event, for(index <- versions, do: BeTree.search!(index, event))}
     assert Enum.count(allowed, fn {_event, [all, some]} -> all != some end) > 20
 
-    name = start(schema: domains(), interval: 5)
+    name = start(schema: domains())
     Server.swap!(name, hd(versions))
     searched = searching(name, allowed, System.schedulers_online())
 
@@ -91,7 +91,7 @@ defmodule BeTree.Server.SwapTest do
     subscriptions = subscriptions(1_000)
     other = domains() |> BeTree.new!() |> fill([{5_000, "true"}]) |> BeTree.publish!()
     events = events(20)
-    name = start(schema: domains(), interval: 1)
+    name = start(schema: domains())
 
     # What is there is all of the other index, or of the first some from the beginning, all at once.
     tree = fill(BeTree.new!(domains()), subscriptions)
@@ -102,7 +102,6 @@ defmodule BeTree.Server.SwapTest do
       Server.swap!(name, BeTree.publish!(BeTree.new!(domains())))
       for {id, text} <- Enum.take(subscriptions, 20), do: Server.insert!(name, id, text)
       Server.insert_all!(name, Enum.drop(subscriptions, 20))
-      Server.publish!(name)
       assert BeTree.search(name, hd(events)) == BeTree.search(tree, hd(events))
       Server.swap!(name, other)
     end
@@ -116,9 +115,8 @@ defmodule BeTree.Server.SwapTest do
     test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
       {:ok, built_in} = Instance.built_in(BeTree.Runtime.default())
       subscriptions = subscriptions(500)
-      name = start(schema: domains(), interval: 5)
+      name = start(schema: domains())
       Server.insert_all!(name, subscriptions)
-      Server.publish!(name)
       tree = fill(BeTree.new!(domains()), subscriptions)
       allowed = for event <- events(50), do: {event, [BeTree.search!(tree, event)]}
       searched = searching(name, allowed, 4)
@@ -146,12 +144,11 @@ defmodule BeTree.Server.SwapTest do
     end
 
     test "by its bytes; and where it is none, or refuses an expression, all is as it was" do
-      name = start(schema: [a: :integer], interval: :infinity)
+      name = start(schema: [a: :integer])
       Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
       # One that says yes to everything and keeps nothing.
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, WasmGuest.spin(10))
-      Server.publish!(name)
       assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
       assert Server.swap(name, Scan.wasm!()) == :ok
       assert BeTree.search(name, %{a: 2}) == {:ok, [2]}
@@ -160,16 +157,14 @@ defmodule BeTree.Server.SwapTest do
     end
 
     test "but not of an index that came without its expressions", %{scan: scan} do
-      name = start(schema: [a: :integer], interval: :infinity)
+      name = start(schema: [a: :integer])
       index = [a: :integer] |> BeTree.new!() |> fill([{1, "a = 1"}]) |> BeTree.publish!()
       Server.swap!(name, index)
       Server.insert!(name, 2, "a = 1")
       assert {:error, %Error{kind: :not_found}} = Server.swap(name, scan)
       assert {:error, %Error{kind: :duplicate_id}} = Server.insert(name, 1, "a = 1")
-      Server.publish!(name)
       assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
       Server.delete!(name, 1)
-      Server.publish!(name)
       assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
     end
   end
@@ -186,14 +181,13 @@ defmodule BeTree.Server.SwapTest do
       assert BeTree.search(name, %{b: value}) == {:ok, [7]}
       assert {:error, %Error{kind: :unknown_attribute}} = Server.insert(name, 1, "a = 1")
       Server.insert!(name, 8, "b is not null")
-      Server.publish!(name)
       assert BeTree.search(name, %{b: value}) == {:ok, [7, 8]}
     end
   end
 
   @tag :tmp_dir
   test "an image, in a file or a binary; a damaged one changes nothing", %{tmp_dir: folder} do
-    name = start(schema: [a: :integer], interval: :infinity, replicas: 3)
+    name = start(schema: [a: :integer], replicas: 3)
     Server.insert!(name, 1, "a = 1")
     path = Path.join(folder, "index.wasm")
     tree = fill(BeTree.new!(a: :integer), [{2, "a = 1"}, {3, "a = 2"}])
@@ -201,7 +195,6 @@ defmodule BeTree.Server.SwapTest do
     assert Server.swap(name, {:image, path}) == :ok
     assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
     Server.insert!(name, 4, "a = 1")
-    Server.publish!(name)
 
     image = BeTree.Image.to_binary!(tree)
     {most, <<byte>>} = :erlang.split_binary(image, byte_size(image) - 1)

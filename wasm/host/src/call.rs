@@ -80,10 +80,12 @@ impl Call {
         }
     }
 
-    /// Returns whether a call that lost its caller must not be cut off here. A change would be half made. While the module
+    /// Returns whether a call that lost its caller must not be cut off here. A change would be half made, and so would an entry
+    /// of the log. While the module
     /// makes room for input, its allocator may be half done, and the instance is called again. Both end in time.
     fn needs_more(&self) -> bool {
-        self.grace > 0 && (self.is_change || self.home.stage() == Stage::Opening)
+        let must_end = self.is_change || matches!(self.home.stage(), Stage::Opening | Stage::Repeating);
+        self.grace > 0 && must_end
     }
 
     /// Runs a turn of a call that lost its caller. Returns whether the call needs another turn.

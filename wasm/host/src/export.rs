@@ -62,6 +62,30 @@ impl Export {
         Ok(())
     }
 
+    /// Makes parameters of integers, each of which is signed or has the bits of an unsigned one.
+    pub fn prepare_integers(
+        &self,
+        arguments: &[i64],
+        params: &mut Vec<Val>,
+        results: &mut Vec<Val>,
+    ) -> Result<(), Failure> {
+        if arguments.len() != self.params.len() {
+            return Err(self.refuse(format!("takes {} arguments, and got {}", self.params.len(), arguments.len())));
+        }
+        params.clear();
+        for (argument, number) in arguments.iter().zip(&self.params) {
+            params.push(match number {
+                Number::I32 => Val::I32(*argument as i32),
+                Number::I64 => Val::I64(*argument),
+                Number::F32 => Val::F32((*argument as f32).to_bits()),
+                Number::F64 => Val::F64((*argument as f64).to_bits()),
+            });
+        }
+        results.clear();
+        results.resize(self.results, Val::I32(0));
+        Ok(())
+    }
+
     /// Calls the function with the arguments that `prepare` read.
     pub async fn call(&self, store: &mut Store<Limits>, params: &[Val], results: &mut [Val]) -> Result<()> {
         self.entry.call(store, params, results).await

@@ -1,8 +1,8 @@
 //! A gate: each of its values is lent to one caller at a time, in order, and other callers wait in a queue.
 //!
 //! A gate has *places*. A place has its value, or the value is lent, or the place is vacant. A caller that finds a vacant
-//! place makes the value first. The value that was returned last is lent first, because its memory is in the caches. Vacant
-//! places come last.
+//! place makes the value first. Values have a rank, and the value of the highest rank is lent first. Among these it is the value
+//! that was returned last, because its memory is in the caches. Vacant places come last.
 //!
 //! A caller that finds a value takes it with one lock and no message. Any other caller joins the queue, and receives a
 //! message when its turn has come. Until it enters, one open place is kept for it, and no caller overtakes it. Waiters may
@@ -83,16 +83,32 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
     }
 
     /// Takes a value out of its place, if there is one and no other caller has a turn before this one.
-    pub fn enter(&self, turn: Option<Turn>, caller: C) -> Result<(usize, T), Refusal> {
+    pub fn enter(&self, turn: Option<Turn>, caller: C, rank: impl Fn(&T) -> u64) -> Result<(usize, T), Refusal> {
         let mut state = self.state();
-        let place = state.admit(turn, caller)?;
-        if let Place::Vacant = state.places[place] {
+        let last = state.admit(turn, caller)?;
+        if let Place::Vacant = state.places[last] {
             return Err(Refusal::Vacant);
         }
-        match state.take(turn) {
-            Place::Here(value) => Ok((place, value)),
-            _ => unreachable!("an open place that is not vacant has a value"),
+        let index = state.highest(rank);
+        Ok(state.take_value(turn, index))
+    }
+
+    /// Takes the value of the lowest rank, if that is below `rank` and no caller waits.
+    pub fn enter_below(&self, limit: u64, rank: impl Fn(&T) -> u64) -> Option<(usize, T)> {
+        let mut state = self.state();
+        if state.broken.is_some() || !state.queue.is_empty() || !state.calls() {
+            return None;
         }
+        let lowest = state.values().map(|(index, value)| (rank(value), index)).min()?;
+        (lowest.0 < limit).then(|| state.take_value(None, lowest.1))
+    }
+
+    /// Returns the lowest and the highest rank of the values that are not lent.
+    pub fn ranks(&self, rank: impl Fn(&T) -> u64) -> Option<(u64, u64)> {
+        let state = self.state();
+        let mut ranks = state.values().map(|(_, value)| rank(value));
+        let first = ranks.next()?;
+        Some(ranks.fold((first, first), |(low, high), rank| (low.min(rank), high.max(rank))))
     }
 
     /// Takes the vacant place that refused the caller, which then makes the value and calls `fill` or `vacate`. Returns
@@ -103,7 +119,8 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         if let Place::Here(_) = state.places[place] {
             return Ok(None);
         }
-        state.take(turn);
+        let last = state.open.len() - 1;
+        state.take(turn, last);
         Ok(Some(place))
     }
 
@@ -252,11 +269,40 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         }
     }
 
-    /// Takes the next open place, and removes the turn that was called for it.
-    fn take(&mut self, turn: Option<Turn>) -> Place<T, C> {
+    /// Takes the open place at `index`, and removes the turn that was called for it.
+    fn take(&mut self, turn: Option<Turn>, index: usize) -> (usize, Place<T, C>) {
         self.called.retain(|called| Some(*called) != turn);
-        let place = self.open.pop().expect("admit found it");
-        std::mem::replace(&mut self.places[place], Place::Taken(None))
+        let place = self.open.remove(index);
+        (place, std::mem::replace(&mut self.places[place], Place::Taken(None)))
+    }
+
+    fn take_value(&mut self, turn: Option<Turn>, index: usize) -> (usize, T) {
+        match self.take(turn, index) {
+            (place, Place::Here(value)) => (place, value),
+            _ => unreachable!("the caller found a value in this open place"),
+        }
+    }
+
+    /// Returns the open places that have a value, from the one that was returned last, by their indexes in `open`. Vacant places
+    /// are at the front of `open`.
+    fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.open.iter().enumerate().rev().map_while(|(index, place)| match &self.places[*place] {
+            Place::Here(value) => Some((index, value)),
+            _ => None,
+        })
+    }
+
+    /// Returns the index in `open` of the value of the highest rank, and among these of the one that was returned last. There is a
+    /// value.
+    fn highest(&self, rank: impl Fn(&T) -> u64) -> usize {
+        let mut best = (0, self.open.len() - 1);
+        for (index, value) in self.values() {
+            let rank = rank(value);
+            if rank > best.0 {
+                best = (rank, index);
+            }
+        }
+        best.1
     }
 
     fn put(&mut self, place: usize, value: T) {

@@ -30,6 +30,7 @@ mod instance;
 mod integers;
 mod limits;
 mod lists;
+mod log;
 mod machine;
 mod memories;
 mod module;

@@ -20,6 +20,8 @@ pub struct Snapshot {
     memory: Reaped<Memory>,
     /// The exported mutable globals, by name.
     globals: Vec<(String, Val)>,
+    /// The number of entries of its pool's log that it contains.
+    applied: u64,
 }
 
 struct Memory {
@@ -29,8 +31,8 @@ struct Memory {
 
 impl Snapshot {
     /// Copies the memory, so it is not for a normal scheduler.
-    pub fn new(memory: &[u8], globals: Vec<(String, Val)>) -> Result<Self, Failure> {
-        Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals })
+    pub fn new(memory: &[u8], globals: Vec<(String, Val)>, applied: u64) -> Result<Self, Failure> {
+        Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals, applied })
     }
 
     /// Returns a snapshot of `length` zero bytes with `parts` in them: their positions and their bytes.
@@ -40,7 +42,7 @@ impl Snapshot {
             let part = bytes.len();
             return Err(Failure::bad_module(format!("{part} bytes at {at} are outside of a memory of {length} bytes")));
         }
-        Ok(Self { memory: freeze(length, parts)?, globals: Vec::new() })
+        Ok(Self { memory: freeze(length, parts)?, globals: Vec::new(), applied: 0 })
     }
 
     pub fn memory(&self) -> &Frozen {
@@ -49,6 +51,10 @@ impl Snapshot {
 
     pub fn globals(&self) -> &[(String, Val)] {
         &self.globals
+    }
+
+    pub fn applied(&self) -> u64 {
+        self.applied
     }
 
     /// Returns a copy of `length` bytes from `address` on.

@@ -9,6 +9,8 @@ pub enum Stage {
     Opening,
     /// The host copies the input or the output.
     Copying,
+    /// The replica applies entries of the log. Its index may be half changed.
+    Repeating,
     /// The function runs. Its fuel counts.
     Running,
 }
@@ -31,6 +33,9 @@ impl Stages {
 
     pub fn get(&self, place: usize) -> Stage {
         let stage = self.0[place].load(Ordering::Relaxed);
-        [Stage::Opening, Stage::Copying].into_iter().find(|known| *known as u8 == stage).unwrap_or(Stage::Running)
+        [Stage::Opening, Stage::Copying, Stage::Repeating]
+            .into_iter()
+            .find(|known| *known as u8 == stage)
+            .unwrap_or(Stage::Running)
     }
 }

@@ -7,6 +7,7 @@ use rustler::{Env, LocalPid};
 
 use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
+use crate::log::Entry;
 use crate::machine::Machine;
 use crate::reaper::Reaped;
 use crate::snapshot::Snapshot;
@@ -49,6 +50,7 @@ impl Home {
 
 impl Lent {
     pub(super) fn new(machine: Reaped<Box<Machine>>, place: usize, shared: Arc<Shared>, scheduler: Scheduler) -> Self {
+        shared.stages.set(place, Stage::Opening);
         Self { machine: Some(machine), place, shared, scheduler }
     }
 
@@ -61,9 +63,22 @@ impl Lent {
         self.machine.as_mut().expect("taken only by leave, fail, take and drop")
     }
 
+    /// Returns at most `most` entries of the log that the machine lacks.
+    pub fn missing(&mut self, most: usize) -> Vec<Arc<Entry>> {
+        let applied = self.machine().applied();
+        self.shared.log.after(applied, most)
+    }
+
+    /// Applies all entries that the machine lacks, and copies its state.
     pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {
         let shared = self.shared.clone();
-        self.machine().snapshot(shared.module.carried()?)
+        let carried = shared.module.carried()?;
+        let missing = self.missing(usize::MAX);
+        if !missing.is_empty() {
+            let home = self.home();
+            self.machine().repeat_now(&missing, &home)?;
+        }
+        self.machine().snapshot(carried)
     }
 
     /// Replaces the machine on loan by the machine of `fresh`, which is unusable afterwards.
@@ -99,10 +114,21 @@ impl Lent {
         }
     }
 
+    /// Returns the machine, unless an entry of the log was applied in part. Then it is dropped and replaced.
+    pub fn leave_whole(mut self, env: Env) {
+        if self.is_half_changed() {
+            drop(self.machine.take());
+            let awaited = self.shared.gate.vacate(self.place);
+            self.advance(env, awaited);
+        } else {
+            self.leave(env);
+        }
+    }
+
     /// Returns the machine after a call that failed. After a trap or a lack of memory a replica is dropped and replaced: its
     /// memory is not reliable, and may have grown.
     pub fn fail(mut self, env: Env, failure: &Failure) {
-        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory);
+        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory) || self.is_half_changed();
         if stopped && self.shared.snapshot.is_some() {
             drop(self.machine.take());
             let awaited = self.shared.gate.vacate(self.place);
@@ -110,6 +136,11 @@ impl Lent {
         } else {
             self.leave(env);
         }
+    }
+
+    /// Returns whether the application of an entry failed or was cut off.
+    fn is_half_changed(&self) -> bool {
+        self.shared.stages.get(self.place) == Stage::Repeating
     }
 
     fn advance(&self, env: Env, awaited: bool) {
@@ -124,7 +155,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(mut machine) = self.machine.take() else { return };
-        if !thread::panicking() {
+        if !thread::panicking() && !self.is_half_changed() {
             machine.restore_stack_pointer();
             self.shared.gate.leave(self.place, machine);
         } else if self.shared.snapshot.is_some() {

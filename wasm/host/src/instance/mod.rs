@@ -14,6 +14,7 @@ use rustler::{Env, LocalPid, Resource, Term};
 
 use crate::failure::{Failure, Kind};
 use crate::gate::{Gate, Refusal, Turn};
+use crate::log::Log;
 use crate::machine::{Machine, Setup};
 use crate::module::Compiled;
 use crate::reaper::{self, Reaped};
@@ -35,6 +36,8 @@ pub struct Shared {
     /// snapshot.
     pub charged: Arc<AtomicUsize>,
     pub setup: Setup,
+    /// The calls that each replica makes before its next call.
+    pub log: Log,
     /// The stage of the call at each place of the gate.
     stages: Stages,
     module: Arc<Compiled>,
@@ -71,7 +74,8 @@ impl Shared {
             }
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
-        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(1), module, snapshot: None }))
+        let (log, stages) = (Log::default(), Stages::new(1));
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, snapshot: None }))
     }
 
     /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
@@ -85,13 +89,32 @@ impl Shared {
         module.carried()?;
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
         let gate = Gate::vacant(replicas, queue);
-        Ok(Arc::new(Self { gate, charged, setup, stages: Stages::new(replicas), module, snapshot: Some(snapshot) }))
+        let (log, stages) = (Log::default(), Stages::new(replicas));
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, snapshot: Some(snapshot) }))
     }
 
     /// Lends a machine, if one is free and no other caller has a turn before this one.
     pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
-        let (place, machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid())?;
+        let (place, machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid(), applied)?;
         Ok(Lent::new(machine, place, self.clone(), scheduler))
+    }
+
+    /// Lends the free machine that lacks most entries of the log, if it lacks at least `lag` and no caller waits.
+    pub fn borrow_behind(self: &Arc<Self>, lag: u64) -> Option<Lent> {
+        let limit = (self.log.length() + 1).checked_sub(lag.max(1))?;
+        let (place, machine) = self.gate.enter_below(limit, applied)?;
+        Some(Lent::new(machine, place, self.clone(), Scheduler::Normal))
+    }
+
+    /// Returns the number of entries of the log, and the greatest number of them that a free machine lacks.
+    pub fn lag(&self) -> (u64, u64) {
+        let length = self.log.length();
+        let lowest = self.gate.ranks(applied).map_or(length, |(low, _high)| low);
+        (length, length.saturating_sub(lowest))
+    }
+
+    pub fn is_pool(&self) -> bool {
+        self.snapshot.is_some()
     }
 
     /// Makes the replica of a vacant place, and returns a ticket whose turn has come. Takes some ten microseconds and the
@@ -138,6 +161,10 @@ impl Shared {
         let shared = self.clone();
         reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
     }
+}
+
+fn applied(machine: &Reaped<Box<Machine>>) -> u64 {
+    machine.applied()
 }
 
 /// A place whose replica is being made. If that fails, dropping this makes the place vacant again.

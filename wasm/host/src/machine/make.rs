@@ -95,6 +95,8 @@ impl Machine {
             exports: Vec::new(),
             params: Vec::new(),
             results: Vec::new(),
+            applied: 0,
+            owed: 0,
             stack,
             mappings: vec![mappings],
             _counted: Counted::new(&census::INSTANCES),
@@ -165,7 +167,7 @@ impl Machine {
                 carried.push((name.clone(), global.get(&mut self.store)));
             }
         }
-        Snapshot::new(self.data(), carried)
+        Snapshot::new(self.data(), carried, self.applied)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod convention;
 mod make;
+mod repeat;
 mod run;
 
 use std::future::Future;
@@ -47,6 +48,10 @@ pub struct Machine {
     exports: Vec<Export>,
     params: Vec<Val>,
     results: Vec<Val>,
+    /// The number of entries of the pool's log that the memory contains.
+    applied: u64,
+    /// The fuel of repeated calls, for which no process was charged yet.
+    owed: u64,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,
     mappings: Vec<Taken>,
@@ -57,6 +62,10 @@ impl Machine {
     /// Counts the machine's memories and tables in `charged` from now on.
     pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
         self.store.data_mut().count_in(charged);
+    }
+
+    pub fn applied(&self) -> u64 {
+        self.applied
     }
 
     pub fn results(&self) -> &[Val] {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::Poll;
 
 use rustler::{Binary, OwnedBinary, Term};
@@ -12,6 +13,7 @@ use crate::export::Export;
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::instance::Home;
+use crate::log::Entry;
 use crate::stage::Stage;
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
@@ -21,7 +23,10 @@ const COPIED: usize = PART as usize;
 
 /// A prepared call: see `Machine::prepare`.
 pub struct Order {
-    pub export: usize,
+    /// The function to call, or `None` to apply only the missing entries.
+    pub export: Option<usize>,
+    /// The entries of the log to apply first.
+    pub missing: Vec<Arc<Entry>>,
     /// Input that is not in the inbox yet.
     pub input: Option<Input>,
     /// The number of bytes of the input.
@@ -32,6 +37,23 @@ pub struct Order {
     pub slice: Option<u64>,
     /// Whether the call must not be cut off.
     pub is_change: bool,
+}
+
+impl Order {
+    /// Returns an order that only applies entries of the log.
+    pub fn to_repeat(missing: Vec<Arc<Entry>>) -> Self {
+        let slice = Some(OPENING_SLICE);
+        Self {
+            export: None,
+            missing,
+            input: None,
+            length: 0,
+            has_output: false,
+            fuel: u64::MAX,
+            slice,
+            is_change: false,
+        }
+    }
 }
 
 /// The result of a call.
@@ -46,6 +68,7 @@ impl Machine {
     #[allow(clippy::too_many_arguments)]
     pub fn prepare(
         &mut self,
+        missing: Vec<Arc<Entry>>,
         export: &[u8],
         arguments: Term,
         input: Option<Binary>,
@@ -58,13 +81,15 @@ impl Machine {
         self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
         let length = input.map_or(0, |input| input.len());
         let input = match input {
+            // The missing entries come first, and use the inbox too.
+            Some(bytes) if !missing.is_empty() => Some(self.keep(bytes)?),
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        Ok(Order { export, input, length, has_output, fuel, slice, is_change })
+        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change })
     }
 
-    fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
+    pub(super) fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
         if let Some(known) = self.exports.iter().position(|export| export.is(name)) {
             return Ok(known);
         }
@@ -74,14 +99,17 @@ impl Machine {
 
     /// Writes a short input that fits the inbox. Any other input is returned, and `run` writes it.
     fn offer(&mut self, input: Binary) -> Result<Option<Input>, Failure> {
-        let inbox =
-            self.inbox.as_ref().ok_or_else(|| Failure::bad_module("the instance has no inbox for the input"))?;
+        let inbox = self.inbox.as_ref().ok_or_else(no_inbox)?;
         if input.len() > inbox.capacity.min(COPIED) {
             return Ok(Some(Input::new(input)));
         }
         let address = inbox.address;
         self.write(address, &input)?;
         Ok(None)
+    }
+
+    fn keep(&self, input: Binary) -> Result<Input, Failure> {
+        self.inbox.as_ref().map(|_| Input::new(input)).ok_or_else(no_inbox)
     }
 
     /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
@@ -98,6 +126,14 @@ impl Machine {
     }
 
     async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+        if !order.missing.is_empty() {
+            let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
+            self.repeat_all(&order.missing, slice, home).await?;
+        }
+        let Some(export) = order.export else {
+            self.results.clear();
+            return Ok(Done { fuel: 0, output: None });
+        };
         if let Some(input) = order.input {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
             let _ = self.store.fuel_async_yield_interval(slice);
@@ -107,7 +143,7 @@ impl Machine {
         let Self { store, exports, params, results, .. } = self;
         let _ = store.set_fuel(order.fuel);
         home.enter(Stage::Running);
-        let outcome = exports[order.export].call(store, params, results).await;
+        let outcome = exports[export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         let fuel = order.fuel - store.get_fuel().unwrap_or(0);
         self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
@@ -145,6 +181,10 @@ impl Machine {
         }
         Ok(Some(output))
     }
+}
+
+pub(super) fn no_inbox() -> Failure {
+    Failure::bad_module("the instance has no inbox for the input")
 }
 
 /// Returns the ranges of `length` bytes that are copied at a time.

@@ -9,7 +9,7 @@ use crate::call::{Call, Ended, Slice, Suspended};
 use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
 use crate::lists;
-use crate::machine::{Done, Machine};
+use crate::machine::{Done, Machine, Order, OPENING_SLICE};
 use crate::terms::{self, atoms, Bytes, Fuel, Output};
 
 #[rustler::nif]
@@ -64,15 +64,20 @@ fn begin<'a>(
         Ok(lent) => lent,
         Err(denied) => return deny(env, denied),
     };
+    let missing = lent.missing(usize::MAX);
     let has_output = output != Output::None;
     let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
-    let mut call = match lent.machine().prepare(export, arguments, input, has_output, fuel, slice.0, is_change) {
+    let call = match lent.machine().prepare(missing, export, arguments, input, has_output, fuel, slice.0, is_change) {
         Ok(order) => Call::new(lent, order, output),
         Err(failure) => {
             lent.leave(env);
             return terms::error(env, &failure);
         }
     };
+    first_slice(env, call, output)
+}
+
+fn first_slice(env: Env, mut call: Call, output: Output) -> Term {
     match call.run_slice() {
         Slice::Yielded => {
             let used = suspend(env, &call);
@@ -81,6 +86,14 @@ fn begin<'a>(
         Slice::Ended(ended) => end(env, ended, output),
         Slice::Lost(failure) => terms::error(env, &failure),
     }
+}
+
+/// Applies entries of the log, at most `most`, to the free replica that lacks most of them, if it lacks at least `lag`.
+#[rustler::nif]
+fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, most: usize) -> Term<'a> {
+    let Some(mut lent) = instance.0.borrow_behind(lag) else { return atoms::none().encode(env) };
+    let missing = lent.missing(most);
+    first_slice(env, Call::new(lent, Order::to_repeat(missing), Output::None), Output::None)
 }
 
 /// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and
@@ -138,6 +151,7 @@ fn cancel(suspended: &Suspended) -> Atom {
 
 /// Returns `{:done, results, output, fuel}` or an error. The machine returns to its instance.
 fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
+    charge_repeated(env, lent.machine().take_owed());
     match outcome.and_then(|outcome| done(env, lent.machine(), output, outcome)) {
         Ok(term) => {
             lent.leave(env);
@@ -147,6 +161,14 @@ fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a>
             lent.fail(env, &failure);
             terms::error(env, &failure)
         }
+    }
+}
+
+/// Charges the process for the part of the repeated calls that no yield charged.
+fn charge_repeated(env: Env, fuel: u64) {
+    let percent = fuel % OPENING_SLICE * WHOLE as u64 / OPENING_SLICE;
+    if percent > 0 {
+        consume_timeslice(env, percent as i32);
     }
 }
 

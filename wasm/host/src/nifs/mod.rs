@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::lists;
+use crate::log::{Entry, Step};
 use crate::machine::Setup;
 use crate::module::Module;
 use crate::place::Place;
@@ -100,6 +101,36 @@ fn instantiate<'a>(
 #[rustler::nif(schedule = "DirtyCpu")]
 fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
     with_machine(env, instance, ticket, |lent| held(env, lent.snapshot()?))
+}
+
+/// Returns the number of entries of the log that a snapshot contains.
+#[rustler::nif]
+fn snapshot_applied(snapshot: &Held) -> u64 {
+    snapshot.0.applied()
+}
+
+/// Appends an entry to the log of a pool, a list of `{export, integers, input}`. Returns the number of entries.
+#[rustler::nif]
+fn append<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    steps: Vec<(Binary<'a>, Vec<i64>, Option<Binary<'a>>)>,
+) -> NifResult<Term<'a>> {
+    if !instance.0.is_pool() {
+        return Ok(terms::error(env, &Failure::bad_module("only replicas have a log")));
+    }
+    let steps = steps.into_iter().map(|(export, arguments, input)| Step {
+        export: export.as_slice().into(),
+        arguments,
+        input: input.map(|input| input.as_slice().into()),
+    });
+    Ok((atoms::ok(), instance.0.log.append(Entry { steps: steps.collect() })).encode(env))
+}
+
+/// Returns the number of entries of the log, and the greatest number of them that a free replica lacks.
+#[rustler::nif]
+fn lag(instance: &Instance) -> (u64, u64) {
+    instance.0.lag()
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -269,7 +300,7 @@ fn with_machine<'a>(
     match instance.0.borrow(env, ticket, Scheduler::Dirty) {
         Ok(mut lent) => {
             let term = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
-            lent.leave(env);
+            lent.leave_whole(env);
             term
         }
         Err(denied) => deny(env, denied),

@@ -1,0 +1,31 @@
+defmodule BeTree.Server.Copy do
+  @moduledoc false
+  # Copies the present index of a server, from a replica that has applied the whole log.
+
+  alias BeTree.{Error, Index}
+  alias BeTree.Server.{Request, Table, View}
+
+  @doc "Returns the index with all acknowledged changes, the base that it continues, and its version."
+  @spec take(BeTree.Server.name(), timeout) :: {:ok, {Index.t(), Table.base(), Table.version()}} | {:error, Error.t()}
+  def take(name, timeout) do
+    with {:ok, name} <- Request.table(name),
+         {:ok, %{index: %{runtime: runtime} = index, version: version} = base} <- View.base(name),
+         {:ok, snapshot} <- runtime.snapshot(index.instance, timeout),
+         {:ok, {memory, publish}} <- Table.limits(name),
+         {:ok, copy} <-
+           Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, [memory: memory] ++ publish) do
+      {:ok, {copy, base, version + applied(runtime, snapshot)}}
+    end
+  end
+
+  # Without a log, each change makes a base.
+  defp applied(runtime, snapshot) do
+    if function_exported?(runtime, :snapshot_applied, 1), do: runtime.snapshot_applied(snapshot), else: 0
+  end
+
+  @doc "Returns the index with all acknowledged changes."
+  @spec index(BeTree.Server.name(), timeout) :: {:ok, Index.t()} | {:error, Error.t()}
+  def index(name, timeout) do
+    with {:ok, {index, _base, _version}} <- take(name, timeout), do: {:ok, index}
+  end
+end
