@@ -268,8 +268,11 @@ fn computed(terms: &[Term], event: &[Option<NaiveValue>]) -> Option<Computed> {
     go(&mut terms.iter(), event)
 }
 
+/// Whether a string matches.
+type Meaning = fn(&str) -> bool;
+
 /// Regular expressions, and what each means.
-pub const REGEXES: [(&str, fn(&str) -> bool); 8] = [
+pub const REGEXES: [(&str, Meaning); 8] = [
     ("", |s| s.is_empty()),
     ("a*", |s| s.chars().all(|c| c == 'a')),
     ("(a|b)+", |s| !s.is_empty() && s.chars().all(|c| c == 'a' || c == 'b')),
