@@ -46,6 +46,7 @@ defmodule BeTree.Server.Follower do
   @impl GenServer
   def init({table, options}) do
     Process.flag(:trap_exit, true)
+    Table.claim(table)
     state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.name)}
     state = recover(state, Table.recover(table))
     Table.put_process(table, self())

@@ -73,6 +73,31 @@ defmodule BeTree.Server.Table do
   @spec put_started(t) :: true
   def put_started(%__MODULE__{name: name}), do: :ets.insert(name, {:started})
 
+  @doc """
+  Makes the calling process the only one that changes the tables. It kills any other that still has them, and waits for its end.
+
+  A process whose keeper was killed may still run, for example in its `init/1`, when the next keeper starts another one.
+  """
+  @spec claim(t) :: :ok
+  def claim(%__MODULE__{name: name} = table) do
+    unless :ets.insert_new(name, {:owner, self()}) do
+      for {:owner, pid} = owner <- :ets.lookup(name, :owner) do
+        end_process(pid)
+        :ets.delete_object(name, owner)
+      end
+
+      claim(table)
+    end
+
+    :ok
+  end
+
+  defp end_process(pid) do
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    receive(do: ({:DOWN, ^monitor, :process, ^pid, _reason} -> :ok))
+  end
+
   @doc "Records the process of the server, to which requests go."
   @spec put_process(t, pid) :: true
   def put_process(%__MODULE__{name: name}, pid), do: :ets.insert(name, {:process, pid})

@@ -61,6 +61,7 @@ defmodule BeTree.Server.Writer do
   def init({table, options}) do
     # A builder ends with this process, but not the other way round.
     Process.flag(:trap_exit, true)
+    Table.claim(table)
 
     case begin(%__MODULE__{table: table, options: options}, Table.recover(table)) do
       {:ok, state} ->

@@ -71,10 +71,11 @@ defmodule BeTree.Server.CrashTest do
           Task.async(fn -> change(name, ids, stop, acknowledged) end)
         end
 
-      searcher = Task.async(fn -> search(name, stop, 0) end)
-      kill_often(name, acknowledged, 0)
+      searched = :counters.new(1, [])
+      searcher = Task.async(fn -> search(name, stop, searched) end)
+      kill_often(name, acknowledged, searched, 0)
       :atomics.put(stop, 1, 1)
-      assert Task.await(searcher, 60_000) > 10
+      assert Task.await(searcher, 60_000) == :ok
       answers = Task.await_many(changers, 60_000)
       eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
 
@@ -93,18 +94,20 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  defp kill_often(name, acknowledged, kills) do
-    if kills < 25 or :counters.get(acknowledged, 1) < 500 do
+  # Until there were enough changes and searches.
+  defp kill_often(name, acknowledged, searched, kills) do
+    if kills < 25 or :counters.get(acknowledged, 1) < 500 or :counters.get(searched, 1) < 10 do
       Process.sleep(:rand.uniform(60))
       if pid = Servers.process(name), do: Process.exit(pid, :kill)
-      kill_often(name, acknowledged, kills + 1)
+      kill_often(name, acknowledged, searched, kills + 1)
     end
   end
 
   # Searches never fail, whatever happens to the writer.
-  defp search(name, stop, done) do
+  defp search(name, stop, searched) do
     {:ok, _ids} = BeTree.search(name, %{a: 1})
-    if :atomics.get(stop, 1) == 1, do: done, else: search(name, stop, done + 1)
+    :counters.add(searched, 1, 1)
+    if :atomics.get(stop, 1) == 1, do: :ok, else: search(name, stop, searched)
   end
 
   test "a swapped index and what was changed since come back too" do
@@ -129,6 +132,19 @@ defmodule BeTree.Server.CrashTest do
     eventually(fn -> Servers.process(name) not in [nil, pid] end)
     # It answers once it is ready.
     eventually(fn -> match?({:ok, _}, Server.info(name)) end)
+  end
+
+  test "a process that outlives its keeper never has the tables beside the next one" do
+    name = start([])
+    Server.insert!(name, 1, "a = 1")
+    [orphan, keeper] = [Servers.process(name), Servers.keeper(name)]
+    monitor = Process.monitor(orphan)
+    # It does not notice the end of its keeper.
+    :erlang.suspend_process(orphan)
+    Process.exit(keeper, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^orphan, :killed}, 30_000
+    eventually(fn -> Server.insert(name, 2, "a = 1") == :ok end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
   end
 
   test "a base whose builder is killed is built another time, and other processes of the server are started again" do
