@@ -3,6 +3,7 @@
 use crate::error::{Error, Kind};
 use crate::event::formats::json::Json;
 use crate::event::formats::prepared;
+#[cfg(feature = "terms")]
 use crate::event::formats::records::Records;
 use crate::event::formats::source::{Read, Source};
 use crate::event::maps::Maps;
@@ -14,6 +15,7 @@ use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
 use crate::model::time;
 use crate::support::hash::out_of_memory;
+#[cfg(feature = "terms")]
 use crate::term::{self, Elements, Reader};
 
 /// The encoding of an event.
@@ -103,14 +105,21 @@ pub fn decode(
         event.take_in(bytes)?;
     }
     match format {
+        #[cfg(feature = "terms")]
         Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event).named(),
         Format::Json => Filler::new(Json::new(bytes), schema, strings, event).named(),
+        #[cfg(feature = "terms")]
         Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
             return check_required(schema, event);
         }
+        #[cfg(feature = "terms")]
         Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
+        #[cfg(not(feature = "terms"))]
+        Format::Term | Format::Record | Format::Records => {
+            return Err(Error::new(Kind::Type, "this index reads no terms; give the event as JSON"));
+        }
     }
     .map_err(|error| *error)?;
     event.find_sought(strings);
@@ -146,6 +155,7 @@ impl<'a, S> Filler<'a, S> {
     }
 }
 
+#[cfg(feature = "terms")]
 impl Filler<'_, Reader<'_>> {
     /// Reads values in the order of the schema.
     fn record(&mut self) -> Read<()> {
@@ -182,6 +192,7 @@ impl Filler<'_, Reader<'_>> {
     }
 }
 
+#[cfg(feature = "terms")]
 impl Filler<'_, Records<'_>> {
     /// Reads the values of all records in the order of the schema.
     fn records(&mut self) -> Read<()> {
@@ -231,6 +242,7 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Reads the value of attribute `id`.
+    #[cfg(feature = "terms")]
     #[inline]
     fn attribute(&mut self, id: AttributeId) -> Read<()> {
         self.read_field(FieldId::from_index(id.index()))
