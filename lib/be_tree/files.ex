@@ -46,11 +46,19 @@ defmodule BeTree.Files do
 
       {"age": 30, "country": "CA"}
 
+  ## Patterns of EventBridge
+
+  A file of expressions whose first character is `{` has a pattern of `BeTree.Pattern` on each line, a JSON object. Ids and constants
+  are those of be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. In a schema that is
+  given, the fields that may have arrays are the lists.
+
+      {"source": ["aws.ec2"], "detail": {"state": ["running", {"prefix": "stop"}]}}
+
   Empty lines are skipped. Files are UTF-8 and are read line by line; atoms in them become strings.
   """
 
   alias BeTree.Engine.{Check, Limits, Options}
-  alias BeTree.Files.{Constants, Error, Reader, Schema, Terms}
+  alias BeTree.Files.{Constants, Error, Patterns, Reader, Schema, Terms}
 
   require Limits
 
@@ -58,7 +66,8 @@ defmodule BeTree.Files do
   @load_options [
     schema: [
       type: @path,
-      doc: "the path of the file of attributes, in either format. Needed unless `path` begins with the attributes"
+      doc:
+        "the path of the file of attributes, in either format. Needed unless `path` begins with the attributes or has patterns"
     ],
     constants: [type: @path, doc: "the path of the file of ids and constants"]
   ]
@@ -167,6 +176,14 @@ defmodule BeTree.Files do
   defp check_error(%BeTree.Error{}), do: :ok
   defp check_error(other), do: Check.expected!("a BeTree.Error", other)
 
+  # No expression begins with a brace.
+  defp patterns?(path) do
+    case path |> Reader.lines() |> Enum.take(1) do
+      [{text, _number}] -> String.starts_with?(String.trim_leading(text), "{")
+      [] -> false
+    end
+  end
+
   # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that.
   defp format!(path) do
     case path |> Reader.lines() |> Enum.take(1) do
@@ -178,10 +195,18 @@ defmodule BeTree.Files do
   defp load_expressions(path, schema_path) do
     case {format!(path), schema_path} do
       {:terms, _path} -> load_terms(path, schema_path)
-      {:lines, nil} -> raise %Error{path: path, reason: "has no attributes; name their file with the option schema"}
-      {:lines, _path} -> {read_schema(schema_path), for({text, _number} <- Reader.lines(path), do: text)}
+      {:lines, _path} -> load_lines(path, schema_path, patterns?(path))
     end
   end
+
+  defp load_lines(path, schema_path, true = _patterns?),
+    do: Patterns.read(path, if(schema_path, do: read_schema(schema_path)))
+
+  defp load_lines(path, nil, false),
+    do: raise(%Error{path: path, reason: "has no attributes; name their file with the option schema"})
+
+  defp load_lines(path, schema_path, false),
+    do: {read_schema(schema_path), for({text, _number} <- Reader.lines(path), do: text)}
 
   defp load_terms(path, schema_path) do
     terms = path |> Terms.stream() |> Enum.to_list()
@@ -241,7 +266,18 @@ defmodule BeTree.Files do
 
   defp locate_expression(error, path, :lines) do
     [{text, number}] = path |> Reader.lines() |> Enum.slice(error.position, 1)
-    %Error{path: path, line: number, column: error.column, reason: error.message, text: text, caret: error.column}
+
+    # The column of an error about a pattern counts in the expression that it means.
+    if patterns?(path),
+      do: %Error{path: path, line: number, reason: error.message, text: text},
+      else: %Error{
+        path: path,
+        line: number,
+        column: error.column,
+        reason: error.message,
+        text: text,
+        caret: error.column
+      }
   end
 
   defp locate_expression(error, path, :terms) do

@@ -4,7 +4,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # from inside of the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Runtime}
+  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}
   alias BeTree.{Profile, Sandbox, Search, Server, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
@@ -104,6 +104,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Cluster, :delete, fn -> [cluster(server), unique()] end, [:timeout]},
       {Cluster, :search, fn -> [cluster(server), event] end, [:stats | search_options]},
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
+      {Pattern, :to_expression, fn -> [~s({"a": [1]})] end, [:arrays]},
+      {Pattern, :schema, fn -> [[~s({"a": [1]})]] end, [:arrays]},
       {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
       {Explanation, :to_string, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
       {Files, :load, fn -> [expressions] end, [:schema, :constants]},

@@ -6,7 +6,8 @@ defmodule Mix.Tasks.BeTree.Match do
       mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
 
-  The files are in either of the formats of `BeTree.Files`, told apart by their content.
+  The files are in the formats of `BeTree.Files`, told apart by their content. A file of expressions may have patterns of EventBridge,
+  one JSON object a line (`BeTree.Pattern`); their attributes need no file.
 
   ## Example
 
@@ -22,7 +23,7 @@ defmodule Mix.Tasks.BeTree.Match do
     * `--expressions` - the expressions;
     * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
     * `--events` - the events;
-    * `--schema` - the attributes, unless the file of expressions begins with them;
+    * `--schema` - the attributes, unless the file of expressions begins with them or has patterns;
     * `--constants` - the ids and constants of the expressions;
     * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
       the standard output, and the other output to the standard error;

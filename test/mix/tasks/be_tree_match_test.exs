@@ -52,6 +52,31 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     assert index =~ ~r/^  index expressions      2$/m
   end
 
+  test "patterns of EventBridge, whose attributes need no file", %{tmp_dir: folder} do
+    patterns = ~s({"source": ["a", "b"]}\n\n {"detail": {"n": [{"numeric": [">", 1]}], "tags": [{"exists": true}]}}\n)
+    events = ~s({"source": "b", "detail": {"n": 2, "tags": ["x"]}}\n{"source": "c", "detail": {"n": 2}}\n{"id": 1}\n)
+    files = ["--expressions", write(folder, "patterns", patterns), "--events", write(folder, "events", events)]
+    out = Path.join(folder, "results")
+    run(files ++ ["--out", out])
+    assert File.read!(out) == "[1,2]\n[]\n[]\n"
+
+    # A schema that is given says which fields have arrays.
+    schema = write(folder, "defs", "source|string list|true\ndetail.n|float|true\ndetail.tags|string list|true\n")
+    listed = write(folder, "listed", ~s({"source": ["b", "c"]}\n))
+    run(["--expressions", files |> Enum.at(1), "--events", listed, "--schema", schema, "--out", out])
+    assert File.read!(out) == "[1]\n"
+
+    for {text, expected} <- [
+          {~s({"a": ["x"]}\n{"a": [1]}\n), "patterns:2: `a` is tested as a string and as a number"},
+          {~s({"a": ["x"]}\n{"b": "x"}\n), "patterns:2: `b`: a field has an object or an array"},
+          {~s({"a": ["x"]}\n{"b": [x]}\n), "patterns:2:8: the pattern is no JSON here"},
+          {~s({"a": ["x"]}\n{"a": {"b": ["x"]}}\n), "patterns: attribute `a` is of type string, so `a.b` cannot"}
+        ] do
+      path = write(folder, "patterns", text)
+      assert refusal(["--expressions", path, "--events", Enum.at(files, 3)], folder) =~ expected
+    end
+  end
+
   test "results may go to the standard output, and all else to the standard error", %{tmp_dir: folder} do
     expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n<<\"not a\">>.\n")
     events = write(folder, "events", "[1].\n[0].\n")

@@ -1,0 +1,170 @@
+defmodule BeTree.Pattern do
+  @moduledoc ~S"""
+  Translates patterns of EventBridge to expressions.
+
+  A pattern is a JSON object, as Amazon EventBridge, event-ruler, quamina and hypermatch take it. `schema/2` returns the attributes
+  that a set of patterns needs, and `to_expression/2` the expression of one pattern over them:
+
+      iex> patterns = [
+      ...>   ~s({"source": ["aws.ec2"], "detail": {"state": ["running", "stopped"]}}),
+      ...>   ~s({"detail": {"state": [{"anything-but": {"prefix": "init"}}], "count": [{"numeric": [">", 0, "<=", 5]}]}})
+      ...> ]
+      iex> {:ok, schema} = BeTree.Pattern.schema(patterns)
+      iex> {:ok, tree} = BeTree.new(schema)
+      iex> for {pattern, id} <- Enum.with_index(patterns, 1) do
+      ...>   BeTree.insert!(tree, id, BeTree.Pattern.to_expression!(pattern))
+      ...> end
+      iex> BeTree.search(tree, {:json, ~s({"source": "aws.ec2", "detail": {"state": "running", "count": 3}, "id": "x"})})
+      {:ok, [1, 2]}
+
+  A pattern is JSON text, or the same as a decoded map with strings as keys. `mix be_tree.match` reads files of patterns.
+
+  ## Patterns
+
+  Fields of an object are joined by "and". The value of a field is an object with fields of its own, or an array of tests that are
+  joined by "or".
+
+  | test | is true of | expression |
+  | --- | --- | --- |
+  | `"a"`, `{"exactly": "a"}` | this string | `x = 'a'` |
+  | `5`, `true`, `null` | this number, this boolean, no value | `x = 5`, `x`, `x is null` |
+  | `{"prefix": "a"}`, `{"suffix": "a"}` | strings with this start, this end | `starts_with(x, 'a')`, `ends_with(x, 'a')` |
+  | `{"numeric": [">", 0, "<=", 5]}` | numbers in this interval, or `=`, `<`, `<=`, `>`, `>=` one number | `x > 0 and x <= 5` |
+  | `{"exists": true}`, `{"exists": false}` | any value, no value | `x is not null`, `x is null` |
+  | `{"anything-but": ["a", "b"]}` | any other value: of one string, one number, or a list of either | `x not in ('a', 'b')` |
+  | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix` or `suffix` with a string or a list | `x is not null and not starts_with(x, 'a')` |
+
+  `"$or"` with an array of two or more objects joins these by "or". Otherwise, and if an object in it has a field with the name of a
+  test, `$or` is the name of a field.
+
+  ## Arrays in events
+
+  With event-ruler a test passes for an array in an event if it passes for one of its elements. An attribute of an index is a list or
+  it is not, so the option `arrays:` names the fields that may have arrays. Events may have a single value there too. Such a field
+  takes exact strings, exact integers, and `exists`.
+
+      iex> {:ok, [resources]} = BeTree.Pattern.schema([~s({"resources": ["a", "b"]})], arrays: ["resources"])
+      iex> {resources.type, BeTree.Pattern.to_expression!(~s({"resources": ["a", "b"]}), arrays: ["resources"])}
+      {:string_list, "resources one of ('a', 'b')"}
+
+  ## Differences from event-ruler
+
+  | | event-ruler 2 | here |
+  | --- | --- | --- |
+  | `equals-ignore-case`, `wildcard`, `cidr` | tests of strings and of addresses | refused as `:type`, because expressions have no such tests |
+  | types | a field may be tested as a string, as a number and as a boolean; a value of another type does not match | a field has one type. `schema/2` refuses patterns that test it as two; an event with another type is an error of kind `:type` |
+  | arrays | in any field | in the fields of `arrays:`, for some tests; elsewhere an error of kind `:type` |
+  | arrays of objects | all tests must pass for fields of one element | an error of kind `:type` |
+  | `null` | the value `null` | a missing value too |
+  | `exists` | `true` for `null`; any type of value | `false` for `null`. A field with no other test takes strings, integers, booleans and lists of them |
+  | `exists` of a field with fields | `false` | an error of kind `:type` |
+  | a field and its fields in two patterns | each matches | refused as `:type` by `BeTree.new/2` |
+  | `{"a.b": …}` | the same as `{"a": {"b": …}}` | another field, whose name has a point |
+  | a field in `$or` and beside it | the test in `$or` replaces the other | both must pass |
+  | an exact number | equal doubles, and equal text | equal within 2.2e-16 |
+  | the deprecated `rulesForEvent` | fields of different array elements may match | not offered |
+  """
+
+  alias BeTree.{Domain, Error}
+  alias BeTree.Engine.{Bang, Check, Options}
+  alias BeTree.Pattern.{Attributes, Expression, Reader}
+
+  @options [
+    arrays: [
+      type: {:check, "a list of names of attributes", &__MODULE__.names?/1},
+      default: [],
+      doc: "the names of the fields that may have an array in an event, as expressions spell them: `[\"detail.tags\"]`"
+    ]
+  ]
+
+  @typedoc "A pattern: JSON text, or a decoded JSON object with strings as keys."
+  @type t :: String.t() | %{optional(String.t()) => term}
+
+  @doc """
+  Returns `{:ok, expression}` with the text of the expression that a pattern means, over the attributes of `schema/2`.
+
+  ## Options
+
+  #{Options.docs(@options)}
+
+  The time is linear in the pattern, on the scheduler of the calling process.
+
+  Returns `{:error, error}` with the kind `:syntax` for text that is no JSON, with the column, and for a wildcard that event-ruler
+  refuses; and with the kind `:type` for what is no pattern, or no test of a field with arrays. The error names the field.
+
+      iex> BeTree.Pattern.to_expression(%{"detail" => %{"first name" => [%{"prefix" => "A"}, "Bo"]}})
+      {:ok, "starts_with(detail.`first name`, 'A') or detail.`first name` = 'Bo'"}
+
+      iex> {:error, error} = BeTree.Pattern.to_expression(~s({"a": "b"}))
+      iex> {error.kind, error.attribute}
+      {:type, "a"}
+  """
+  @spec to_expression(t, arrays: [String.t()]) :: {:ok, String.t()} | {:error, Error.t()}
+  def to_expression(pattern, options \\ []) do
+    options = Options.validate!(options, @options)
+
+    with {:ok, arrays} <- arrays(options[:arrays]),
+         {:ok, pattern} <- Reader.read(pattern),
+         do: Expression.text(pattern, arrays)
+  end
+
+  @doc """
+  Like `to_expression/2`, but returns the text and raises on error.
+
+      iex> BeTree.Pattern.to_expression!(~s({"a": [1, {"numeric": [">=", 10]}]}))
+      "a = 1 or a >= 10"
+  """
+  @spec to_expression!(t, arrays: [String.t()]) :: String.t()
+  def to_expression!(pattern, options \\ []), do: Bang.unwrap!(to_expression(pattern, options))
+
+  @doc """
+  Returns `{:ok, schema}` with the attributes that the patterns of a list need, all of them optional, in the order of their names.
+
+  ## Options
+
+  #{Options.docs(@options)}
+
+  Strings become `:string`, numbers `:float` and booleans `:boolean`. A field with arrays becomes `:string_list` or `:integer_list`,
+  and one that is only tested for a value `:string_list`; both with `coerce: true`.
+
+  Returns `{:error, error}` with the kinds of `to_expression/2`, and with `:type` if patterns test a field as two types. The error has
+  the position of the pattern in the list, from 0.
+
+      iex> {:ok, schema} = BeTree.Pattern.schema([~s({"a": {"n": [1]}, "b": [true]}), ~s({"a": {"s": [{"suffix": ".de"}]}})])
+      iex> for domain <- schema, do: {domain.name, domain.type}
+      [{"a.n", :float}, {"a.s", :string}, {"b", :boolean}]
+  """
+  @spec schema([t], arrays: [String.t()]) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(patterns, options \\ []) do
+    options = Options.validate!(options, @options)
+    unless Check.proper_list?(patterns), do: Check.expected!("a list of patterns", patterns)
+    with {:ok, arrays} <- arrays(options[:arrays]), do: Attributes.of(patterns, arrays)
+  end
+
+  @doc """
+  Like `schema/2`, but returns the attributes and raises on error.
+
+      iex> [domain] = BeTree.Pattern.schema!([~s({"a": ["x"]})])
+      iex> {domain.name, domain.type, domain.optional}
+      {"a", :string, true}
+  """
+  @spec schema!([t], arrays: [String.t()]) :: [Domain.t()]
+  def schema!(patterns, options \\ []), do: Bang.unwrap!(schema(patterns, options))
+
+  # Returns the paths of the option.
+  defp arrays(names) do
+    Enum.reduce_while(names, {:ok, []}, fn name, {:ok, paths} ->
+      case Domain.Path.fields(name) do
+        {:ok, path} -> {:cont, {:ok, [path | paths]}}
+        {:error, reason} -> {:halt, {:error, no_name(name, reason)}}
+      end
+    end)
+  end
+
+  defp no_name(name, reason),
+    do: %Error{kind: :type, attribute: name, message: "the option arrays names a field that is no path: #{reason}"}
+
+  @doc false
+  @spec names?(term) :: boolean
+  def names?(names), do: Check.proper_list?(names) and Enum.all?(names, &(is_binary(&1) and String.valid?(&1)))
+end

@@ -1,0 +1,154 @@
+defmodule BeTree.PatternTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.Error
+  alias BeTree.Test.Json
+  alias BeTree.Test.Pattern, as: Naive
+
+  doctest BeTree.Pattern
+
+  @texts [
+    {~s({"a": ["x"]}), "a = 'x'"},
+    {~s({"a": ["x", "y"], "b": [1]}), "a in ('x', 'y') and b = 1"},
+    {~s({"a": ["x", 1.5, "y", true, false, null]}),
+     "a in ('x', 'y') or a = 1.5 or a or a is not null and not a or a is null"},
+    {~s({"a": {"b": {"c": ["x"]}}}), "a.b.c = 'x'"},
+    {~s({"a-b": {"c d": ["it's \\\\ \\n"]}}), ~S(a-b.`c d` = 'it\'s \\ \n')},
+    {~s({"a.b": ["x"], "not": ["y"], "é`": [1]}), "`a.b` = 'x' and `not` = 'y' and `é``` = 1"},
+    {~s({"a": [{"prefix": "x"}, {"suffix": "y"}]}), "starts_with(a, 'x') or ends_with(a, 'y')"},
+    {~s({"a": [{"exists": true}], "b": [{"exists": false}]}), "a is not null and b is null"},
+    {~s({"a": [{"numeric": ["=", 3.018e2]}]}), "a = 301.8"},
+    {~s({"a": [{"numeric": [">", 0, "<=", 5]}, {"numeric": ["<", -5]}]}), "a > 0 and a <= 5 or a < -5"},
+    {~s({"a": [{"anything-but": "x"}]}), "a <> 'x'"},
+    {~s({"a": [{"anything-but": ["x", "y"]}]}), "a not in ('x', 'y')"},
+    {~s({"a": [{"anything-but": [1, 2.5]}]}), "a <> 1 and a <> 2.5"},
+    {~s({"a": [{"anything-but": {"prefix": "x"}}]}), "a is not null and not starts_with(a, 'x')"},
+    {~s({"a": [{"anything-but": {"suffix": ["x", "y"]}}]}),
+     "a is not null and not ends_with(a, 'x') and not ends_with(a, 'y')"},
+    {~s({"b": [1], "a": [{"anything-but": {"prefix": "x"}}, "y"]}),
+     "(a is not null and not starts_with(a, 'x') or a = 'y') and b = 1"},
+    {~s({"$or": [{"a": ["x"]}, {"b": [1], "c": [2]}], "d": [3]}), "(a = 'x' or b = 1 and c = 2) and d = 3"},
+    {~s({"d": {"$or": [{"a": ["x"]}, {"b": {"c": [1]}}]}}), "d.a = 'x' or d.b.c = 1"},
+    {~s({"$or": [{"a": ["x"]}, {"$or": [{"b": ["y"]}, {"c": ["z"]}]}]}), "a = 'x' or b = 'y' or c = 'z'"},
+    # `$or` as the name of a field
+    {~s({"$or": {"a": ["x"]}}), "`$or`.a = 'x'"},
+    {~s({"$or": [{"prefix": "x"}]}), "starts_with(`$or`, 'x')"},
+    {~s({"$or": [{"numeric": [">", 1]}, {"numeric": ["<", 0]}]}), "`$or` > 1 or `$or` < 0"},
+    {~s({"$or": [1]}), "`$or` = 1"}
+  ]
+
+  test "patterns become expressions" do
+    for {pattern, text} <- @texts do
+      assert {pattern, BeTree.Pattern.to_expression(pattern)} == {pattern, {:ok, text}}
+      {:ok, decoded} = BeTree.Engine.Json.decode(pattern)
+      assert BeTree.Pattern.to_expression!(decoded) == text
+    end
+  end
+
+  @refused [
+    {~s([]), :type, nil, ~r/a pattern is an object/},
+    {~s({}), :type, nil, ~r/one field or more/},
+    {~s({"a": {}}), :type, "a", ~r/one field or more/},
+    {~s({"a": []}), :type, "a", ~r/one test or more/},
+    {~s({"a": "x"}), :type, "a", ~r/such as \["x"\]/},
+    {~s({"a": {"b": 1}}), :type, "a.b", ~r/an object or an array of tests/},
+    {~s({"a": [["x"]]}), :type, "a", ~r/a test is a string/},
+    {~s({"a": [{}]}), :type, "a", ~r/an object with one name/},
+    {~s({"a": [{"prefix": "x", "suffix": "y"}]}), :type, "a", ~r/an object with one name/},
+    {~s({"a": [{"regex": "x"}]}), :type, "a", ~r/"regex" is no test/},
+    {~s({"$or": [{"a": ["x"]}]}), :type, "`$or`", ~r/two objects or more/},
+    {~s({"a": [{"prefix": 1}]}), :type, "a", ~r/takes a string/},
+    {~s({"a": [{"exists": "yes"}]}), :type, "a", ~r/true or false/},
+    {~s({"a": [{"numeric": []}]}), :type, "a", ~r/numeric is like/},
+    {~s({"a": [{"numeric": ["<", 1, ">", 0]}]}), :type, "a", ~r/numeric is like/},
+    {~s({"a": [{"numeric": [">", 5, "<", 5]}]}), :type, "a", ~r/less than the second/},
+    {~s({"a": [{"numeric": [">", "5"]}]}), :type, "a", ~r/takes numbers/},
+    {~s({"a": [{"anything-but": []}]}), :type, "a", ~r/one value or more/},
+    {~s({"a": [{"anything-but": ["x", 1]}]}), :type, "a", ~r/but not both/},
+    {~s({"a": [{"anything-but": null}]}), :type, "a", ~r/and nothing else/},
+    {~s({"a": [{"anything-but": {"numeric": [">", 1]}}]}), :type, "a", ~r/anything-but takes/},
+    {~s({"a": [{"anything-but": {"prefix": ""}}]}), :type, "a", ~r/not empty/},
+    {~s({"a": [{"wildcard": "a**b"}]}), :syntax, "a", ~r/in a row/},
+    {~S({"a": [{"wildcard": "a\\b"}]}), :syntax, "a", ~r/backslash/},
+    {~s({"a": [{"wildcard": "a*b"}]}), :type, "a", ~r/wildcard is not supported/},
+    {~s({"a": [{"cidr": "10.0.0.0/8"}]}), :type, "a", ~r/cidr is not supported/},
+    {~s({"a": [{"equals-ignore-case": "a"}]}), :type, "a", ~r/not supported/},
+    {~s({"a": [{"suffix": {"equals-ignore-case": "a"}}]}), :type, "a", ~r/not supported/},
+    {~s({"a": [{"anything-but": {"wildcard": "a*"}}]}), :type, "a", ~r/not supported/},
+    {~s({"a": [1), :syntax, nil, ~r/no JSON/}
+  ]
+
+  test "what is no pattern is refused by the name of its field" do
+    for {pattern, kind, attribute, message} <- @refused do
+      assert {:error, %Error{} = error} = BeTree.Pattern.to_expression(pattern)
+      assert {pattern, error.kind, error.attribute} == {pattern, kind, attribute}
+      assert Exception.message(error) =~ message
+
+      assert {:error, %Error{kind: ^kind, attribute: ^attribute, position: 1}} =
+               BeTree.Pattern.schema([~s({"z": ["x"]}), pattern])
+    end
+
+    assert {:error, %Error{column: 9}} = BeTree.Pattern.to_expression(~s({"a": [1))
+    assert {:error, %Error{}} = BeTree.Pattern.to_expression(%{a: ["x"]})
+    assert {:error, %Error{}} = BeTree.Pattern.to_expression(%{"a" => [:x]})
+    assert {:error, %Error{}} = BeTree.Pattern.to_expression(%{"a" => ["x" | "y"]})
+    assert {:error, %Error{}} = BeTree.Pattern.to_expression(%{"a" => [<<255>>]})
+    assert_raise ArgumentError, ~r/arrays/, fn -> BeTree.Pattern.to_expression(~s({"a": [1]}), arrays: [:a]) end
+    assert {:error, %Error{attribute: "a b"}} = BeTree.Pattern.to_expression(~s({"a": [1]}), arrays: ["a b"])
+
+    for test <- [~s({"prefix": "x"}), ~s({"anything-but": "x"}), "1.5", "true"] do
+      assert {:error, %Error{kind: :type, attribute: "a"}} =
+               BeTree.Pattern.to_expression(~s({"a": [#{test}]}), arrays: ["a"])
+    end
+  end
+
+  test "a schema has the types that the patterns need" do
+    patterns = [
+      ~s({"s": ["x"], "n": [1], "b": [true], "e": [{"exists": true}]}),
+      ~s({"$or": [{"s": [{"prefix": "x"}]}, {"n": [{"numeric": [">", 1]}]}], "l": ["x"], "il": [1]}),
+      ~s({"b": [null], "e": [{"exists": false}]})
+    ]
+
+    {:ok, schema} = BeTree.Pattern.schema(patterns, arrays: ["l", "il"])
+
+    assert for(domain <- schema, do: {domain.name, domain.type, domain.optional, domain.coerce}) == [
+             {"b", :boolean, true, false},
+             {"e", :string_list, true, true},
+             {"il", :integer_list, true, true},
+             {"l", :string_list, true, true},
+             {"n", :float, true, false},
+             {"s", :string, true, false}
+           ]
+
+    for {other, first, second} <- [{"[1]", "string", "number"}, {"[true]", "string", "boolean"}] do
+      assert {:error, %Error{kind: :type, attribute: "d.s", position: 1} = error} =
+               BeTree.Pattern.schema([~s({"d": {"s": ["x"]}}), ~s({"d": {"s": #{other}}})])
+
+      assert error.message =~ "as a #{first} and as a #{second}"
+    end
+
+    assert BeTree.Pattern.schema([]) == {:ok, []}
+    assert_raise ArgumentError, fn -> BeTree.Pattern.schema(~s({"a": [1]})) end
+  end
+
+  test "searches find the patterns that the oracle finds" do
+    for seed <- 1..30 do
+      :rand.seed(:exsss, seed)
+      patterns = for id <- 1..60, do: {id, Naive.random()}
+      options = [arrays: Naive.arrays()]
+      tree = patterns |> Enum.map(&elem(&1, 1)) |> BeTree.Pattern.schema!(options) |> BeTree.new!()
+
+      BeTree.insert_all!(
+        tree,
+        for({id, pattern} <- patterns, do: {id, BeTree.Pattern.to_expression!(pattern, options)})
+      )
+
+      for _ <- 1..40 do
+        event = Naive.event()
+        expected = for {id, pattern} <- patterns, Naive.matches?(pattern, event), do: id
+        assert {seed, event, BeTree.search(tree, event)} == {seed, event, {:ok, expected}}
+        assert {seed, event, BeTree.search(tree, {:json, Json.encode(event)})} == {seed, event, {:ok, expected}}
+      end
+    end
+  end
+end
