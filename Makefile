@@ -52,7 +52,7 @@ demo: $(ready) ## Show what BeTree does
 
 test: $(ready) $(browser_ready) $(report) ## Run all tests, Rust's and Elixir's
 	@echo "cargo test: the index and the guest"
-	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_guest
+	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_rules -p be_tree_guest
 	@echo "cargo test: the index in the sandbox"
 	@$(CARGO_WASM32) test --quiet --locked -p be_tree_index --features report_panics --tests
 	@echo "mix test"

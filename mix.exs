@@ -65,7 +65,7 @@ defmodule BeTree.MixProject do
       links: %{},
       files:
         ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
-          ~w(wasm/{index,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+          ~w(wasm/{index,rules,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end
 

@@ -42,6 +42,7 @@ defmodule BeTree.Error do
   | `:bad_module` | bytes are no WebAssembly module, or no index module |
   | `:file` | a file cannot be read or written |
   | `:damaged` | a file is not as it was written, or one is missing |
+  | `:other_schema` | a folder belongs to another schema |
   | `:locked` | another server has the folder open |
   """
 
@@ -63,6 +64,7 @@ defmodule BeTree.Error do
           | :bad_module
           | :file
           | :damaged
+          | :other_schema
           | :locked
 
   @type t :: %__MODULE__{

@@ -43,7 +43,25 @@ defmodule BeTree.Server do
   changes crashes or is killed, it is started again, and rebuilds its state from these tables. No acknowledged change is lost,
   and searches continue meanwhile. A change that was not acknowledged may be made or not.
 
-  Nothing is persisted: stopping the supervisor or the node loses the index.
+  ## Durability
+
+  Without `:dir`, stopping the supervisor or the node loses the index. `:load` fills it at the next start from a function of
+  yours, such as a query of a database, and `:image` from a file. Until then searches return an error of kind `:not_ready`, and
+  `start_link/1` returns when the server is filled.
+
+  With `:dir`, the server writes each change to a journal in this folder before it acknowledges it, and at times a *base*, the
+  whole index with its texts. A server that is started with the folder again has all changes, also after the node was killed at
+  any moment. `:durability` says what an acknowledged change has survived:
+
+    * `:sync`, the default: a loss of power. The change is on the disk. Changes that wait at the same time share one sync, so many
+      callers make far more changes a second than one;
+    * `{:interval, ms}`: the end of the node. A loss of power, or a crash of the system, may lose about the last `ms`
+      milliseconds, and never a change before one that it keeps;
+    * `:none`: the end of the node. The system decides when the changes reach the disk.
+
+  When the disk is full or fails, a change returns an error of kind `:file` and is not made; searches continue, and changes too
+  when there is room. One server has the folder at a time. A folder that is damaged, in use, or of another schema is refused by
+  `start_link/1` with an error of kind `:damaged`, `:locked` or `:other_schema`, and not changed.
 
   ## Following
 
@@ -82,7 +100,27 @@ defmodule BeTree.Server do
              follow: [
                type: {:check, "{name, node}", &__MODULE__.follow?/1},
                doc: "another server to follow, `{name, node}`, in place of a schema"
-             ]
+             ],
+             dir: [
+               type: {:nullable, {:check, "a path, a string", &Check.path?/1}},
+               doc:
+                 "a folder in which the server keeps its changes, on a disk of this machine. A server that is started with it " <>
+                   "again has them all"
+             ],
+             durability: [
+               type: {:check, ":sync, {:interval, milliseconds} or :none", &__MODULE__.durability?/1},
+               default: :sync,
+               doc:
+                 "with `:dir`, the promise of an acknowledged change. `:sync`: it is on the disk. `{:interval, ms}`: it survives " <>
+                   "the end of the node, and is on the disk about `ms` milliseconds later. `:none`: it survives the end of the node"
+             ],
+             load: [
+               type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
+               doc:
+                 "`{module, function, arguments}`, called at the start. It returns subscriptions, as `insert_all/3` takes them, " <>
+                   "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
+             ],
+             image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
            ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
 
   @change_options Common.timeout(
@@ -121,13 +159,17 @@ defmodule BeTree.Server do
           {:name, name}
           | {:schema, BeTree.schema()}
           | {:follow, {name, node}}
+          | {:dir, Path.t()}
+          | {:durability, :sync | {:interval, non_neg_integer} | :none}
+          | {:load, {module, atom, list}}
+          | {:image, Image.source()}
           | BeTree.new_option()
           | Index.option()
 
   @doc """
   Starts a server that is linked to the calling process. A supervisor calls this function for `{BeTree.Server, options}`.
 
-  The index is empty. A server that follows has no index until the first version arrives, and searches return an error of
+  The index is empty, unless `:dir`, `:load` or `:image` fills it. A server that follows has no index until the first version arrives, and searches return an error of
   kind `:not_ready` until then.
 
   ## Options
@@ -135,7 +177,8 @@ defmodule BeTree.Server do
   #{Options.docs(@options)}
 
   Returns `{:ok, pid}` with the pid of the server's supervisor, `{:error, {:already_started, pid}}` when a server of this name
-  runs, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and `BeTree.publish/2`.
+  runs, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and `BeTree.publish/2`, those of the option that fills the
+  server, and `:file`, `:damaged`, `:locked` or `:other_schema` for the folder of `:dir`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
       iex> BeTree.search(Starting, %{age: 30})
@@ -175,7 +218,7 @@ defmodule BeTree.Server do
   end
 
   @doc """
-  Stops a server. Its index is lost, and its name is free when the function returns.
+  Stops a server. Without `:dir` its index is lost; with it, all changes are on the disk. Its name is free when the function returns.
 
   A server under a supervisor is started again by it: stop such a server with `Supervisor.terminate_child/2`.
 
@@ -232,7 +275,16 @@ defmodule BeTree.Server do
   end
 
   defp check(schema, nil, publish, options) do
+    sources = Enum.filter([:dir, :load, :image], &options[&1])
+
+    if length(sources) > 1,
+      do: raise(ArgumentError, "the options #{Enum.map_join(sources, " and ", &inspect/1)} exclude each other")
+
     %{
+      dir: options[:dir] && IO.chardata_to_string(options[:dir]),
+      durability: options[:durability],
+      load: options[:load],
+      image: options[:image],
       schema: schema,
       memory: options[:memory],
       new: Keyword.take(options, [:guest, :memory, :fuel_per_reduction, :runtime]),
@@ -242,6 +294,9 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
+    given = Enum.find([:dir, :load, :image], &options[&1])
+    if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
+
     %{follow: follow, memory: options[:memory], publish: publish, read: read_options(options, publish)}
   end
 
@@ -253,6 +308,14 @@ defmodule BeTree.Server do
 
   @doc false
   def name?(name), do: is_atom(name) and name not in [nil, true, false]
+
+  @doc false
+  def durability?({:interval, ms}), do: is_integer(ms) and ms >= 0 and ms <= 3_600_000
+  def durability?(durability), do: durability in [:sync, :none]
+
+  @doc false
+  def load?({module, function, arguments}), do: is_atom(module) and is_atom(function) and is_list(arguments)
+  def load?(other), do: other == nil
 
   @doc false
   def follow?({name, node}), do: is_atom(name) and is_atom(node)
@@ -670,7 +733,8 @@ defmodule BeTree.Server do
   @doc """
   Replaces the present index, while it is in use.
 
-    * A `BeTree.Index`: the server searches and changes this index from now on. It may have another schema and another guest.
+    * A `BeTree.Index`: the server searches and changes this index from now on. It may have another guest, and, without `:dir`,
+      another schema. With `:dir` its image is written to the folder first, and changes wait for that.
       The present subscriptions are lost with the present index. The swap takes milliseconds.
     * `{:image, image}`: the index in a `BeTree.Image`, a file or a binary. The calling process reads it.
     * A `BeTree.Guest`, or the bytes of one: the same subscriptions in another index module. A separate process builds that

@@ -149,7 +149,6 @@ refusals = [
   {"i matches '1'", :type, "i", 1},
   {"s not 3", :syntax, nil, 7},
   {"s like 'ab\\\\c'", :syntax, "s", 8},
-  {"lower s = 'a'", :unknown_attribute, "lower", 1},
   {"lower(s)", :syntax, nil, 9},
   {"lower(s) > 'a'", :type, "s", 10},
   {"lower(i) = 'a'", :type, "i", 7},

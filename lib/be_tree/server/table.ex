@@ -217,8 +217,10 @@ defmodule BeTree.Server.Table do
   @doc "Returns all subscriptions up to `version`, in lists of `count`. Later changes may have replaced or deleted some."
   @spec subscriptions(t, version, pos_integer) :: Enumerable.t()
   def subscriptions(%__MODULE__{texts: texts}, version, count) do
-    match = [{{:"$1", :"$2", :"$3", :"$4"}, [{:"=<", :"$2", version}], [{{:"$1", :"$3", :"$4"}}]}]
+    select(texts, [{{:"$1", :"$2", :"$3", :"$4"}, [{:"=<", :"$2", version}], [{{:"$1", :"$3", :"$4"}}]}], count)
+  end
 
+  defp select(texts, match, count) do
     Stream.resource(
       fn ->
         :ets.safe_fixtable(texts, true)
@@ -231,6 +233,21 @@ defmodule BeTree.Server.Table do
       fn _ -> :ets.safe_fixtable(texts, false) end
     )
   end
+
+  @doc "Returns the rows of all texts up to `version`, in lists of `count`. Later changes may have replaced or deleted some."
+  @spec rows_of_texts(t, version, pos_integer) :: Enumerable.t()
+  def rows_of_texts(%__MODULE__{texts: texts}, version, count) do
+    select(texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", version}], [:"$_"]}], count)
+  end
+
+  @doc "Puts rows of `rows_of_texts/3` back."
+  @spec restore_texts(t, [{BeTree.id(), version, String.t(), Subscription.constants()}]) :: true
+  def restore_texts(%__MODULE__{texts: texts}, rows) do
+    :ets.insert(texts, for({id, version, text, constants} <- rows, do: {id, version, own(text), constants}))
+  end
+
+  @spec forget_texts(t) :: true
+  def forget_texts(%__MODULE__{texts: texts}), do: :ets.delete_all_objects(texts)
 
   ## Recovery
 

@@ -11,9 +11,9 @@ defmodule BeTree.Server.Writer do
 
   import BeTree.Engine.Limits, only: [is_id: 1]
 
-  alias BeTree.{Error, Guest, Index}
-  alias BeTree.Engine.{Describe, Stray}
-  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Table, View}
+  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.Engine.{Describe, Journal, Stray, Subscription}
+  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
   @share 16
@@ -26,6 +26,13 @@ defmodule BeTree.Server.Writer do
   @many 1_000
   # The milliseconds until a base is built again after that failed.
   @again 1_000
+
+  # The most changes that share a sync.
+  @group 256
+  # A base is written to the folder after so many changes and as many as a share of the subscriptions, or after so many bytes.
+  @kept_changes 10_000
+  @kept_share 4
+  @kept_bytes 0x100_0000
 
   # After an error of these kinds the tree may be damaged.
   @doubtful [:trap, :out_of_fuel, :out_of_memory, :bad_module]
@@ -48,6 +55,13 @@ defmodule BeTree.Server.Writer do
     # The process that builds the next base, and the caller that waits for it. A timer while a failed build waits.
     :builder,
     :retry,
+    # With a folder: its journal; the changes that the tree has and the journal lacks, the last one first, each with its caller
+    # and reply; the process that writes a base, and the version of the last base; the bytes of changes since.
+    :journal,
+    :keeping,
+    group: [],
+    kept: 0,
+    kept_bytes: 0,
     # The callers that wait for a version.
     waiting: Queue.new(),
     error: nil,
@@ -63,20 +77,93 @@ defmodule BeTree.Server.Writer do
     Process.flag(:trap_exit, true)
     Table.claim(table)
 
-    case begin(%__MODULE__{table: table, options: options}, Table.recover(table)) do
-      {:ok, state} ->
-        # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
-        # process.
-        Process.flag(:priority, :high)
-        Table.put_process(table, self())
-        {:ok, state}
-
-      {:error, error} ->
-        {:stop, error}
+    with {:ok, journal} <- open(options),
+         state = %__MODULE__{table: table, options: options, journal: journal},
+         {:ok, state} <- begin(state, Table.recover(table)) do
+      # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
+      # process.
+      Process.flag(:priority, :high)
+      Table.put_process(table, self())
+      {:ok, state, {:continue, :due}}
+    else
+      {:error, error} -> {:stop, error}
     end
   end
 
-  defp begin(%{options: options} = state, nil) do
+  defp open(%{dir: nil}), do: {:ok, nil}
+
+  defp open(%{dir: dir, durability: durability, schema: schema}) do
+    with {:ok, schema} <- Domain.parse(schema), do: Store.open(dir, schema, durability)
+  end
+
+  defp begin(%{journal: %Journal{} = journal, table: table, options: options} = state, nil) do
+    case Store.recover(journal, table, options) do
+      {:ok, nil} -> begin_new(state)
+      {:ok, %{index: index, version: version, complete: complete}} -> begin_with(state, index, version, complete)
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp begin(%{options: %{image: image}} = state, nil) when image != nil do
+    with {:ok, index} <- Image.read(image, state.options.read),
+         {:ok, schema} <- Domain.parse(state.options.schema),
+         :ok <-
+           same_schema(
+             index.schema,
+             schema,
+             "the image has another schema than the server; give the server the schema of the image"
+           ),
+         {:ok, index} <- own(index, state.options),
+         do: begin_with(state, index, 0, false)
+  end
+
+  defp begin(%{options: %{load: {module, function, arguments}}} = state, nil) do
+    case apply(module, function, arguments) do
+      {:error, error} -> {:error, error}
+      {:ok, subscriptions} -> begin_loaded(state, subscriptions)
+      subscriptions -> begin_loaded(state, subscriptions)
+    end
+  end
+
+  defp begin(state, nil), do: begin_new(state)
+
+  defp begin(%{journal: %Journal{} = journal, table: table} = state, {base, rows}) do
+    # The process can have been killed between the journal and the log.
+    with {:ok, more} <- Store.later(journal, base.version + length(rows)) do
+      if base.version + length(rows ++ more) == Journal.last(journal) do
+        for row <- more, do: record(row, state)
+        kept = if journal.base, do: journal.base.version, else: 0
+        begin_again(%{state | kept: kept}, {base, rows ++ more})
+      else
+        # It was killed in the middle of a swap, which the folder has.
+        Table.forget_texts(table)
+        begin(state, nil)
+      end
+    end
+  end
+
+  defp begin(state, recovered), do: begin_again(state, recovered)
+
+  defp begin_loaded(%{table: table, options: options} = state, subscriptions) do
+    with {:ok, wires} <- Subscription.new_all(subscriptions),
+         {:ok, tree} <- BeTree.new(options.schema, options.new),
+         {:ok, _count} <- Changes.insert(tree, wires),
+         {:ok, index} <- Builder.publish(tree, options) do
+      Table.put_texts(table, {0, [], wires})
+      begin_with(state, index, 0, true)
+    end
+  end
+
+  defp begin_with(%{options: options} = state, index, version, complete) do
+    with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
+      base = %{id: make_ref(), index: index, version: version, complete: complete}
+      built = %{index: index, version: version, tree: tree, added: version}
+      kept = if state.journal && state.journal.base, do: state.journal.base.version, else: 0
+      show(with_runtime(%{state | version: version, kept: kept}, index), base, built)
+    end
+  end
+
+  defp begin_new(%{options: options} = state) do
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, index} <- Builder.publish(tree, options),
          {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
@@ -87,7 +174,7 @@ defmodule BeTree.Server.Writer do
   end
 
   # The process has crashed. The base and the log have all changes; the log of the replicas may lack the last ones.
-  defp begin(%{options: options} = state, {%{index: index} = base, rows}) do
+  defp begin_again(%{options: options} = state, {%{index: index} = base, rows}) do
     state = with_runtime(%{state | version: base.version + length(rows)}, index)
 
     with {:ok, tree} <- Changes.tree_again(index, rows, options.memory),
@@ -107,50 +194,59 @@ defmodule BeTree.Server.Writer do
     %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.name))}
   end
 
+  # Everything but a change first needs the changes that wait for the journal.
   @impl GenServer
-  def handle_call({:insert, wires}, _from, state) when is_list(wires) do
+  def handle_call(call, from, %{group: [_ | _]} = state)
+      when not is_tuple(call) or
+             (elem(call, 0) not in [:insert, :delete] and not (elem(call, 0) == :change and elem(call, 2) == [])) do
+    handle_call(call, from, flush(state))
+  end
+
+  def handle_call({:insert, wires}, from, state) when is_list(wires) do
     state = fit(state)
 
     with :ok <- check_memory(state),
          {:ok, count} <- Changes.insert(state.tree, wires),
-         do: {:reply, {:ok, count}, made(state, [], wires), {:continue, :due}},
-         else: ({:error, error} -> refuse(error, state))
+         do: change_made({:ok, count}, [], wires, from, state),
+         else: ({:error, error} -> refuse(error, from, state))
   end
 
-  def handle_call({:delete, id}, _from, state) when is_id(id) do
+  def handle_call({:delete, id}, from, state) when is_id(id) do
     case Changes.delete(state.tree, id) do
-      :ok -> {:reply, :ok, made(state, [id], []), {:continue, :due}}
-      {:error, error} -> refuse(error, state)
+      :ok -> change_made(:ok, [id], [], from, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
-  def handle_call({:change, wires, ids}, _from, state) when is_list(wires) and is_list(ids) do
+  def handle_call({:change, wires, ids}, from, state) when is_list(wires) and is_list(ids) do
     state = fit(state)
 
     with :ok <- if(wires == [], do: :ok, else: check_memory(state)),
          :ok <- check_present(ids, state),
          :ok <- Changes.check(state.tree, wires) do
-      change(wires, ids, state)
+      change(wires, ids, from, state)
     else
-      {:error, error} -> refuse(error, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
-  def handle_call({:check, wires}, _from, state) when is_list(wires) do
+  def handle_call({:check, wires}, from, state) when is_list(wires) do
     case Changes.check(state.tree, wires) do
       :ok -> {:reply, :ok, state}
-      {:error, error} -> refuse(error, state)
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
   def handle_call({:swap, %Index{} = index}, _from, state) do
     state = stop_building(state)
 
-    with {:ok, snapshot_index} <- own(index, state.options),
+    with :ok <- check_schema(index, state),
+         {:ok, snapshot_index} <- own(index, state.options),
          {:ok, tree} <- Changes.tree_again(snapshot_index, [], state.options.memory),
          version = state.version + 1,
          base = %{id: make_ref(), index: snapshot_index, version: version, complete: false},
          built = %{index: snapshot_index, version: version, tree: tree, added: version},
+         {:ok, state} <- keep_swapped(state, snapshot_index, version),
          {:ok, state} <- show(with_runtime(%{state | version: version}, index), base, built) do
       {:reply, :ok, notify(state)}
     else
@@ -173,6 +269,13 @@ defmodule BeTree.Server.Writer do
     {:noreply, notify(%{state | waiting: Queue.add(state.waiting, from, version, timeout)})}
   end
 
+  def handle_call(:flush, _from, %{journal: %Journal{}} = state) do
+    case Journal.flush(state.journal) do
+      {:ok, journal} -> {:reply, :ok, %{state | journal: journal}}
+      {:error, error, journal} -> {:reply, {:error, error}, %{state | journal: journal}}
+    end
+  end
+
   def handle_call(:version, _from, state), do: {:reply, {:ok, state.version}, state}
   def handle_call(:read_options, _from, state), do: {:reply, {:ok, state.options.read}, state}
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
@@ -186,9 +289,21 @@ defmodule BeTree.Server.Writer do
 
   # The caller of an acknowledged change does not wait for this.
   @impl GenServer
-  def handle_continue(:due, state), do: {:noreply, state |> notify() |> build_if_due()}
+  def handle_continue(:due, state), do: {:noreply, state |> flush() |> notify() |> build_if_due() |> keep_if_due()}
 
   @impl GenServer
+  def handle_info(:commit, state), do: {:noreply, flush(state), {:continue, :due}}
+  def handle_info(message, %{group: [_ | _]} = state), do: handle_info(message, flush(state))
+
+  def handle_info({:kept, pid, outcome}, %{keeping: pid} = state) when is_pid(pid) do
+    {:noreply, kept(%{state | keeping: nil}, outcome)}
+  end
+
+  def handle_info({:EXIT, pid, reason}, %{keeping: pid} = state) when is_pid(pid) do
+    error = %Error{kind: :trap, message: "writing a base ended with #{Describe.reason(reason)}"}
+    {:noreply, kept(%{state | keeping: nil}, {:error, error})}
+  end
+
   def handle_info({:built, pid, outcome}, %{builder: {pid, from}} = state) do
     {:noreply, built(%{state | builder: nil}, outcome, from)}
   end
@@ -220,28 +335,50 @@ defmodule BeTree.Server.Writer do
   # Messages of a builder that was told to stop, or that has finished.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
   def handle_info({:built, pid, _outcome}, state) when is_pid(pid), do: {:noreply, state}
+  def handle_info({:kept, pid, _outcome}, state) when is_pid(pid), do: {:noreply, state}
+  def handle_info(:keep, state), do: {:noreply, keep_if_due(%{state | keeping: nil})}
 
   def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
+    with %Journal{} = journal <- state.journal,
+         {:ok, journal} <- Journal.info(journal, message) do
+      {:noreply, %{state | journal: journal}}
+    else
+      _not_of_the_journal ->
+        Stray.ignore(:message, message)
+        {:noreply, state}
+    end
+  end
+
+  # The changes that wait are made, and everything reaches the disk.
+  @impl GenServer
+  def terminate(_reason, %{journal: nil}), do: :ok
+
+  def terminate(_reason, state) do
+    %{journal: journal} = flush(state)
+
+    with {:error, error} <- Journal.close(journal) do
+      :logger.error("BeTree: the last changes may not be on the disk: #{Exception.message(error)}", %{
+        domain: [:be_tree]
+      })
+    end
   end
 
   ## Changes
 
   # Deletes and then inserts, all or nothing.
-  defp change(wires, ids, state) do
+  defp change(wires, ids, from, state) do
     case delete_each(state.tree, ids, Enum.map(wires, &elem(&1, 0)), []) do
       {:ok, deleted} ->
         case Changes.insert(state.tree, wires) do
           {:ok, count} ->
-            {:reply, {:ok, %{put: count, deleted: length(ids)}}, made(state, deleted, wires), {:continue, :due}}
+            change_made({:ok, %{put: count, deleted: length(ids)}}, deleted, wires, from, state)
 
           {:error, error} ->
-            undo(error, deleted, state)
+            undo(error, deleted, from, state)
         end
 
       {:error, error, deleted} ->
-        undo(error, deleted, state)
+        undo(error, deleted, from, state)
     end
   end
 
@@ -263,8 +400,8 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  defp undo(error, [], state), do: refuse(error, state)
-  defp undo(error, _deleted, state), do: {:reply, {:error, error}, tree_again(state)}
+  defp undo(error, [], from, state), do: refuse(error, from, state)
+  defp undo(error, _deleted, from, state), do: refused(error, from, tree_again(state))
 
   # Without texts, the deletion itself finds out.
   defp check_present(_ids, %{base: %{complete: false}}), do: :ok
@@ -276,16 +413,57 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # Records a change that the tree has accepted. It is acknowledged afterwards.
-  defp made(state, [], []), do: state
+  # Records a change that the tree has accepted, and acknowledges it. A change that is to be durable waits for the journal, with
+  # all that are in the mailbox already, and shares a sync with them.
+  defp change_made(reply, [], [], _from, state), do: {:reply, reply, state}
 
-  defp made(state, deleted, wires) do
+  defp change_made(reply, deleted, wires, from, state) do
     row = {state.version + 1, deleted, wires}
-    :ok = record(row, state)
+    state = %{state | version: state.version + 1, count: state.count + length(wires) - length(deleted)}
 
-    %{state | version: state.version + 1, count: state.count + length(wires) - length(deleted)}
-    |> add_bytes(wires)
-    |> put_into_replicas(row)
+    if state.journal do
+      if state.group == [], do: send(self(), :commit)
+      group = [{from, reply, row} | state.group]
+      state = %{state | group: group}
+      if length(group) < @group, do: {:noreply, state}, else: {:noreply, flush(state), {:continue, :due}}
+    else
+      {:reply, reply, make([row], state), {:continue, :due}}
+    end
+  end
+
+  # Writes the changes that wait to the journal, makes them, and acknowledges them. If they cannot be written, none is made.
+  defp flush(%{group: []} = state), do: state
+
+  defp flush(%{group: group, journal: journal} = state) do
+    group = Enum.reverse(group)
+    rows = for {_from, _reply, row} <- group, row != nil, do: row
+    records = Enum.map(rows, &Store.record/1)
+
+    case Journal.append(journal, records) do
+      {:ok, journal} ->
+        state =
+          make(rows, %{state | journal: journal, group: [], kept_bytes: state.kept_bytes + IO.iodata_length(records)})
+
+        for {from, reply, _row} <- group, do: GenServer.reply(from, reply)
+        state
+
+      {:error, error, journal} ->
+        state = unmake(%{state | journal: journal, group: [], version: state.version - length(rows), error: error})
+        for {from, _reply, _row} <- group, do: GenServer.reply(from, {:error, error})
+        state
+    end
+  end
+
+  defp unmake(state) do
+    state = tree_again(state)
+    {:ok, %{expressions: count}} = BeTree.info(state.tree)
+    %{state | count: count}
+  end
+
+  defp make(rows, state) do
+    for row <- rows, do: :ok = record(row, state)
+    bytes = for {_version, _deleted, wires} <- rows, reduce: 0, do: (bytes -> bytes + Changes.bytes(wires))
+    put_into_replicas(%{state | bytes: state.bytes + bytes}, rows)
   end
 
   # The one place that each change passes, with its version, before it is acknowledged and before a search sees it.
@@ -294,25 +472,25 @@ defmodule BeTree.Server.Writer do
     Table.put_texts(table, row)
   end
 
-  defp add_bytes(state, wires), do: %{state | bytes: state.bytes + Changes.bytes(wires)}
-
-  defp put_into_replicas(state, {version, deleted, wires} = row) do
-    if state.log and Changes.size(deleted, wires) <= @many and not emptied?(state) do
-      append(state, row)
-      Maintainer.wake(state.maintainer, version)
+  defp put_into_replicas(state, rows) do
+    if state.log and not Enum.any?(rows, &large?/1) and not emptied?(state) do
+      append(state, rows)
+      for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
       state
     else
-      put_whole(state, row)
+      put_whole(state, rows)
     end
   end
 
-  defp append(%{base: %{index: %{runtime: runtime, instance: instance}}}, row) do
-    :ok = Builder.append(runtime, instance, [row])
+  defp large?({_version, deleted, wires}), do: Changes.size(deleted, wires) > @many
+
+  defp append(%{base: %{index: %{runtime: runtime, instance: instance}}}, rows) do
+    :ok = Builder.append(runtime, instance, rows)
   end
 
   # Without memory for another base, the replicas apply a large change too. The replicas of some runtimes cannot. They show the
   # change when there is memory again.
-  defp put_whole(state, row) do
+  defp put_whole(state, rows) do
     state = stop_building(state)
 
     case whole(state) do
@@ -320,7 +498,7 @@ defmodule BeTree.Server.Writer do
         state
 
       {:error, error} ->
-        if state.log, do: append(state, row)
+        if state.log, do: append(state, rows)
         retry(%{state | error: error})
     end
   end
@@ -331,10 +509,14 @@ defmodule BeTree.Server.Writer do
 
   defp emptied?(_state), do: false
 
-  defp refuse(error, state) do
+  defp refuse(error, from, state) do
     state = if error.kind in @doubtful, do: restore(state), else: state
-    {:reply, {:error, error}, state}
+    refused(error, from, state)
   end
+
+  # A refusal may be due to a change that waits for the journal, so it is not returned before that one is made.
+  defp refused(error, _from, %{group: []} = state), do: {:reply, {:error, error}, state}
+  defp refused(error, from, state), do: {:noreply, %{state | group: [{from, {:error, error}, nil} | state.group]}}
 
   # A change that was cut off may have damaged the tree. Every later call then returns that error, so the tree is made anew.
   defp restore(%{count: count} = state) do
@@ -349,7 +531,9 @@ defmodule BeTree.Server.Writer do
     %{state | tree: tree, unfit: unfit(tree, state)}
   end
 
-  defp since(%{table: table, base: base}), do: Table.later(table, base.version)
+  defp since(%{table: table, base: base, group: group}) do
+    Table.later(table, base.version) ++ for({_from, _reply, row} <- Enum.reverse(group), row != nil, do: row)
+  end
 
   # A tree that was made anew may exceed the limit. It then takes no insertions until it fits again, which is checked after
   # deletions.
@@ -431,6 +615,71 @@ defmodule BeTree.Server.Writer do
       state.bytes > max(div(info.memory_bytes, @share_of_bytes), @least_bytes)
   end
 
+  # The folder of a server belongs to one schema.
+  defp check_schema(_index, %{journal: nil}), do: :ok
+
+  defp check_schema(%{schema: schema}, %{base: %{index: %{schema: own}}}) do
+    message =
+      "the folder of this server belongs to its schema; swap in an index of the same schema, or start another server"
+
+    same_schema(schema, own, message)
+  end
+
+  defp same_schema(schema, other, message) do
+    if Domain.encode(schema) == Domain.encode(other),
+      do: :ok,
+      else: {:error, %Error{kind: :other_schema, message: message}}
+  end
+
+  defp keep_swapped(%{journal: nil} = state, _index, _version), do: {:ok, state}
+
+  defp keep_swapped(%{journal: journal} = state, index, version) do
+    state = stop_keeping(state)
+
+    with :ok <- Store.keep_swapped(journal, index, version) do
+      case Journal.rebase(journal, version) do
+        {:ok, journal} -> {:ok, %{state | journal: journal, kept: version, kept_bytes: 0}}
+        # Older files are left over, and the next base removes them.
+        {:error, error, journal} -> {:ok, %{state | journal: journal, kept: version, kept_bytes: 0, error: error}}
+      end
+    end
+  end
+
+  defp stop_keeping(%{keeping: pid} = state) when is_pid(pid) do
+    Process.unlink(pid)
+    Process.exit(pid, :kill)
+    %{state | keeping: nil}
+  end
+
+  defp stop_keeping(state), do: state
+
+  # Recovery takes time with the changes since the last base in the folder.
+  defp keep_if_due(%{journal: %Journal{} = journal, keeping: nil, table: table} = state) do
+    server = self()
+
+    if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes do
+      flush = fn -> GenServer.call(server, :flush, :infinity) end
+      %{state | keeping: Store.keep(table, journal, flush), kept_bytes: 0}
+    else
+      state
+    end
+  end
+
+  defp keep_if_due(state), do: state
+
+  defp kept(%{journal: journal} = state, {:ok, version}) do
+    case Journal.trim(journal, version) do
+      {:ok, journal} -> %{state | journal: journal, kept: version}
+      {:error, error, journal} -> %{state | journal: journal, kept: version, error: error}
+    end
+  end
+
+  # The changes are in the journal, so nothing is lost. Another base is tried after a while.
+  defp kept(state, {:error, error}) do
+    Process.send_after(self(), :keep, @again)
+    %{state | error: error, keeping: :later}
+  end
+
   defp stop_building(%{builder: nil} = state), do: state
 
   defp stop_building(%{builder: {pid, from}} = state) do
@@ -479,7 +728,11 @@ defmodule BeTree.Server.Writer do
       bases: state.bases,
       building: state.builder != nil,
       memory: index.info.memory_bytes,
+      journal: journal_info(state.journal),
       error: state.error
     }
   end
+
+  defp journal_info(nil), do: nil
+  defp journal_info(%Journal{} = journal), do: %{durable: journal.durable, error: journal.error}
 end

@@ -5,23 +5,31 @@ defmodule BeTree.Server.HistoryTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
   alias BeTree.Test.{Attack, Linearizable, Servers}
 
   @moduletag timeout: 600_000
 
-  setup :quiet
+  setup [:quiet, :folder]
 
   @ids 1..6
   @values 1..3
   @clients 4
   @operations 12
 
-  for {title, kills} <- [{"undisturbed", 0}, {"whose processes are killed", 2}] do
-    test "histories of a server #{title}" do
+  for {title, kills, durability} <- [
+        {"undisturbed", 0, nil},
+        {"whose processes are killed", 2, nil},
+        {"in a folder, whose processes are killed", 2, {:interval, 1}},
+        {"in a folder with syncs, whose processes are killed", 2, :sync}
+      ] do
+    @durability durability
+    test "histories of a server #{title}", %{folder: folder} do
       name = :"history_#{System.unique_integer([:positive])}"
-      start_supervised!({Server, name: name, schema: [a: :integer], replicas: 3})
+      durable = if @durability, do: [dir: folder, durability: @durability], else: []
+      start_supervised!({Server, [name: name, schema: [a: :integer], replicas: 3] ++ durable})
       random = Attack.seed()
 
       Enum.reduce(1..Attack.size(30, 2_000), %{}, fn round, model ->
@@ -77,11 +85,15 @@ defmodule BeTree.Server.HistoryTest do
          else: (nil -> nil)
   end
 
-  # The maintainer or the builder.
+  # The maintainer, the builder, or the process that syncs the journal.
   defp helper(process) do
-    case Process.info(process, :links) do
-      {:links, links} -> links |> Enum.filter(&(is_pid(&1) and &1 != keeper(process))) |> Enum.random()
-      nil -> nil
+    case Process.info(process, [:links, :monitors]) do
+      [links: links, monitors: monitors] ->
+        links = Enum.filter(links, &(is_pid(&1) and &1 != keeper(process)))
+        Enum.random(links ++ for({:process, pid} <- monitors, is_pid(pid), do: pid))
+
+      nil ->
+        nil
     end
   rescue
     Enum.EmptyError -> nil

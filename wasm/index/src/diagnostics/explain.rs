@@ -11,6 +11,7 @@ use crate::model::predicate::{Lowered, Predicate, Test};
 use crate::model::strings::StringId;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom;
+use crate::support::heap_sort::sort;
 use crate::term::Writer;
 
 /// The most nodes of an explanation, and the most bytes before its last node. Other nodes are left out.
@@ -337,7 +338,7 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
         Value::Strings(span) => {
             // In the order of the event: the strings of a sorted list are in the order of their ids.
             let mut texts = span.of(&event.strings).to_vec();
-            texts.sort_by_key(|text| text.bytes.start);
+            sort(&mut texts, |a, b| a.bytes.start < b.bytes.start);
             write_list(&texts, writer, |text, writer| writer.binary(event.text(*text)));
         }
         Value::Segments(span) => write_list(span.of(&event.segments), writer, |segment, writer| {

@@ -7,6 +7,7 @@ use crate::model::predicate::{Constants, Lowered, Predicate, Relation, Step, Tes
 use crate::model::schema::{Schema, Type};
 use crate::model::time;
 use crate::model::wildcard;
+use crate::support::heap_sort::sort;
 
 /// Returns the text of `predicate`, such as `age >= 21`. `bytes` returns the bytes of a string.
 pub fn predicate_text<'a, S>(
@@ -268,7 +269,7 @@ impl<'a, F> Printer<'a, F> {
             Constants::Strings(strings) => {
                 // The strings may be in the order of their ids. The text has the order of their bytes.
                 let mut strings: Vec<&[u8]> = strings.iter().map(|string| (self.bytes)(string)).collect();
-                strings.sort_unstable();
+                sort(&mut strings, |a, b| a < b);
                 for (i, string) in strings.into_iter().enumerate() {
                     self.out.push_str(comma(i));
                     self.string(string);

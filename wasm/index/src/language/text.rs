@@ -10,6 +10,7 @@ use crate::model::regex::Regex;
 use crate::model::schema::Type;
 use crate::model::wildcard::{self, ANY, LONGEST};
 use crate::support::hash::out_of_memory;
+use crate::support::heap_sort::sort;
 
 impl<'a> Checker<'a, '_> {
     /// Returns whether predicates of `name` are checked here: it is a lower case or an address.
@@ -58,7 +59,7 @@ impl<'a> Checker<'a, '_> {
             self.check_string(name)?;
             let taker = Taker::Attribute(named.attribute);
             let mut texts = each(constants, |token| self.lower(&self.string(&taker, token)?))?;
-            texts.sort_unstable();
+            sort(&mut texts, |a, b| a < b);
             texts.dedup();
             Test::Lowered(Lowered::OneOf(texts.into_boxed_slice()))
         } else {

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::support::heap_sort::sort;
+
 /// The bits of the prefix under which IPv6 maps IPv4 addresses.
 const MAPPED: u32 = 96;
 
@@ -193,7 +195,7 @@ fn bits_of(digits: &[u8]) -> Option<u32> {
 
 /// Sorts `networks`, and removes those that others contain.
 pub fn disjoint(networks: &mut Vec<Network>) {
-    networks.sort_unstable();
+    sort(networks, |a, b| a < b);
     // A network comes after those that contain it, and only networks that it contains are in between.
     networks.dedup_by(|next, kept| kept.contains(next.first));
 }

@@ -11,6 +11,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::model::categories::{each_run, mask_of};
 use crate::model::wildcard::ANY;
+use crate::support::heap_sort::sort;
 
 /// The most states of an automaton.
 pub const STATES: usize = 1000;
@@ -232,7 +233,7 @@ fn ranges_of(items: &[Item], is_negated: bool) -> Vec<(u32, u32)> {
             }
         }
     }
-    ranges.sort_unstable();
+    sort(&mut ranges, |a, b| a < b);
     ranges.dedup_by(|next, kept| {
         let joins = next.0 <= kept.1 + 1;
         kept.1 = if joins { kept.1.max(next.1) } else { kept.1 };

@@ -1,0 +1,254 @@
+defmodule BeTree.Server.Store do
+  @moduledoc false
+  # The folder of a server with the option `:dir`: a journal of its changes, and bases, from which it recovers.
+  #
+  # A change has the same version in the journal and in the log of the table. Its record is the external term
+  # `{deleted, wires}` of its row. The content of a base is a sequence of parts, each with its kind and its length:
+  #
+  #     1  the term `%{complete: boolean}`
+  #     2  an image of the index (BeTree.Image)
+  #     3  a list of `{id, version, text, constants}`: some rows of the table's texts
+  #
+  # The texts are the truth, if they are complete. An image that another version of the index module wrote is not used; the index
+  # is made from the texts.
+
+  alias BeTree.{Domain, Error, Image, Index, Tree}
+  alias BeTree.Engine.{CrashReport, Instance, Journal}
+  alias BeTree.Server.{Builder, Changes, Copy, Table}
+
+  @meta 1
+  @image 2
+  @texts 3
+  @part 1_000
+  # Changes that are repeated in one go: the last one of an id decides.
+  @group 500
+
+  @doc "Opens the folder of a server with this schema. The calling process owns the journal."
+  @spec open(Path.t(), [Domain.t()], Journal.durability()) :: {:ok, Journal.t()} | {:error, Error.t()}
+  def open(folder, schema, durability) do
+    identity = Domain.encode(schema)
+
+    case Journal.open(folder, identity: identity, durability: durability) do
+      {:error, {:identity, other}} -> {:error, other_schema(folder, schema, other)}
+      result -> result
+    end
+  end
+
+  defp other_schema(folder, schema, other) do
+    difference =
+      case Domain.decode(other) do
+        {:ok, other} -> difference(schema, other)
+        {:error, _error} -> "which this version cannot read"
+      end
+
+    message =
+      "the folder #{folder} holds the changes of another schema, #{difference}; start the server with that schema, or with another :dir"
+
+    %Error{kind: :other_schema, message: message}
+  end
+
+  defp difference(schema, other) do
+    names = fn domains -> MapSet.new(domains, & &1.name) end
+
+    cond do
+      name = Enum.find(names.(other), &(&1 not in names.(schema))) -> "with the attribute `#{name}`"
+      name = Enum.find(names.(schema), &(&1 not in names.(other))) -> "without the attribute `#{name}`"
+      domain = Enum.find(other, &(&1 not in schema)) -> "in which `#{domain.name}` has another type or other bounds"
+      true -> "with its attributes in another order"
+    end
+  end
+
+  ## Changes
+
+  @doc "Returns a row as the journal keeps it."
+  @spec record(Table.row()) :: binary
+  def record({_version, deleted, wires}), do: :erlang.term_to_binary({deleted, wires}, minor_version: 2)
+
+  @doc "Returns the rows of the journal after `version`."
+  @spec later(Journal.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
+  def later(journal, version) do
+    with {:ok, parts} <-
+           Journal.reduce(journal, [], fn batch, parts ->
+             {:ok, [for({at, _} = change <- batch, at > version, do: row(change)) | parts]}
+           end) do
+      {:ok, parts |> Enum.reverse() |> Enum.concat()}
+    end
+  end
+
+  defp row({version, record}) do
+    {deleted, wires} = :erlang.binary_to_term(record, [:safe])
+    {version, deleted, wires}
+  end
+
+  ## Recovery
+
+  @typedoc "The index with all changes of the folder, its tree, and whether all texts are known."
+  @type recovered :: %{index: Index.t(), version: Table.version(), complete: boolean}
+
+  @doc "Returns the index that the folder holds, or `nil` for a new folder. Fills the texts of the table."
+  @spec recover(Journal.t(), Table.t(), map) :: {:ok, recovered | nil} | {:error, Error.t()}
+  def recover(journal, table, options) do
+    with {:ok, base} <- read_base(journal),
+         {:ok, rows} <- later(journal, 0) do
+      if base == nil and rows == [], do: {:ok, nil}, else: recover(base, rows, Journal.last(journal), table, options)
+    end
+  end
+
+  defp read_base(journal) do
+    case Journal.read_base(journal) do
+      {:ok, _version, bytes} -> {:ok, parts(bytes, %{complete: true, image: nil, texts: []})}
+      :none -> {:ok, nil}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp parts("", base), do: base
+
+  defp parts(<<kind, length::little-64, part::binary-size(length), rest::binary>>, base) do
+    case kind do
+      @meta -> parts(rest, Map.merge(base, :erlang.binary_to_term(part, [:safe])))
+      @image -> parts(rest, %{base | image: part})
+      @texts -> parts(rest, %{base | texts: [part | base.texts]})
+    end
+  end
+
+  defp recover(base, rows, version, table, options) do
+    base = base || %{complete: true, image: nil, texts: []}
+    # Another process fills the table, while this one makes the index.
+    filling = Task.async(fn -> fill(table, base.texts, rows) end)
+    made = with {:ok, tree} <- tree(base, options), do: repeat(tree, rows, options)
+    _ = Task.await(filling, :infinity)
+
+    with {:ok, tree} <- made,
+         {:ok, index} <- Builder.publish(tree, options),
+         do: {:ok, %{index: index, version: version, complete: base.complete}}
+  end
+
+  defp fill(table, texts, rows) do
+    for part <- texts, do: Table.restore_texts(table, :erlang.binary_to_term(part, [:safe]))
+    for row <- rows, do: Table.put_texts(table, row)
+    :ok
+  end
+
+  # A memory limit that was enough for the changes in their order may be too small for them in another.
+  defp repeat(tree, rows, options) do
+    with {:error, %Error{kind: :out_of_memory}} <- repeat_last(tree, rows),
+         {:ok, index} <- Builder.publish(tree, options),
+         do: Changes.tree_again(index, rows, options.memory)
+  end
+
+  defp repeat_last(tree, rows) do
+    last = for {_version, deleted, wires} <- rows, change <- last_of(deleted, wires), into: %{}, do: change
+    wires = for {_id, {_, _, _} = wire} <- last, do: wire
+
+    with :ok <- Changes.repeat_all(tree, [{0, Map.keys(last), []}]) do
+      wires
+      |> Enum.sort()
+      |> Enum.chunk_every(@group)
+      |> Enum.reduce_while(:ok, fn part, :ok ->
+        case Changes.repeat_all(tree, [{0, [], part}]) do
+          :ok -> {:cont, :ok}
+          {:error, error} -> {:halt, {:error, error}}
+        end
+      end)
+    end
+    |> case do
+      :ok -> {:ok, tree}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp last_of(deleted, wires),
+    do: for(id <- deleted, do: {id, :deleted}) ++ for({id, _, _} = wire <- wires, do: {id, wire})
+
+  # The image of another index module is not used if there are texts.
+  defp tree(%{image: nil, texts: texts}, options), do: from_texts(texts, options)
+
+  defp tree(%{image: image, complete: complete, texts: texts}, options) do
+    with {:ok, index} <- Image.read({:binary, image}, options.read),
+         {:ok, %Tree{} = tree} <- Changes.tree_again(index, [], options.memory),
+         true <- not complete or same_module?(tree, options) do
+      {:ok, tree}
+    else
+      {:error, error} when not complete -> {:error, error}
+      _other_module -> from_texts(texts, options)
+    end
+  end
+
+  defp same_module?(tree, options) do
+    case BeTree.new(options.schema, options.new) do
+      {:ok, %{guest: guest}} -> Instance.wasm(guest) == Instance.wasm(tree.guest)
+      {:error, _error} -> true
+    end
+  end
+
+  defp from_texts(texts, options) do
+    with {:ok, tree} <- BeTree.new(options.schema, options.new),
+         wires =
+           for(
+             part <- texts,
+             {id, _version, text, constants} <- :erlang.binary_to_term(part, [:safe]),
+             do: {id, text, constants}
+           ),
+         :ok <- Changes.repeat_all(tree, [{0, [], Enum.sort(wires)}]),
+         do: {:ok, tree}
+  end
+
+  ## Bases
+
+  @doc """
+  Starts a process, linked to the calling one, that writes a base of the present index. It sends
+  `{:kept, pid, {:ok, version} | {:error, error}}`. `flush` brings the journal to the disk; that process calls it.
+  """
+  @spec keep(Table.t(), Journal.t(), (() -> :ok | {:error, Error.t()})) :: pid
+  def keep(table, journal, flush) do
+    server = self()
+    write = Journal.base_writer(journal)
+
+    spawn_link(fn ->
+      outcome =
+        CrashReport.guard(fn ->
+          with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+               :ok <- write_base(write, index, version, base.complete, table, flush),
+               do: {:ok, version}
+        end)
+
+      send(server, {:kept, self(), outcome})
+    end)
+  end
+
+  @doc "Writes a base of an index whose texts are unknown, in the calling process."
+  @spec keep_swapped(Journal.t(), Index.t(), Table.version()) :: :ok | {:error, Error.t()}
+  def keep_swapped(journal, index, version) do
+    with {:ok, image} <- Image.to_binary(index) do
+      Journal.base_writer(journal).(version, [
+        part(@meta, :erlang.term_to_binary(%{complete: false})),
+        part(@image, image)
+      ])
+    end
+  end
+
+  # A text that a later change replaces, or deletes, while the table is read, may be missing. That change repeats it, so it must be
+  # on the disk before the base is.
+  defp write_base(write, index, version, complete, table, flush) do
+    with {:ok, image} <- Image.to_binary(index) do
+      texts =
+        table
+        |> Table.rows_of_texts(version, @part)
+        |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
+
+      head = [part(@meta, :erlang.term_to_binary(%{complete: complete})), part(@image, image)]
+      write.(version, head |> Stream.concat(texts) |> ending(flush))
+    end
+  end
+
+  defp ending(parts, flush) do
+    Stream.concat(parts, Stream.map([:flush], fn :flush -> flushed(flush.()) end))
+  end
+
+  # The writing of a base ends with this exception, and its file is removed by the next owner.
+  defp flushed(:ok), do: []
+  defp flushed({:error, error}), do: raise(error)
+
+  defp part(kind, bytes), do: [<<kind, byte_size(bytes)::little-64>>, bytes]
+end

@@ -1,0 +1,28 @@
+//! Compiles rules: from the tree of the language to tests, joins and actions on addresses.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `program` | the result: fact types, single-fact conditions, rules, plans |
+//! | `code` | expressions over the fields of bound facts |
+//! | `resolve` | names, types and domains of expressions |
+//! | `rules` | conditions and actions of a rule; alternatives |
+//! | `plans` | the order and the indices of joins |
+//! | `life` | the time for which a fact can still be used |
+
+pub(crate) mod code;
+mod life;
+mod plans;
+pub(crate) mod program;
+mod resolve;
+mod rules;
+mod types;
+
+pub(crate) use resolve::kind_name;
+pub(crate) use rules::compile;
+
+use crate::memory::{StringTable, Words};
+
+/// Returns the place of constants.
+pub(crate) fn constants(words: &mut Words, strings: StringTable) -> resolve::Constants<'_> {
+    resolve::Constants { words, strings }
+}

@@ -1,0 +1,172 @@
+//! The order of joins: for each condition, the look-ups that find all matches with a given fact.
+//!
+//! The next look-up is always the one that the most equalities connect with the facts bound so far. An equality of a field with
+//! a constant counts less. Of equals, the first in the text comes first.
+
+use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
+use crate::compile::program::{Aggregate, FactType, Guard, Plan, Probe, Slot, Step};
+
+/// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
+const MOST_INDICES: usize = 24;
+
+/// A `none` or an aggregate before its look-up is chosen.
+pub(super) struct RawGuard {
+    pub ty: usize,
+    pub aggregate: Aggregate,
+    pub conjuncts: Vec<Code>,
+    pub having: Vec<Code>,
+    pub local: Option<u8>,
+    pub deadlines: Vec<(u8, i64)>,
+}
+
+impl RawGuard {
+    /// Returns the slots of other facts that it reads.
+    fn reads(&self) -> u32 {
+        let slots = self.conjuncts.iter().chain(&self.having).fold(0, |slots, code| slots | code.slots());
+        slots & !(1 << OWN)
+    }
+}
+
+pub(super) struct Joins<'a> {
+    pub types: &'a mut Vec<FactType>,
+    pub slots: &'a [Slot],
+    pub conjuncts: &'a [Code],
+    pub guards: &'a [RawGuard],
+}
+
+impl Joins<'_> {
+    /// Returns the look-up of a guard.
+    pub fn guard(&mut self, number: usize) -> Guard {
+        let raw = &self.guards[number];
+        let tests: Vec<&Code> = raw.conjuncts.iter().collect();
+        let probe = self.probe(raw.ty, OWN, &tests);
+        Guard {
+            aggregate: raw.aggregate.clone(),
+            probe,
+            having: raw.having.clone(),
+            local: raw.local,
+            deadlines: raw.deadlines.clone(),
+        }
+    }
+
+    /// Returns the plan for matches whose newest fact is in `seed`.
+    pub fn plan(&mut self, seed: u8) -> Plan {
+        let mut bound = 1_u32 << seed;
+        let mut tested = 0_u32;
+        let guards = self.testable(bound, &mut tested);
+        let mut steps = Vec::new();
+        while let Some(slot) = self.next(bound, self.conjuncts) {
+            let conjuncts = self.conjuncts;
+            let mut step = self.step(slot, bound, conjuncts);
+            step.is_older = slot < seed;
+            bound |= 1 << slot;
+            step.guards = self.testable(bound, &mut tested);
+            steps.push(step);
+        }
+        Plan { guards, steps }
+    }
+
+    /// Returns the plan for the matches that a fact of a guard is about. The fact is in the slot [`OWN`].
+    pub fn flip(&mut self, number: usize) -> Plan {
+        let all: Vec<Code> = self.conjuncts.iter().chain(&self.guards[number].conjuncts).cloned().collect();
+        let mut bound = 1_u32 << OWN;
+        let mut steps = Vec::new();
+        while let Some(slot) = self.next(bound, &all) {
+            steps.push(self.step(slot, bound, &all));
+            bound |= 1 << slot;
+        }
+        Plan { guards: Vec::new(), steps }
+    }
+
+    /// Returns the guards that can be tested once the slots of `bound` are, and were not before.
+    fn testable(&self, bound: u32, tested: &mut u32) -> Vec<u8> {
+        let mut guards = Vec::new();
+        for (number, guard) in self.guards.iter().enumerate() {
+            if *tested & 1 << number == 0 && guard.reads() & !bound == 0 {
+                *tested |= 1 << number;
+                guards.push(number as u8);
+            }
+        }
+        guards
+    }
+
+    /// Returns the next slot to look up.
+    fn next(&self, bound: u32, conjuncts: &[Code]) -> Option<u8> {
+        let mut best: Option<(u8, u32)> = None;
+        for slot in (0..self.slots.len() as u8).filter(|slot| bound & 1 << slot == 0) {
+            let mut score = 0;
+            for code in conjuncts {
+                if let Some((_, operand)) = equality(code, slot, bound) {
+                    score += if matches!(operand, Operand::Constant(_)) { 1 } else { 10 };
+                }
+            }
+            if best.is_none_or(|(_, most)| score > most) {
+                best = Some((slot, score));
+            }
+        }
+        best.map(|(slot, _)| slot)
+    }
+
+    fn step(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Step {
+        let bound = bound | 1 << slot;
+        let tests: Vec<&Code> =
+            conjuncts.iter().filter(|code| code.slots() & 1 << slot != 0 && code.slots() & !bound == 0).collect();
+        let probe = self.probe(self.slots[slot as usize].ty, slot, &tests);
+        Step { probe, is_older: false, guards: Vec::new() }
+    }
+
+    /// Returns the look-up of the facts that pass `tests`, all of which are about the slot and about bound ones.
+    fn probe(&mut self, ty: usize, slot: u8, tests: &[&Code]) -> Probe {
+        let mut key: Vec<(u8, Operand)> = Vec::new();
+        for test in tests {
+            if let Some((field, operand)) = equality(test, slot, u32::MAX) {
+                if !key.iter().any(|(known, _)| *known == field) {
+                    key.push((field, operand));
+                }
+            }
+        }
+        key.sort_by_key(|(field, _)| *field);
+        let fields: Vec<u8> = key.iter().map(|(field, _)| *field).collect();
+        let index = index(&mut self.types[ty].indices, fields);
+        let used = &self.types[ty].indices[index];
+        let key = key.into_iter().filter(|(field, _)| used.contains(field)).map(|(_, operand)| operand).collect();
+        // Tests of few words come first.
+        let mut tests: Vec<Test> = tests.iter().map(|code| Test::of(code)).collect();
+        tests.sort_by_key(|test| matches!(test, Test::Code(_)));
+        Probe { ty, index, key, tests, slot }
+    }
+}
+
+/// Returns the number of the index over these fields, or over as many of them as there is one.
+fn index(indices: &mut Vec<Vec<u8>>, fields: Vec<u8>) -> usize {
+    if let Some(found) = indices.iter().position(|index| *index == fields) {
+        return found;
+    }
+    if indices.len() < MOST_INDICES {
+        indices.push(fields);
+        return indices.len() - 1;
+    }
+    let usable = indices.iter().enumerate().filter(|(_, index)| index.iter().all(|field| fields.contains(field)));
+    usable.max_by_key(|(_, index)| index.len()).map_or(0, |(number, _)| number)
+}
+
+/// Returns the field of `slot` and the operand that a test equates, if the operand is a constant or bound. Equal floats may
+/// differ in their bits, so they are no keys.
+fn equality(code: &Code, slot: u8, bound: u32) -> Option<(u8, Operand)> {
+    let Code::Compare(kind, Relation::Equal, left, right) = code else { return None };
+    if *kind == Kind::Float {
+        return None;
+    }
+    let (left, right) = (Operand::of(left)?, Operand::of(right)?);
+    [(left, right), (right, left)].into_iter().find_map(|(own, other)| match (own, other) {
+        (Operand::Field { slot: of, .. }, Operand::Field { slot: other, .. }) if of == slot && other == slot => None,
+        (Operand::Field { slot: of, offset, .. }, other) if of == slot => {
+            let is_bound = match other {
+                Operand::Constant(_) => true,
+                Operand::Field { slot, .. } => bound & 1 << slot != 0,
+            };
+            is_bound.then_some((((offset - FIELDS) / 2) as u8, other))
+        }
+        _ => None,
+    })
+}

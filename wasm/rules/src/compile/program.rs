@@ -1,0 +1,151 @@
+//! Compiled rules.
+
+use crate::compile::code::{Code, Kind, Operand, Test};
+use crate::memory::Address;
+
+/// Compiled rules. Nothing in them changes after the engine is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub types: Vec<FactType>,
+    pub conditions: Vec<Condition>,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FactType {
+    pub name: String,
+    pub fields: Vec<Field>,
+    /// The fields of each index, in ascending order. The first index has none, so it holds all facts of the type.
+    pub indices: Vec<Vec<u8>>,
+    /// The single-fact conditions on this type.
+    pub conditions: Vec<u32>,
+    /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
+    pub life: Option<i64>,
+    /// The words of the engine for this type, see `facts`.
+    pub at: Address,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub name: String,
+    pub kind: Kind,
+    pub optional: bool,
+    pub domain: Domain,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Domain {
+    Any,
+    Integers(i64, i64),
+    Floats(f64, f64),
+    Among(Vec<u64>),
+}
+
+impl Domain {
+    /// Returns whether a value is in the domain.
+    pub fn contains(&self, value: u64) -> bool {
+        match self {
+            Domain::Any => true,
+            Domain::Integers(least, most) => (*least..=*most).contains(&(value as i64)),
+            Domain::Floats(least, most) => (*least..=*most).contains(&f64::from_bits(value)),
+            Domain::Among(values) => values.contains(&value),
+        }
+    }
+}
+
+/// The part of conditions that is about one fact. Equal parts are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    /// They test the fact in slot [`crate::compile::code::OWN`].
+    pub tests: Vec<Test>,
+    /// The rules that match nothing while no fact meets this.
+    pub needed_by: Vec<u32>,
+    /// The rules, and their slots, that a fact which meets this may complete.
+    pub seeds: Vec<(u32, u8)>,
+    /// The rules, and their guards, that facts which meet this are about.
+    pub guards: Vec<(u32, u8)>,
+    /// The word that counts the facts that meet this.
+    pub at: Address,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub name: String,
+    pub priority: i32,
+    pub slots: Vec<Slot>,
+    pub guards: Vec<Guard>,
+    /// By slot of the newest fact.
+    pub plans: Vec<Plan>,
+    /// By guard.
+    pub flips: Vec<Plan>,
+    /// The number of single-fact conditions that need a fact.
+    pub needs: u32,
+    pub actions: Vec<Action>,
+    /// The words of the engine for this rule, see `agenda`.
+    pub at: Address,
+}
+
+/// A condition that binds a fact.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub ty: usize,
+}
+
+/// A `none` or an aggregate: a condition on all facts that match.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub aggregate: Aggregate,
+    pub probe: Probe,
+    /// What the value has to satisfy.
+    pub having: Vec<Code>,
+    /// The local that takes the value.
+    pub local: Option<u8>,
+    /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
+    pub deadlines: Vec<(u8, i64)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Aggregate {
+    None,
+    Count,
+    Sum(Kind, Operand),
+    Min(Kind, Operand),
+    Max(Kind, Operand),
+}
+
+/// A look-up of facts, and their tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    pub ty: usize,
+    pub index: usize,
+    pub key: Vec<Operand>,
+    pub tests: Vec<Test>,
+    /// The slot that the fact is bound to.
+    pub slot: u8,
+}
+
+/// An order of look-ups that finds all matches of a rule with a given fact.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The guards to test once the first fact is bound.
+    pub guards: Vec<u8>,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub probe: Probe,
+    /// Whether the fact has to be older than the first one. Otherwise it may be the same.
+    pub is_older: bool,
+    /// The guards to test once this fact is bound.
+    pub guards: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Assert { ty: usize, values: Vec<(u8, Code)> },
+    Modify { slot: u8, ty: usize, values: Vec<(u8, Code)> },
+    Retract { slot: u8 },
+    Notify { name: String, values: Vec<(String, Kind, Code)> },
+    Let { local: u8, code: Code },
+}

@@ -1,0 +1,207 @@
+//! `none` and aggregates: conditions on all facts that match, and the matches that become valid when such a condition turns true.
+//!
+//! A fact that comes or goes can make a guard true for matches of older facts. They are looked up at once, and each that was not
+//! valid before goes to the agenda, or to the timers if the guard's window is still open. A match that a seed has yet to find is
+//! left to the seed.
+
+use crate::compile::code::{Bound, Kind, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
+use crate::compile::program::{Aggregate, Guard, Rule};
+use crate::facts::is_alive;
+use crate::memory::{Address, Full};
+use crate::step::Step;
+
+/// How a changed fact counts for the state before the change.
+#[derive(Clone, Copy)]
+enum Before {
+    /// It was not there.
+    Without(Address),
+    /// It was there, and passes the guard's tests.
+    With(Address),
+}
+
+/// A value that grows with the facts of an aggregate.
+struct Total {
+    count: u64,
+    value: Option<u64>,
+    is_defined: bool,
+}
+
+impl Step<'_> {
+    /// Returns whether a guard holds for the bound facts, apart from its deadline.
+    pub fn guard_holds(&self, guard: &Guard, bound: &mut Bound) -> bool {
+        if guard.aggregate == Aggregate::None {
+            return !self.is_blocked(guard, bound);
+        }
+        self.satisfies(guard, self.aggregate(guard, bound, None), bound)
+    }
+
+    fn is_blocked(&self, guard: &Guard, bound: &mut Bound) -> bool {
+        let link = self.link_of(&guard.probe);
+        let kept = bound[OWN as usize];
+        let mut fact = self.head(&guard.probe, bound);
+        while fact != 0 {
+            bound[OWN as usize] = fact;
+            if guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                break;
+            }
+            fact = self.words.get(fact + link);
+        }
+        bound[OWN as usize] = kept;
+        fact != 0
+    }
+
+    /// Returns whether the value of an aggregate satisfies its clauses.
+    fn satisfies(&self, guard: &Guard, value: Option<u64>, bound: &Bound) -> bool {
+        let mut locals = NO_LOCALS;
+        if let Some(local) = guard.local {
+            locals[local as usize] = value;
+        }
+        let scope = Scope { words: self.words, bound, locals: &locals };
+        guard.having.iter().all(|code| code.holds(scope))
+    }
+
+    /// Returns the value of an aggregate.
+    fn aggregate(&self, guard: &Guard, bound: &mut Bound, before: Option<Before>) -> Option<u64> {
+        let link = self.link_of(&guard.probe);
+        let kept = bound[OWN as usize];
+        let mut total = Total { count: 0, value: None, is_defined: true };
+        if let Some(Before::With(fact)) = before {
+            bound[OWN as usize] = fact;
+            self.add(&guard.aggregate, bound, &mut total);
+        }
+        let mut fact = self.head(&guard.probe, bound);
+        while fact != 0 {
+            bound[OWN as usize] = fact;
+            let is_left_out = matches!(before, Some(Before::Without(other)) if other == fact);
+            if !is_left_out && guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                self.add(&guard.aggregate, bound, &mut total);
+            }
+            fact = self.words.get(fact + link);
+        }
+        bound[OWN as usize] = kept;
+        match &guard.aggregate {
+            Aggregate::None => None,
+            Aggregate::Count => Some(total.count),
+            // The sum of nothing is 0, in either type. A sum beyond 64 bits is undefined.
+            Aggregate::Sum(..) => total.is_defined.then_some(total.value.unwrap_or(0)),
+            Aggregate::Min(..) | Aggregate::Max(..) => total.value,
+        }
+    }
+
+    fn add(&self, aggregate: &Aggregate, bound: &Bound, total: &mut Total) {
+        total.count += 1;
+        let (Aggregate::Sum(kind, of) | Aggregate::Min(kind, of) | Aggregate::Max(kind, of)) = aggregate else {
+            return;
+        };
+        let Some(value) = of.value(self.words, bound) else { return };
+        let Some(so_far) = total.value else {
+            total.value = Some(value);
+            return;
+        };
+        let is_float = *kind == Kind::Float;
+        let (floats, integers) = ((f64::from_bits(so_far), f64::from_bits(value)), (so_far as i64, value as i64));
+        total.value = match aggregate {
+            Aggregate::Sum(..) if is_float => {
+                let sum = floats.0 + floats.1;
+                total.is_defined &= sum.is_finite();
+                Some(sum.to_bits())
+            }
+            Aggregate::Sum(..) => {
+                let sum = integers.0.checked_add(integers.1);
+                total.is_defined &= sum.is_some();
+                Some(sum.unwrap_or(0) as u64)
+            }
+            Aggregate::Min(..) if is_float => Some(floats.0.min(floats.1).to_bits()),
+            Aggregate::Max(..) if is_float => Some(floats.0.max(floats.1).to_bits()),
+            Aggregate::Min(..) => Some(integers.0.min(integers.1) as u64),
+            _ => Some(integers.0.max(integers.1) as u64),
+        };
+    }
+
+    /// Returns the values of a rule's aggregates.
+    pub fn locals(&self, rule: &Rule, bound: &mut Bound) -> Locals {
+        let mut locals = NO_LOCALS;
+        for guard in &rule.guards {
+            if let Some(local) = guard.local {
+                locals[local as usize] = self.aggregate(guard, bound, None);
+            }
+        }
+        locals
+    }
+
+    /// Returns the time from which on all guards' windows are closed.
+    pub fn deadline(&self, rule: &Rule, bound: &Bound) -> i64 {
+        let closed = |guard: &Guard| {
+            let ends = guard
+                .deadlines
+                .iter()
+                .map(|(slot, within)| (self.words.get64(bound[*slot as usize] + TIME) as i64).saturating_add(*within));
+            ends.min()
+        };
+        rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
+    }
+
+    /// Looks up the matches that a new fact of a guard makes valid.
+    pub fn guard_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
+        // One fact more only makes a `none` false.
+        if self.program.rules[rule as usize].guards[guard as usize].aggregate == Aggregate::None {
+            return Ok(());
+        }
+        self.flip(rule, guard, number - 1, Before::Without(fact), fact)
+    }
+
+    /// Looks up the matches that a retracted fact of a guard makes valid. The fact is in no index any more.
+    pub fn guard_loses(&mut self, rule: u32, guard: u8, fact: Address) -> Result<(), Full> {
+        self.flip(rule, guard, u64::MAX, Before::With(fact), fact)
+    }
+
+    fn flip(&mut self, number: u32, guard: u8, newest: u64, before: Before, fact: Address) -> Result<(), Full> {
+        let rule = &self.program.rules[number as usize];
+        let plan = &rule.flips[guard as usize];
+        let changed = &rule.guards[guard as usize];
+        let mut bound: Bound = [0; SLOTS + 1];
+        bound[OWN as usize] = fact;
+        let mut after = None;
+        while self.search(rule, plan, newest, after, &mut bound) {
+            after = Some(self.path(plan, &bound));
+            let held_before = match changed.aggregate {
+                // It blocked the match.
+                Aggregate::None => false,
+                _ => self.satisfies(changed, self.aggregate(changed, &mut bound, Some(before)), &bound),
+            };
+            if held_before || !rule.guards.iter().all(|guard| self.guard_holds(guard, &mut bound)) {
+                continue;
+            }
+            if self.is_pending(number, &bound) {
+                continue;
+            }
+            let deadline = self.deadline(rule, &bound);
+            if deadline > self.clock() {
+                self.wait(number, &bound, deadline)?;
+            } else {
+                self.push_match(number, &bound)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a seed of the rule has yet to find the match.
+    fn is_pending(&self, number: u32, bound: &Bound) -> bool {
+        let rule = &self.program.rules[number as usize];
+        let slots = rule.slots.len();
+        let numbers = |slot: usize| self.words.get64(bound[slot] + NUMBER);
+        // The first of the slots with the newest fact.
+        let seed_slot = (0..slots).rev().max_by_key(|slot| numbers(*slot)).unwrap_or(0);
+        let newest = numbers(seed_slot);
+        let Some(seed) = self.find_seed(number, seed_slot as u8, newest) else { return false };
+        debug_assert!(is_alive(self.words, bound[seed_slot], newest));
+        let Some(path) = self.seed_path(number, seed) else { return true };
+        for (step, (_, reached)) in rule.plans[seed_slot].steps.iter().zip(path) {
+            let own = numbers(step.probe.slot as usize);
+            if own != reached {
+                return own < reached;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,13 @@
+//! All state of an engine: 32-bit words in one block, which change by steps that happen wholly or not at all.
+//!
+//! An address is a position in the block. The address 0 stands for none.
+
+mod heap;
+mod strings;
+mod table;
+mod words;
+
+pub(crate) use heap::Heap;
+pub(crate) use strings::StringTable;
+pub(crate) use table::Table;
+pub(crate) use words::{mix, Address, Full, Words};

@@ -1,0 +1,95 @@
+//! Strings in words. Equal strings are one block, so they are equal if their addresses are.
+//!
+//! A block has a link, the number of its owners, the hash, the length in bytes, and the bytes. The last owner frees it.
+
+use crate::memory::{mix, Address, Full, Table, Words};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StringTable(pub Table);
+
+const OWNERS: u32 = 1;
+const HASH: u32 = 2;
+const LENGTH: u32 = 3;
+const BYTES: u32 = 4;
+
+impl StringTable {
+    /// Returns the address of the string with these bytes, if it exists.
+    pub fn find(self, words: &Words, bytes: &[u8]) -> Option<Address> {
+        let found = self.0.find(words, hash_bytes(bytes), |block| is(words, block, bytes));
+        found.map(|(_, block)| block)
+    }
+
+    /// Returns the address of the string with these bytes, which is made without an owner if it does not exist.
+    pub fn intern(self, words: &mut Words, bytes: &[u8]) -> Result<Address, Full> {
+        if let Some(block) = self.find(words, bytes) {
+            return Ok(block);
+        }
+        let block = words.allocate(size(bytes.len()))?;
+        words.raw(block + OWNERS, 0);
+        words.raw(block + HASH, hash_bytes(bytes));
+        words.raw(block + LENGTH, bytes.len() as u32);
+        for (address, chunk) in (block + BYTES..).zip(bytes.chunks(4)) {
+            words.raw(address, word(chunk));
+        }
+        self.0.insert(words, hash_bytes(bytes), block)?;
+        Ok(block)
+    }
+
+    /// Adds an owner.
+    #[inline]
+    pub fn retain(self, words: &mut Words, block: Address) -> Result<(), Full> {
+        words.set(block + OWNERS, words.get(block + OWNERS) + 1)
+    }
+
+    /// Removes an owner, and frees the string without owners. It keeps its bytes until the step ends.
+    pub fn release(self, words: &mut Words, block: Address) -> Result<(), Full> {
+        let owners = words.get(block + OWNERS) - 1;
+        words.set(block + OWNERS, owners)?;
+        if owners > 0 {
+            return Ok(());
+        }
+        if let Some((at, _)) = self.0.find(words, words.get(block + HASH), |found| found == block) {
+            self.0.remove(words, at)?;
+        }
+        words.free(block, size(words.get(block + LENGTH) as usize))
+    }
+
+    /// Returns the length of a string, in bytes.
+    pub fn length(words: &Words, block: Address) -> usize {
+        words.get(block + LENGTH) as usize
+    }
+
+    /// Returns four bytes of a string.
+    pub fn word(words: &Words, block: Address, number: u32) -> u32 {
+        words.get(block + BYTES + number)
+    }
+
+    /// Returns the bytes of a string.
+    pub fn bytes(words: &Words, block: Address) -> Vec<u8> {
+        let length = words.get(block + LENGTH) as usize;
+        let mut bytes: Vec<u8> =
+            (0..length.div_ceil(4) as u32).flat_map(|at| words.get(block + BYTES + at).to_le_bytes()).collect();
+        bytes.truncate(length);
+        bytes
+    }
+}
+
+fn size(bytes: usize) -> u32 {
+    BYTES + bytes.div_ceil(4) as u32
+}
+
+fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
+    words.get(block + LENGTH) as usize == bytes.len()
+        && (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk))
+}
+
+fn word(chunk: &[u8]) -> u32 {
+    let mut word = [0; 4];
+    word[..chunk.len()].copy_from_slice(chunk);
+    u32::from_le_bytes(word)
+}
+
+/// Returns the hash of a string.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u32 {
+    bytes.chunks(4).fold(mix(1, bytes.len() as u64), |hash, chunk| mix(hash, word(chunk).into())) as u32
+}

@@ -1,0 +1,136 @@
+//! Hash tables in words: from a hash to an address, by open addressing.
+
+use crate::memory::{Address, Full, Words};
+
+/// A table, by the address of its three words: the number of places, the number of entries, and the address of the places. A
+/// place is a hash and a value. The value 0 marks a free place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table(pub Address);
+
+/// The number of words of a table, besides its places.
+pub(crate) const TABLE: u32 = 3;
+
+impl Table {
+    pub const SIZE: u32 = TABLE;
+
+    /// Returns the place and the value of the entry with this hash that `is` accepts.
+    #[inline]
+    pub fn find(self, words: &Words, hash: u32, is: impl Fn(u32) -> bool) -> Option<(Address, u32)> {
+        let places = words.get(self.0);
+        if places == 0 {
+            return None;
+        }
+        let base = words.get(self.0 + 2);
+        let mut place = hash & (places - 1);
+        loop {
+            let at = base + 2 * place;
+            let value = words.get(at + 1);
+            if value == 0 {
+                return None;
+            }
+            if words.get(at) == hash && is(value) {
+                return Some((at, value));
+            }
+            place = (place + 1) & (places - 1);
+        }
+    }
+
+    /// Adds an entry.
+    pub fn insert(self, words: &mut Words, hash: u32, value: u32) -> Result<(), Full> {
+        let (places, entries) = (words.get(self.0), words.get(self.0 + 1));
+        if 4 * (entries + 1) > 3 * places {
+            self.enlarge(words)?;
+        }
+        words.set(self.0 + 1, entries + 1)?;
+        let (places, base) = (words.get(self.0), words.get(self.0 + 2));
+        let at = free_place(words, base, places, hash);
+        words.set(at, hash)?;
+        words.set(at + 1, value)
+    }
+
+    /// Doubles the number of places.
+    fn enlarge(self, words: &mut Words) -> Result<(), Full> {
+        let (before, old) = (words.get(self.0), words.get(self.0 + 2));
+        let places = (2 * before).max(8);
+        let base = words.allocate(2 * places)?;
+        for address in base..base + 2 * places {
+            words.raw(address, 0);
+        }
+        for place in 0..before {
+            let (hash, value) = (words.get(old + 2 * place), words.get(old + 2 * place + 1));
+            if value != 0 {
+                let at = free_place(words, base, places, hash);
+                words.raw(at, hash);
+                words.raw(at + 1, value);
+            }
+        }
+        if before > 0 {
+            words.free(old, 2 * before)?;
+        }
+        words.set(self.0, places)?;
+        words.set(self.0 + 2, base)
+    }
+
+    /// Removes the entry at this place, and closes the gap.
+    pub fn remove(self, words: &mut Words, at: Address) -> Result<(), Full> {
+        let (places, entries, base) = (words.get(self.0), words.get(self.0 + 1), words.get(self.0 + 2));
+        words.set(self.0 + 1, entries - 1)?;
+        let mut gap = (at - base) / 2;
+        let mut place = gap;
+        loop {
+            place = (place + 1) & (places - 1);
+            let (hash, value) = (words.get(base + 2 * place), words.get(base + 2 * place + 1));
+            if value == 0 {
+                return words.set(base + 2 * gap + 1, 0);
+            }
+            // An entry may move to the gap if the gap is not before the place where its search begins.
+            let distance = place.wrapping_sub(hash) & (places - 1);
+            if distance >= (place.wrapping_sub(gap) & (places - 1)) {
+                words.set(base + 2 * gap, hash)?;
+                words.set(base + 2 * gap + 1, value)?;
+                gap = place;
+            }
+        }
+    }
+}
+
+fn free_place(words: &Words, base: Address, places: u32, hash: u32) -> Address {
+    let mut place = hash & (places - 1);
+    while words.get(base + 2 * place + 1) != 0 {
+        place = (place + 1) & (places - 1);
+    }
+    base + 2 * place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_and_go_like_those_of_a_list() {
+        let mut words = Words::new(1 << 24).unwrap();
+        let table = Table(words.reserve(Table::SIZE).unwrap());
+        let mut list: Vec<(u32, u32)> = Vec::new();
+        let mut random = 7_u64;
+        for round in 1..20_000_u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let hash = (random >> 40) as u32 % 97;
+            if random >> 63 == 0 || list.len() < 20 {
+                while let Err(full) = table.insert(&mut words, hash, round) {
+                    words.undo();
+                    words.grow(full).unwrap();
+                }
+                list.push((hash, round));
+            } else {
+                let (hash, value) = list.swap_remove((random >> 20) as usize % list.len());
+                let (at, _) = table.find(&words, hash, |found| found == value).unwrap();
+                table.remove(&mut words, at).unwrap();
+                assert!(table.find(&words, hash, |found| found == value).is_none());
+            }
+            words.commit().unwrap();
+        }
+        for (hash, value) in list {
+            assert!(table.find(&words, hash, |found| found == value).is_some());
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Words, the undo log of a step, and the allocation of blocks.
+//!
+//! A step changes words and then commits. Before it overwrites a word, it appends the word's address and value to the log. The
+//! commit is one store: it empties the log. So whatever ends a step early (no memory, or a trap at any instruction), the log
+//! holds the way back, and the step can run again. A step logs neither words that no committed block contains nor the content
+//! of blocks that were free when it began, so most of a new fact costs plain stores.
+//!
+//! A step allocates nothing outside of the block. If the block or the log is too small, the step ends with [`Full`], is undone,
+//! and runs again once there is more room.
+
+use std::sync::atomic::{compiler_fence, Ordering};
+
+use crate::error::{Error, Kind};
+
+pub(crate) type Address = u32;
+
+/// The room that a step lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// Words of the block.
+    Words(u32),
+    /// Entries of the log.
+    Log,
+    /// Entries in the list of freed blocks.
+    Freed,
+    /// The search of single-fact conditions.
+    Search,
+    /// Words of the notices.
+    Notices(u32),
+    /// The limit on facts, which no more memory lifts.
+    Facts,
+}
+
+/// The last word that is allocated.
+const TOP: Address = 1;
+/// The heads of the lists of free blocks, by class.
+const FREE: Address = 32;
+/// Blocks of up to this number of words have a class for each size. Larger ones have a power of two.
+const SMALL: u32 = 64;
+const CLASSES: u32 = SMALL + 32;
+/// The first word that can be allocated.
+const FIRST: Address = FREE + CLASSES;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Words {
+    words: Vec<u32>,
+    /// The address and the old value of each word that this step changed. Its capacity is its length.
+    log: Vec<[u32; 2]>,
+    /// The number of entries of the log that count. Zero between steps.
+    logged: usize,
+    /// The words from here on were not allocated when the step began.
+    fresh: Address,
+    /// Blocks that this step frees: the address, and the head of their list. They keep their content until the step ends.
+    freed: Vec<[u32; 2]>,
+    /// The most words.
+    limit: usize,
+    /// The number of stores after which a test cuts the step off.
+    #[cfg(test)]
+    pub cut_after: Option<u64>,
+}
+
+impl Words {
+    /// Returns words that take at most `limit` bytes.
+    pub fn new(limit: usize) -> Result<Self, Error> {
+        let mut words = Words {
+            words: Vec::new(),
+            log: Vec::new(),
+            logged: 0,
+            fresh: FIRST,
+            freed: Vec::new(),
+            limit: limit / 4,
+            #[cfg(test)]
+            cut_after: None,
+        };
+        words.grow(Full::Words(4096))?;
+        words.grow(Full::Log)?;
+        words.grow(Full::Freed)?;
+        words.words[TOP as usize] = FIRST;
+        Ok(words)
+    }
+
+    /// Returns the number of bytes that the block, the log and the list take.
+    pub fn bytes(&self) -> usize {
+        4 * self.words.capacity() + 8 * (self.log.capacity() + self.freed.capacity())
+    }
+
+    /// Returns the number of bytes that are allocated, free blocks included.
+    pub fn used(&self) -> usize {
+        4 * self.get(TOP) as usize
+    }
+
+    #[inline(always)]
+    pub fn get(&self, address: Address) -> u32 {
+        self.words[address as usize]
+    }
+
+    #[inline(always)]
+    pub fn get64(&self, address: Address) -> u64 {
+        let pair = &self.words[address as usize..][..2];
+        u64::from(pair[0]) | u64::from(pair[1]) << 32
+    }
+
+    /// Stores a word that a committed block may contain.
+    #[inline(always)]
+    pub fn set(&mut self, address: Address, value: u32) -> Result<(), Full> {
+        if address < self.fresh {
+            let old = self.words[address as usize];
+            let Some(entry) = self.log.get_mut(self.logged) else { return Err(Full::Log) };
+            *entry = [address, old];
+            in_order();
+            self.logged += 1;
+            in_order();
+        }
+        self.raw(address, value);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn set64(&mut self, address: Address, value: u64) -> Result<(), Full> {
+        self.set(address, value as u32)?;
+        // The high half of counters hardly ever changes.
+        if self.get(address + 1) != (value >> 32) as u32 {
+            self.set(address + 1, (value >> 32) as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Stores a word of a block that this step allocated.
+    #[inline(always)]
+    pub fn raw(&mut self, address: Address, value: u32) {
+        #[cfg(test)]
+        self.count_down();
+        self.words[address as usize] = value;
+    }
+
+    #[inline(always)]
+    pub fn raw64(&mut self, address: Address, value: u64) {
+        self.raw(address, value as u32);
+        self.raw(address + 1, (value >> 32) as u32);
+    }
+
+    #[cfg(test)]
+    fn count_down(&mut self) {
+        if let Some(left) = &mut self.cut_after {
+            if *left == 0 {
+                self.cut_after = None;
+                std::panic::resume_unwind(Box::new("cut off"));
+            }
+            *left -= 1;
+        }
+    }
+
+    /// Makes the changes of the step final.
+    #[inline]
+    pub fn commit(&mut self) -> Result<(), Full> {
+        for position in 0..self.freed.len() {
+            let [address, list] = self.freed[position];
+            let next = self.get(list);
+            self.set(address, next)?;
+            self.set(list, address)?;
+        }
+        in_order();
+        self.logged = 0;
+        in_order();
+        // After a cut between the two, the next step logs more words than it must.
+        self.fresh = self.get(TOP);
+        self.freed.clear();
+        Ok(())
+    }
+
+    /// Undoes the step. It may be cut off and run again.
+    pub fn undo(&mut self) {
+        while self.logged > 0 {
+            let [address, old] = self.log[self.logged - 1];
+            self.words[address as usize] = old;
+            in_order();
+            self.logged -= 1;
+            in_order();
+        }
+        self.fresh = self.get(TOP);
+        self.freed.clear();
+    }
+
+    /// Makes the room that a step lacked. Nothing is logged.
+    ///
+    /// Errors: [`Kind::OutOfMemory`].
+    #[cold]
+    pub fn grow(&mut self, full: Full) -> Result<(), Error> {
+        debug_assert_eq!(self.logged, 0);
+        let used = self.words.len() + 2 * (self.log.len() + self.freed.capacity());
+        let left = self.limit.saturating_sub(used);
+        let refused =
+            || Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory");
+        match full {
+            Full::Words(words) => {
+                let least = words as usize;
+                let more = least.max(self.words.len() / 2).min(left.max(least));
+                if least > left || self.words.len() + more > u32::MAX as usize / 4 {
+                    return Err(refused());
+                }
+                self.words.try_reserve_exact(more).map_err(|_| refused())?;
+                self.words.resize(self.words.len() + more, 0);
+            }
+            Full::Log => {
+                let more = self.log.len().max(1024);
+                if 2 * more > left {
+                    return Err(refused());
+                }
+                self.log.try_reserve_exact(more).map_err(|_| refused())?;
+                self.log.resize(self.log.len() + more, [0; 2]);
+            }
+            Full::Freed => {
+                let more = (2 * self.freed.capacity()).max(256);
+                if 2 * more > left {
+                    return Err(refused());
+                }
+                self.freed.try_reserve_exact(more).map_err(|_| refused())?;
+            }
+            Full::Search => return Err(refused()),
+            // The engine has their room.
+            Full::Notices(_) => {}
+            Full::Facts => {
+                let message = "there are as many facts as the limit allows; retract some, or allow more";
+                return Err(Error::new(Kind::OutOfBounds, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates words at the end of the block. They contain anything.
+    fn extend(&mut self, size: u32) -> Result<Address, Full> {
+        let start = self.get(TOP);
+        if size as usize > self.words.len() - start as usize {
+            return Err(Full::Words(size));
+        }
+        self.set(TOP, start + size)?;
+        Ok(start)
+    }
+
+    /// Allocates `size` words for good. They are zero.
+    pub fn reserve(&mut self, size: u32) -> Result<Address, Full> {
+        let start = self.extend(size)?;
+        for address in start..start + size {
+            self.raw(address, 0);
+        }
+        Ok(start)
+    }
+
+    /// Allocates a block of `size` words, of which the list at `list` holds free ones. It contains anything.
+    #[inline]
+    pub fn allocate_from(&mut self, list: Address, size: u32) -> Result<Address, Full> {
+        let block = self.get(list);
+        if block == 0 {
+            return self.extend(size);
+        }
+        let next = self.get(block);
+        self.set(list, next)?;
+        // Logs the link, so that an undone step leaves the list whole.
+        self.set(block, 0)?;
+        Ok(block)
+    }
+
+    /// Frees a block, at the end of the step. Until then it keeps its content.
+    #[inline]
+    pub fn free_to(&mut self, list: Address, block: Address) -> Result<(), Full> {
+        if self.freed.len() == self.freed.capacity() {
+            return Err(Full::Freed);
+        }
+        self.freed.push([block, list]);
+        Ok(())
+    }
+
+    /// Allocates a block of `size` words or more. It contains anything.
+    #[inline]
+    pub fn allocate(&mut self, size: u32) -> Result<Address, Full> {
+        let (class, size) = class(size);
+        self.allocate_from(FREE + class, size)
+    }
+
+    /// Frees a block of [`Words::allocate`].
+    #[inline]
+    pub fn free(&mut self, block: Address, size: u32) -> Result<(), Full> {
+        self.free_to(FREE + class(size).0, block)
+    }
+}
+
+/// Returns the class of blocks of `size` words, and the size of such a block.
+fn class(size: u32) -> (u32, u32) {
+    if size < SMALL {
+        return (size.max(1), size.max(1));
+    }
+    let bits = (size - 1).ilog2() + 1;
+    (SMALL + bits, 1 << bits)
+}
+
+/// Orders all stores before it before all stores after it, in the compiled code. A step that a trap cuts off relies on that.
+#[inline(always)]
+fn in_order() {
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// Returns the hash of `hash` and then `word`.
+#[inline(always)]
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+    let mixed = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
+}

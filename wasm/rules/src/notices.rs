@@ -1,0 +1,133 @@
+//! Notices: what rules report.
+//!
+//! A step writes a notice behind those that are committed, and then commits its length. A notice is its length in words, its rule,
+//! its action, the number of its values, and the values: a tag, and two words, or the length and the bytes of a string.
+
+use crate::compile::code::Kind;
+use crate::compile::program::{Action, Program};
+use crate::engine::Owned;
+use crate::memory::{Address, Full, StringTable};
+use crate::step::{Step, NOTICES, NOTICE_WORDS};
+
+/// The action of a notice that a firing failed. Its two values are the positions of the action and of the field.
+const FAILED: u32 = u32::MAX;
+
+/// What a rule reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// The rule.
+    pub rule: String,
+    /// The name that the rule gives, or `None` if the firing failed: it would have stored a value outside its field's domain, or
+    /// left a required field undefined. Such a firing changes nothing.
+    pub name: Option<String>,
+    /// The values by name. `None` is undefined. Of a firing that failed: the fact type and the field.
+    pub values: Vec<(String, Option<Owned>)>,
+}
+
+const UNDEFINED: u32 = 0;
+const INTEGER: u32 = 1;
+const FLOAT: u32 = 2;
+const STRING: u32 = 3;
+const BOOLEAN: u32 = 4;
+
+impl Step<'_> {
+    /// Writes a notice.
+    pub fn notify(&mut self, rule: u32, action: u32, values: &[(Kind, Option<u64>)]) -> Result<(), Full> {
+        let start = self.words.get(NOTICE_WORDS) as usize;
+        let notices = &mut self.scratch.notices;
+        let size = |value: &(Kind, Option<u64>)| match value {
+            (_, None) => 1,
+            (Kind::String, Some(string)) => 2 + StringTable::length(self.words, *string as Address).div_ceil(4),
+            _ => 3,
+        };
+        let length = 4 + values.iter().map(size).sum::<usize>();
+        if start + length > notices.len() {
+            return Err(Full::Notices(length as u32));
+        }
+        let mut at = start;
+        let mut put = |word: u32| {
+            notices[at] = word;
+            at += 1;
+        };
+        [length as u32, rule, action, values.len() as u32].into_iter().for_each(&mut put);
+        for (kind, value) in values {
+            let Some(value) = value else {
+                put(UNDEFINED);
+                continue;
+            };
+            let tag = match kind {
+                Kind::Integer => INTEGER,
+                Kind::Float => FLOAT,
+                Kind::Boolean => BOOLEAN,
+                Kind::String => {
+                    let string = *value as Address;
+                    let length = StringTable::length(self.words, string);
+                    put(STRING);
+                    put(length as u32);
+                    (0..length.div_ceil(4) as u32).for_each(|word| put(StringTable::word(self.words, string, word)));
+                    continue;
+                }
+            };
+            [tag, *value as u32, (value >> 32) as u32].into_iter().for_each(&mut put);
+        }
+        self.words.set(NOTICE_WORDS, (start + length) as u32)?;
+        self.words.set(NOTICES, self.words.get(NOTICES) + 1)
+    }
+
+    /// Writes the notice that a firing failed.
+    pub fn notify_failure(&mut self, rule: u32, action: u32, field: u32) -> Result<(), Full> {
+        let values = [action, field].map(|number| (Kind::Integer, Some(number.into())));
+        self.notify(rule, FAILED, &values)
+    }
+}
+
+/// Reads notices.
+pub(crate) fn read(program: &Program, mut words: &[u32]) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    while let [length, rule, action, count, ..] = *words {
+        let rule = &program.rules[rule as usize];
+        let mut values = words[4..length as usize].iter().copied();
+        let values: Vec<Option<Owned>> = (0..count).map(|_| value(&mut values)).collect();
+        words = &words[length as usize..];
+        if action == FAILED {
+            let position = |value: &Option<Owned>| match value {
+                Some(Owned::Integer(position)) => *position as usize,
+                _ => 0,
+            };
+            let ty = match &rule.actions[position(&values[0])] {
+                Action::Assert { ty, .. } | Action::Modify { ty, .. } => &program.types[*ty],
+                _ => continue,
+            };
+            let text = |text: &str| Some(Owned::String(text.as_bytes().to_vec()));
+            let values = vec![
+                ("type".to_owned(), text(&ty.name)),
+                ("field".to_owned(), text(&ty.fields[position(&values[1])].name)),
+            ];
+            notices.push(Notice { rule: rule.name.clone(), name: None, values });
+        } else if let Action::Notify { name, values: declared } = &rule.actions[action as usize] {
+            let names = declared.iter().map(|(name, _, _)| name.clone());
+            let values = names.zip(values).collect();
+            notices.push(Notice { rule: rule.name.clone(), name: Some(name.clone()), values });
+        }
+    }
+    notices
+}
+
+fn value(words: &mut impl Iterator<Item = u32>) -> Option<Owned> {
+    let tag = words.next()?;
+    if tag == UNDEFINED {
+        return None;
+    }
+    let first = words.next()?;
+    if tag == STRING {
+        let mut bytes: Vec<u8> = words.take(first.div_ceil(4) as usize).flat_map(u32::to_le_bytes).collect();
+        bytes.truncate(first as usize);
+        return Some(Owned::String(bytes));
+    }
+    let bits = u64::from(first) | u64::from(words.next()?) << 32;
+    Some(match tag {
+        FLOAT => Owned::Float(f64::from_bits(bits)),
+        BOOLEAN => Owned::Boolean(bits == 1),
+        _ => Owned::Integer(bits as i64),
+    })
+}

@@ -1,0 +1,184 @@
+//! Finds the single-fact conditions that a fact meets, where a type has many: each is a subscription of the index.
+//!
+//! A condition's tests that are comparisons with constants, lists, `is null`, and their combinations make the expression. The other
+//! tests run for the conditions that the index returns. So a fact's cost depends on the conditions that it meets.
+
+use be_tree_index::event::Format;
+use be_tree_index::index::{Index, Insertion};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::search::Search;
+use be_tree_index::term::Writer;
+
+use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS};
+use crate::compile::program::{FactType, Program};
+use crate::error::Error;
+use crate::memory::{Address, Full, StringTable, Words};
+
+/// A type with at most this number of conditions is tested without an index.
+pub(crate) const FEW: usize = 16;
+
+/// The conditions of a fact type in an index.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    index: Index,
+    search: Search,
+    /// The fact as an event.
+    event: Vec<u8>,
+    /// The conditions without a test that the index takes.
+    pub rest: Vec<u32>,
+}
+
+impl Selection {
+    /// Returns the selection of a type's conditions, or `None` if they are few.
+    ///
+    /// Errors: `out_of_memory`.
+    pub fn new(program: &Program, ty: &FactType, words: &Words, few: usize) -> Result<Option<Selection>, Error> {
+        if ty.conditions.len() <= few {
+            return Ok(None);
+        }
+        let attribute = |(number, field): (usize, &crate::compile::program::Field)| Attribute {
+            name: format!("f{number}"),
+            ty: match field.kind {
+                Kind::Integer => Type::Integer,
+                Kind::Float => Type::Float,
+                Kind::String => Type::String,
+                Kind::Boolean => Type::Boolean,
+            },
+            optional: true,
+            bounds: Bounds::Unbounded,
+        };
+        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(of_index)?;
+        let mut index = Index::new(schema);
+        let mut rest = Vec::new();
+        for condition in &ty.conditions {
+            let tests = &program.conditions[*condition as usize].tests;
+            let parts: Vec<String> = tests.iter().filter_map(|test| test_text(test, words)).collect();
+            if parts.is_empty() {
+                rest.push(*condition);
+                continue;
+            }
+            let text = parts.join(" and ");
+            let insertion = Insertion { id: (*condition).into(), text: text.as_bytes(), constants: Vec::new() };
+            index.insert(&insertion).map_err(of_index)?;
+        }
+        let mut search = Search::default();
+        search.reserve(&index).map_err(of_index)?;
+        Ok(Some(Selection { index, search, event: Vec::new(), rest }))
+    }
+
+    /// Returns the conditions whose expressions the fact makes true, in ascending order.
+    pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
+        self.event.clear();
+        let mut writer = Writer::new(&mut self.event);
+        writer.list(ty.fields.len());
+        for (number, field) in ty.fields.iter().enumerate() {
+            match (ty.cell(words, fact, number), field.kind) {
+                (None, _) => writer.atom("undefined"),
+                (Some(cell), Kind::Integer) => writer.integer(cell as i64),
+                (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
+                (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
+                (Some(cell), Kind::String) => writer.binary(&StringTable::bytes(words, cell as Address)),
+            }
+        }
+        writer.end_list();
+        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
+        opened.map_err(|_| Full::Search)?;
+        Ok(self.search.run(&self.index).ids())
+    }
+}
+
+fn of_index(error: be_tree_index::error::Error) -> Error {
+    Error::new(error.kind, error.message)
+}
+
+/// Returns a test as an expression of the index, if it is one.
+fn test_text(test: &Test, words: &Words) -> Option<String> {
+    match test {
+        Test::Compare(kind, relation, Operand::Field { offset, .. }, Operand::Constant(constant)) => {
+            comparison(*kind, *relation, *offset, *constant, words)
+        }
+        Test::Compare(kind, relation, Operand::Constant(constant), Operand::Field { offset, .. }) => {
+            let mirrored = match relation {
+                Relation::Less => Relation::Greater,
+                Relation::AtMost => Relation::AtLeast,
+                Relation::Greater => Relation::Less,
+                Relation::AtLeast => Relation::AtMost,
+                same => *same,
+            };
+            comparison(*kind, mirrored, *offset, *constant, words)
+        }
+        Test::Compare(..) => None,
+        Test::Code(code) => code_text(code, words),
+    }
+}
+
+fn code_text(code: &Code, words: &Words) -> Option<String> {
+    Some(match code {
+        Code::Field { offset, .. } => name(*offset),
+        Code::Not(operand) => format!("not ({})", code_text(operand, words)?),
+        Code::And(left, right) => format!("({} and {})", code_text(left, words)?, code_text(right, words)?),
+        Code::Or(left, right) => format!("({} or {})", code_text(left, words)?, code_text(right, words)?),
+        Code::Compare(..) => return test_text(&simple(code)?, words),
+        Code::IsNull(operand) => match **operand {
+            Code::Field { offset, .. } => format!("{} is null", name(offset)),
+            _ => return None,
+        },
+        Code::In(kind @ (Kind::Integer | Kind::String), operand, constants) => match **operand {
+            Code::Field { offset, .. } => {
+                let constants: Option<Vec<String>> =
+                    constants.iter().map(|constant| constant_text(*kind, *constant, words)).collect();
+                format!("{} in ({})", name(offset), constants?.join(", "))
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Returns a comparison of a field and a constant as such a test.
+fn simple(code: &Code) -> Option<Test> {
+    match Test::of(code) {
+        Test::Code(_) => None,
+        test => Some(test),
+    }
+}
+
+fn comparison(kind: Kind, relation: Relation, offset: u32, constant: u64, words: &Words) -> Option<String> {
+    let relation = match relation {
+        Relation::Equal => "=",
+        Relation::Unequal => "<>",
+        Relation::Less => "<",
+        Relation::AtMost => "<=",
+        Relation::Greater => ">",
+        Relation::AtLeast => ">=",
+    };
+    Some(format!("{} {relation} {}", name(offset), constant_text(kind, constant, words)?))
+}
+
+fn name(offset: u32) -> String {
+    format!("f{}", (offset - FIELDS) / 2)
+}
+
+fn constant_text(kind: Kind, constant: u64, words: &Words) -> Option<String> {
+    Some(match kind {
+        Kind::Integer => (constant as i64).to_string(),
+        Kind::Float => format!("{:?}", f64::from_bits(constant)),
+        // The index has no comparison of booleans.
+        Kind::Boolean => return None,
+        Kind::String => {
+            let bytes = StringTable::bytes(words, constant as Address);
+            let text = String::from_utf8(bytes).ok()?;
+            let mut quoted = String::from("'");
+            for character in text.chars() {
+                match character {
+                    '\n' => quoted += "\\n",
+                    '\r' => quoted += "\\r",
+                    '\t' => quoted += "\\t",
+                    '\\' | '\'' => quoted.extend(['\\', character]),
+                    other => quoted.push(other),
+                }
+            }
+            quoted + "'"
+        }
+    })
+}

@@ -1,0 +1,75 @@
+//! A step: everything that it reads and changes, and the addresses of the engine's own words.
+
+use crate::compile::program::Program;
+use crate::memory::{Address, Full, Heap, StringTable, Table, Words};
+use crate::selection::Selection;
+
+/// The time in milliseconds, which never goes back.
+pub(crate) const CLOCK: Address = 2;
+/// The number of the next fact.
+pub(crate) const NEXT: Address = 4;
+/// The number of firings.
+pub(crate) const FIRED: Address = 6;
+/// The number of facts.
+pub(crate) const FACTS: Address = 8;
+/// The position in the input of a call, which the caller chooses.
+pub(crate) const POSITION: Address = 9;
+/// The number of firings of this call.
+pub(crate) const CALL_FIRED: Address = 10;
+/// The number of rules on the agenda, and the address of their heap.
+pub(crate) const AGENDA: Address = 11;
+pub(crate) const AGENDA_BASE: Address = 12;
+/// The words and the number of the notices that are not taken yet.
+pub(crate) const NOTICE_WORDS: Address = 13;
+pub(crate) const NOTICES: Address = 14;
+pub(crate) const STRINGS: StringTable = StringTable(Table(15));
+/// Facts by number.
+pub(crate) const NUMBERS: Table = Table(18);
+/// Matches on the agenda.
+pub(crate) const MATCHES: Table = Table(21);
+pub(crate) const MATCH_HEAP: Heap = Heap(24);
+/// Matches that wait for a deadline.
+pub(crate) const TIMERS: Heap = Heap(27);
+
+/// Limits that a step obeys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepLimits {
+    pub facts: u32,
+}
+
+/// Lists that live as long as a step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    /// The single-fact conditions that a fact meets. Its room is that of all conditions.
+    pub met: Vec<u32>,
+    /// By fact type: its conditions in an index, if they are many.
+    pub selections: Vec<Option<Selection>>,
+    /// Strings that lose an owner when the step ends.
+    pub released: Vec<Address>,
+    /// Notices, of which the first [`NOTICE_WORDS`] words count.
+    pub notices: Vec<u32>,
+}
+
+/// One step.
+pub(crate) struct Step<'a> {
+    pub program: &'a Program,
+    pub words: &'a mut Words,
+    pub scratch: &'a mut Scratch,
+    pub limits: StepLimits,
+}
+
+impl Step<'_> {
+    pub fn clock(&self) -> i64 {
+        self.words.get64(CLOCK) as i64
+    }
+
+    /// Makes the step final.
+    pub fn commit(&mut self) -> Result<(), Full> {
+        for position in 0..self.scratch.released.len() {
+            STRINGS.release(self.words, self.scratch.released[position])?;
+        }
+        self.words.commit()?;
+        self.scratch.released.clear();
+        Ok(())
+    }
+}

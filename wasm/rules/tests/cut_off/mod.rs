@@ -1,0 +1,118 @@
+//! Operations that are cut off after any number of stores, as a trap does, and then go on: the same firings, facts and notices.
+//!
+//! A part of the unit tests.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use crate::{Engine, Fact, Limits, Notice, Value};
+
+/// The stores of one run, more than any test makes.
+const ENOUGH: u64 = 1 << 40;
+
+/// What an engine has in the end.
+#[derive(Debug, PartialEq)]
+struct End {
+    record: Vec<(String, Vec<u64>)>,
+    facts: Vec<Vec<Fact>>,
+    notices: Vec<Notice>,
+    firings: u64,
+    asserted: u64,
+    now: i64,
+}
+
+/// Runs `operate`, which goes on where it was cut off, and returns the end. It is cut off after each number of stores in `cuts`.
+fn end(engine: &Engine, types: &[&str], cuts: &[u64], operate: impl Fn(&mut Engine)) -> End {
+    let mut engine = engine.clone();
+    engine.record();
+    for cut in cuts {
+        engine.cut_after(Some(*cut));
+        if catch_unwind(AssertUnwindSafe(|| operate(&mut engine))).is_ok() {
+            break;
+        }
+    }
+    engine.cut_after(None);
+    operate(&mut engine);
+    End {
+        record: engine.take_record(),
+        facts: types.iter().map(|ty| engine.facts(ty).unwrap()).collect(),
+        firings: engine.firings(),
+        asserted: engine.asserted(),
+        now: engine.now(),
+        notices: engine.take_notices(),
+    }
+}
+
+/// Returns the number of stores of `operate`.
+fn stores(engine: &Engine, operate: impl Fn(&mut Engine)) -> u64 {
+    let mut engine = engine.clone();
+    engine.cut_after(Some(ENOUGH));
+    operate(&mut engine);
+    ENOUGH - engine.cuts_left()
+}
+
+fn check(engine: &Engine, types: &[&str], runs: u64, operate: impl Fn(&mut Engine)) {
+    let whole = end(engine, types, &[], &operate);
+    assert!(whole.firings > 0);
+    let all = stores(engine, &operate);
+    for cut in (0..all).step_by((all / runs + 1) as usize) {
+        assert_eq!(end(engine, types, &[cut], &operate), whole, "cut off after {cut} stores");
+    }
+    // Again and again, each time a little later.
+    for width in [1, 50, 1_000] {
+        let cuts: Vec<u64> = (0..1_000).map(|number| number + number % 4 * width).collect();
+        assert_eq!(end(engine, types, &cuts, &operate), whole, "cut off often");
+    }
+}
+
+#[test]
+fn a_run_goes_on_after_any_store() {
+    let engine = support::manners::engine(8, Limits::default());
+    let types = ["guest", "seating", "path", "chosen", "counter", "context"];
+    check(&engine, &types, 20_000, |engine| {
+        engine.run().unwrap();
+    });
+}
+
+#[test]
+fn a_run_with_many_conditions_goes_on_after_any_store() {
+    let engine = support::waltzdb::engine(0, Limits::default());
+    check(&engine, &["edge", "junction", "edge_label", "stage"], 300, |engine| {
+        engine.run().unwrap();
+    });
+}
+
+#[test]
+fn a_stream_goes_on_after_any_store() {
+    let rules = "
+        fact order(id: integer, user: string)
+        fact payment(order: integer)
+        rule unpaid
+          when o: order
+               none payment(order = o.id) within 10 milliseconds after o
+          then notify unpaid(order: o.id, user: o.user)
+        rule busy
+          when o: order
+               n: count order(user = o.user, within 5 milliseconds before o), n >= 2
+          then notify busy(user: o.user, orders: n), retract o
+    ";
+    let engine = Engine::new(rules, Limits::default()).unwrap();
+    check(&engine, &["order", "payment"], 2_000, |engine| {
+        for number in engine.position() as i64..24 {
+            let user = format!("user{}", number * number % 5);
+            let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
+            let paid = [("order", Value::Integer(number - 4))];
+            let fact = match number % 3 {
+                0 => engine.fact("payment", Some(2 * number), &paid),
+                _ => engine.fact("order", Some(2 * number), &fields),
+            };
+            engine.run().unwrap();
+            engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+        }
+        engine.run().unwrap();
+        engine.advance(1_000).unwrap();
+        engine.run().unwrap();
+    });
+}
