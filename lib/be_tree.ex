@@ -18,6 +18,7 @@ defmodule BeTree do
     * `BeTree.Domain` - the schema: the types, options and bounds of attributes;
     * `BeTree.Event` - the forms of an event: a map, a keyword list, a struct, a record, JSON;
     * `publish/2` and `BeTree.Index` - an immutable index that many processes search at once;
+    * `BeTree.Pattern` - patterns of EventBridge as expressions;
     * `BeTree.Image` - an index as one file, for other nodes, for a restart, or for use outside the BEAM;
     * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that run step by step;
@@ -30,7 +31,8 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with
+  The forms, from the loosest binding to the tightest. Names are attributes: `user.address.city` is a field of nested maps, and
+  backticks quote a name that is no identifier, as in ``user.`first name` ``. Strings stand in single or double quotes with
   `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
