@@ -62,7 +62,7 @@ defmodule BeTree.Bench.Cases do
   def of("W8", quick) do
     {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
     forms = [{"10 % patterns", 10, "mixed"}, {"no patterns", 0, "mixed"}]
-    pure = for form <- ["start", "end", "part"], do: {"one #{form} each", 100, form}
+    pure = for form <- ["start", "end", "part", "like", "network"], do: {"one #{form} each", 100, form}
 
     for {variant, patterns, form} <- if(quick, do: Enum.take(forms, 1), else: forms ++ pure) do
       parameters = %{W8.defaults() | expressions: expressions, patterns: patterns, form: form}

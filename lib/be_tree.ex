@@ -18,6 +18,7 @@ defmodule BeTree do
     * `BeTree.Domain` - the schema: the types, options and bounds of attributes;
     * `BeTree.Event` - the forms of an event: a map, a keyword list, a struct, a record, JSON;
     * `publish/2` and `BeTree.Index` - an immutable index that many processes search at once;
+    * `BeTree.Pattern` - patterns of EventBridge as expressions;
     * `BeTree.Image` - an index as one file, for other nodes, for a restart, or for use outside the BEAM;
     * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that run step by step;
@@ -30,16 +31,29 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes. Strings stand in single or double quotes with
+  The forms, from the loosest binding to the tightest. Names are attributes: `user.address.city` is a field of nested maps, and
+  backticks quote a name that is no identifier, as in ``user.`first name` ``. Strings stand in single or double quotes with
   `\\` for escapes.
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
+    * `age between 18 and 65`, `age not between 18 and 65`, bounds included;
+    * `bid > floor`, `price * 1.2 < limit`, `stop - start > 60`: two attributes, or computed numbers with `+`, `-`, `*`, `/` and
+      parentheses (spaces stand around a `-`, because a name may contain one); `size(list)` and `length(string)` are numbers
+      too. `s = t` and `s <> t` compare two strings;
     * `plan = 3`, `plan <> 3` for integers, enums, floats and strings;
     * `country in ("CA", "US")`, `country not in ("CA")`, `3 in list`, `3 not in list`;
     * `list one of (1, 2)`, `list none of (1, 2)`, `list all of (1, 2)`;
     * `x is null`, `x is not null`, `list is empty`;
     * `contains(s, "b")`, `starts_with(s, "a")`, `ends_with(s, "c")`;
+    * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` in front of them, or of itself,
+      makes a character of it, and a string constant has two of it: `"100\\\\*"`;
+    * `path matches "/users/[0-9]+(/.*)?"`: the whole string matches a regular expression by RFC 9485 (I-Regexp), which has `|`,
+      `( )`, `[ ]`, `.`, `* + ? {2,3}` and `\\p{L}`. Each takes linear time, and at most 1,000 states;
+    * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
+      Unicode. Constants beside it are lowered as well;
+    * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;
+    * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or in microseconds;
     * `geo_within_radius(latitude, longitude, kilometres)`, reads the attributes `latitude` and `longitude`;
     * `segment_within(list, id, seconds)`, `segment_before(list, id, seconds)`, read `now`; without the name of the list
       they read `segments_with_timestamp`;
@@ -48,6 +62,11 @@ defmodule BeTree do
 
   A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
   true. `not` turns that false into true: with `age` undefined, `not (age > 3)` is true and `age <= 3` is false.
+
+  Computed numbers are exact integers of 64 bits, or floats if one operand is a float or the operator is `/`. A number is
+  undefined if an attribute is, if an integer does not fit 64 bits, after a division by zero, and if a float is not finite. The
+  size of a list of integers counts equal ones once. The length of a string is its number of characters. A time counts in
+  microseconds.
 
   ## Handles, processes and errors
 

@@ -38,6 +38,8 @@ defmodule BeTree.Domain do
   | `:string_list` | list of strings | `:count` |
   | `:segments` | list of `{id, timestamp in microseconds}` | |
   | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
+  | `:ip` | address as a string, IPv4 or IPv6, or as a tuple of 4 or 8 integers like those of `:inet` | |
+  | `:datetime` | `DateTime`, `NaiveDateTime` (as UTC), a string in ISO 8601, or an integer of microseconds since 1970 | |
 
   ## Options
 
@@ -46,7 +48,7 @@ defmodule BeTree.Domain do
     * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
     * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
     * `:coerce` - with `true` values of other types in events are converted, as the next table says. Otherwise they are an error of
-      kind `:type`. All types except segments and frequency caps take it.
+      kind `:type`. All types except segments, frequency caps, addresses and times take it.
 
   | attribute | converts |
   | --- | --- |
@@ -82,6 +84,8 @@ defmodule BeTree.Domain do
           | :string_list
           | :segments
           | :frequency_caps
+          | :ip
+          | :datetime
 
   @typedoc "A type, or a type with options."
   @type spec :: type | {type, keyword}
@@ -109,11 +113,13 @@ defmodule BeTree.Domain do
     integer_list: [:min, :max],
     string_list: [:count],
     segments: [],
-    frequency_caps: []
+    frequency_caps: [],
+    ip: [],
+    datetime: []
   }
 
   # The types whose values are not converted.
-  @strict [:segments, :frequency_caps]
+  @strict [:segments, :frequency_caps, :ip, :datetime]
 
   @integers Limits.integers()
   @counts Limits.counts()

@@ -29,10 +29,14 @@ defmodule BeTree.Pattern do
   | `"a"`, `{"exactly": "a"}` | this string | `x = 'a'` |
   | `5`, `true`, `null` | this number, this boolean, no value | `x = 5`, `x`, `x is null` |
   | `{"prefix": "a"}`, `{"suffix": "a"}` | strings with this start, this end | `starts_with(x, 'a')`, `ends_with(x, 'a')` |
+  | `{"equals-ignore-case": "a"}` | this string in upper or lower case | `lower(x) = 'a'` |
+  | `{"prefix": {"equals-ignore-case": "a"}}`, also `suffix` | the same for the start, the end | `starts_with(lower(x), 'a')` |
+  | `{"wildcard": "a*b"}` | strings of this form; `\*` and `\\` stand for themselves | `x like 'a*b'` |
   | `{"numeric": [">", 0, "<=", 5]}` | numbers in this interval, or `=`, `<`, `<=`, `>`, `>=` one number | `x > 0 and x <= 5` |
+  | `{"cidr": "10.0.0.0/8"}` | addresses in this network | `x in ('10.0.0.0/8')` |
   | `{"exists": true}`, `{"exists": false}` | any value, no value | `x is not null`, `x is null` |
   | `{"anything-but": ["a", "b"]}` | any other value: of one string, one number, or a list of either | `x not in ('a', 'b')` |
-  | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix` or `suffix` with a string or a list | `x is not null and not starts_with(x, 'a')` |
+  | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix`, `suffix`, `equals-ignore-case`, `wildcard` with a string or a list | `x is not null and not starts_with(x, 'a')` |
 
   `"$or"` with an array of two or more objects joins these by "or". Otherwise, and if an object in it has a field with the name of a
   test, `$or` is the name of a field.
@@ -51,7 +55,6 @@ defmodule BeTree.Pattern do
 
   | | event-ruler 2 | here |
   | --- | --- | --- |
-  | `equals-ignore-case`, `wildcard`, `cidr` | tests of strings and of addresses | refused as `:type`, because expressions have no such tests |
   | types | a field may be tested as a string, as a number and as a boolean; a value of another type does not match | a field has one type. `schema/2` refuses patterns that test it as two; an event with another type is an error of kind `:type` |
   | arrays | in any field | in the fields of `arrays:`, for some tests; elsewhere an error of kind `:type` |
   | arrays of objects | all tests must pass for fields of one element | an error of kind `:type` |
@@ -62,6 +65,8 @@ defmodule BeTree.Pattern do
   | `{"a.b": …}` | the same as `{"a": {"b": …}}` | another field, whose name has a point |
   | a field in `$or` and beside it | the test in `$or` replaces the other | both must pass |
   | an exact number | equal doubles, and equal text | equal within 2.2e-16 |
+  | an exact string that is an address | also other spellings of the address | the string, or the address if the field has `cidr` tests |
+  | ignoring case | characters with one upper and one lower case | the lower case of Unicode |
   | the deprecated `rulesForEvent` | fields of different array elements may match | not offered |
   """
 
@@ -124,8 +129,8 @@ defmodule BeTree.Pattern do
 
   #{Options.docs(@options)}
 
-  Strings become `:string`, numbers `:float` and booleans `:boolean`. A field with arrays becomes `:string_list` or `:integer_list`,
-  and one that is only tested for a value `:string_list`; both with `coerce: true`.
+  Strings become `:string`, numbers `:float`, booleans `:boolean`, and fields with `cidr` tests `:ip`. A field with arrays becomes
+  `:string_list` or `:integer_list`, and one that is only tested for a value `:string_list`; both with `coerce: true`.
 
   Returns `{:error, error}` with the kinds of `to_expression/2`, and with `:type` if patterns test a field as two types. The error has
   the position of the pattern in the list, from 0.

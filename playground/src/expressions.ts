@@ -8,7 +8,7 @@ import {
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
-const WORDS = new Set(["and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+const WORDS = new Set(["like", "matches", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
 
 /** The path of a field: names with points between them, in backticks where they are no identifiers. */
 const PATH = /^(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`)(?:\.(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`))*/;
@@ -21,7 +21,7 @@ export const expressionLanguage = StreamLanguage.define({
     if (stream.eatSpace()) return null;
     if (stream.match(/^(["'])(?:\\.|(?!\1)[^\\])*\1?/)) return "string";
     if (stream.match(/^-?\d+(\.\d+)?([eE][-+]?\d+)?/)) return "number";
-    if (stream.match(/^(<=|>=|<>|[<>=]|\|\||&&)/)) return "operator";
+    if (stream.match(/^(<=|>=|<>|[<>=+*/-]|\|\||&&)/)) return "operator";
     const word = stream.match(PATH) as RegExpMatchArray | null;
     if (!word) {
       stream.next();
@@ -48,22 +48,38 @@ const LISTS = [
   keyword("is empty"),
 ];
 
+const BETWEEN_BOUNDS = operator("between ${low} and ${high}", "between", "within bounds");
+const LIKE = [
+  operator("like '${pattern}'", "like", "* any characters, ? one"),
+  operator("not like '${pattern}'", "not like"),
+  operator("matches '${expression}'", "matches", "a regular expression"),
+];
+const NETWORKS = [
+  operator("in ('${network}')", "in", "in one of these networks"),
+  operator("not in ('${network}')", "not in"),
+];
+
 const OPERATORS: Record<Type, Completion[]> = {
   boolean: [keyword("and"), keyword("or"), ...NULL],
-  integer: [...EQUAL, ...ORDER, ...MEMBER, ...NULL],
-  float: [...EQUAL, ...ORDER, ...NULL],
-  string: [...EQUAL, ...MEMBER, ...NULL],
+  integer: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...MEMBER, ...NULL],
+  float: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...NULL],
+  string: [...EQUAL, ...MEMBER, ...LIKE, ...NULL],
   integer_enum: [...EQUAL, ...MEMBER, ...NULL],
   integer_list: [...LISTS, ...NULL],
   string_list: [...LISTS, ...NULL],
   segments: [keyword("is empty"), ...NULL],
   frequency_caps: [keyword("is empty"), ...NULL],
+  ip: [...EQUAL, ...NETWORKS, ...NULL],
+  datetime: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...NULL],
 };
 
 const FUNCTIONS = [
   operator("contains(${attribute}, '${text}')", "contains", "a part of a string"),
   operator("starts_with(${attribute}, '${text}')", "starts_with", "the start of a string"),
   operator("ends_with(${attribute}, '${text}')", "ends_with", "the end of a string"),
+  operator("size(${attribute})", "size", "the elements of a list"),
+  operator("length(${attribute})", "length", "the characters of a string"),
+  operator("lower(${attribute})", "lower", "the lower case of a string"),
   operator("geo_within_radius(${latitude}, ${longitude}, ${kilometers})", "geo_within_radius", "a distance"),
   operator("segment_within(${attribute}, ${id}, ${seconds})", "segment_within", "seen lately"),
   operator("segment_before(${attribute}, ${id}, ${seconds})", "segment_before", "seen before"),

@@ -34,7 +34,14 @@ defmodule BeTree.PatternTest do
     {~s({"$or": {"a": ["x"]}}), "`$or`.a = 'x'"},
     {~s({"$or": [{"prefix": "x"}]}), "starts_with(`$or`, 'x')"},
     {~s({"$or": [{"numeric": [">", 1]}, {"numeric": ["<", 0]}]}), "`$or` > 1 or `$or` < 0"},
-    {~s({"$or": [1]}), "`$or` = 1"}
+    {~s({"$or": [1]}), "`$or` = 1"},
+    {~s({"a": [{"cidr": "10.0.0.0/8"}]}), "a in ('10.0.0.0/8')"},
+    {~s({"a": [{"equals-ignore-case": "Xy"}, {"prefix": {"equals-ignore-case": "Z"}}]}),
+     "lower(a) = 'Xy' or starts_with(lower(a), 'Z')"},
+    {~s({"a": [{"suffix": {"equals-ignore-case": "Z"}}]}), "ends_with(lower(a), 'Z')"},
+    {~S({"a": [{"wildcard": "x*y?\\*\\\\"}]}), ~S(a like 'x*y\\?\\*\\\\')},
+    {~s({"a": [{"anything-but": {"wildcard": ["*x", "y"]}}]}), "a is not null and not a like '*x' and not a like 'y'"},
+    {~s({"a": [{"anything-but": {"equals-ignore-case": "X"}}]}), "a is not null and not lower(a) = 'X'"}
   ]
 
   test "patterns become expressions" do
@@ -70,11 +77,6 @@ defmodule BeTree.PatternTest do
     {~s({"a": [{"anything-but": {"prefix": ""}}]}), :type, "a", ~r/not empty/},
     {~s({"a": [{"wildcard": "a**b"}]}), :syntax, "a", ~r/in a row/},
     {~S({"a": [{"wildcard": "a\\b"}]}), :syntax, "a", ~r/backslash/},
-    {~s({"a": [{"wildcard": "a*b"}]}), :type, "a", ~r/wildcard is not supported/},
-    {~s({"a": [{"cidr": "10.0.0.0/8"}]}), :type, "a", ~r/cidr is not supported/},
-    {~s({"a": [{"equals-ignore-case": "a"}]}), :type, "a", ~r/not supported/},
-    {~s({"a": [{"suffix": {"equals-ignore-case": "a"}}]}), :type, "a", ~r/not supported/},
-    {~s({"a": [{"anything-but": {"wildcard": "a*"}}]}), :type, "a", ~r/not supported/},
     {~s({"a": [1), :syntax, nil, ~r/no JSON/}
   ]
 
@@ -104,8 +106,8 @@ defmodule BeTree.PatternTest do
 
   test "a schema has the types that the patterns need" do
     patterns = [
-      ~s({"s": ["x"], "n": [1], "b": [true], "e": [{"exists": true}]}),
-      ~s({"$or": [{"s": [{"prefix": "x"}]}, {"n": [{"numeric": [">", 1]}]}], "l": ["x"], "il": [1]}),
+      ~s({"s": ["x"], "n": [1], "b": [true], "e": [{"exists": true}], "ip": [{"cidr": "10.0.0.0/8"}]}),
+      ~s({"$or": [{"s": [{"prefix": "x"}]}, {"n": [{"numeric": [">", 1]}]}], "ip": ["10.0.0.1"], "l": ["x"], "il": [1]}),
       ~s({"b": [null], "e": [{"exists": false}]})
     ]
 
@@ -115,6 +117,7 @@ defmodule BeTree.PatternTest do
              {"b", :boolean, true, false},
              {"e", :string_list, true, true},
              {"il", :integer_list, true, true},
+             {"ip", :ip, true, false},
              {"l", :string_list, true, true},
              {"n", :float, true, false},
              {"s", :string, true, false}
@@ -134,7 +137,7 @@ defmodule BeTree.PatternTest do
   test "searches find the patterns that the oracle finds" do
     for seed <- 1..30 do
       :rand.seed(:exsss, seed)
-      patterns = for id <- 1..60, do: {id, Naive.random()}
+      patterns = for id <- 1..60, do: {id, Naive.random([:ignore_case, :wildcard])}
       options = [arrays: Naive.arrays()]
       tree = patterns |> Enum.map(&elem(&1, 1)) |> BeTree.Pattern.schema!(options) |> BeTree.new!()
 
@@ -150,5 +153,29 @@ defmodule BeTree.PatternTest do
         assert {seed, event, BeTree.search(tree, {:json, Json.encode(event)})} == {seed, event, {:ok, expected}}
       end
     end
+  end
+
+  test "networks, and exact addresses beside them" do
+    patterns =
+      for test <- [~s({"cidr": "10.0.0.0/8"}), ~s({"cidr": "2001:db8::/32"}), ~s("10.0.0.1")], do: ~s({"ip": [#{test}]})
+
+    tree = patterns |> BeTree.Pattern.schema!() |> BeTree.new!()
+
+    BeTree.insert_all!(
+      tree,
+      for({pattern, id} <- Enum.with_index(patterns), do: {id, BeTree.Pattern.to_expression!(pattern)})
+    )
+
+    for address <- ["10.0.0.1", "10.255.0.1", "11.0.0.1", "2001:db8::1", "2001:db9::1"] do
+      expected =
+        for {pattern, id} <- Enum.with_index(patterns),
+            Naive.matches?(BeTree.Engine.Json.decode!(pattern), %{"ip" => address}),
+            do: id
+
+      assert {address, BeTree.search!(tree, %{ip: address})} == {address, expected}
+    end
+
+    assert {:error, %Error{kind: :type, attribute: "ip"}} =
+             BeTree.insert(tree, 9, BeTree.Pattern.to_expression!(~s({"ip": [{"cidr": "10.0.0.0/99"}]})))
   end
 end

@@ -12,6 +12,8 @@ defmodule Cases do
   def value(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> value()
   def value(list) when is_list(list), do: Enum.map(list, &value/1)
   def value(:undefined), do: nil
+  def value(%DateTime{} = time), do: DateTime.to_iso8601(time)
+  def value(%NaiveDateTime{} = time), do: NaiveDateTime.to_iso8601(time)
   def value(map) when is_map(map), do: event(map)
 
   def value(binary) when is_binary(binary) do

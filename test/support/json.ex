@@ -16,6 +16,7 @@ defmodule BeTree.Test.Json do
   defp value(atom) when is_atom(atom), do: string(Atom.to_string(atom))
   defp value(string) when is_binary(string), do: string(string)
   defp value(tuple) when is_tuple(tuple), do: value(Tuple.to_list(tuple))
+  defp value(%module{} = time) when module in [DateTime, NaiveDateTime], do: time |> module.to_iso8601() |> value()
   defp value(map) when is_map(map), do: encode(map)
   defp value(list) when is_list(list), do: ["[", join(list, &value/1), "]"]
 

@@ -3,32 +3,39 @@ defmodule BeTree.Test.Language do
   # The whole-language corpus of test/conformance, and the attributes and constants that its expressions name.
 
   @folder Path.expand("../conformance", __DIR__)
-  @files Map.new(["language.exs", "refusals.exs", "paths.exs"], &{&1, Path.join(@folder, &1)})
+  @files Map.new(["language.exs", "refusals.exs", "extensions.exs", "paths.exs"], &{&1, Path.join(@folder, &1)})
   for {_name, path} <- @files, do: @external_resource(path)
 
   @rows @files |> Map.fetch!("language.exs") |> Code.eval_file() |> elem(0)
   @refusals @files |> Map.fetch!("refusals.exs") |> Code.eval_file() |> elem(0)
+
+  {extension_rows, extension_refusals} = @files |> Map.fetch!("extensions.exs") |> Code.eval_file() |> elem(0)
+  @extension_rows extension_rows
+  @extension_refusals extension_refusals
 
   {path_rows, path_refusals} = @files |> Map.fetch!("paths.exs") |> Code.eval_file() |> elem(0)
   @path_rows path_rows
   @path_refusals path_refusals
 
   @doc "Returns `[{expression, event, whether it is true}]`."
-  def rows, do: @rows ++ @path_rows
+  def rows, do: @rows ++ @extension_rows ++ @path_rows
 
   @doc "Returns `[{expression, kind, attribute, column}]`."
-  def refusals, do: @refusals ++ @path_refusals
+  def refusals, do: @refusals ++ @extension_refusals ++ @path_refusals
 
-  @doc "Returns the rows without fields of maps and converted values."
+  @doc "Returns the rows in erl-be-tree's language."
   def flat_rows, do: @rows
 
-  @doc "Returns the refusals without fields of maps."
+  @doc "Returns the refusals in erl-be-tree's language."
   def flat_refusals, do: @refusals
 
   @doc "Returns the attributes that `rows/0` and `refusals/0` name."
   def schema do
     flat_schema() ++
       [
+        ip: {:ip, optional: true},
+        at: {:datetime, optional: true},
+        t: {:string, optional: true},
         user: [name: {:string, optional: true}, address: %{zip: {:integer, optional: true}}],
         "`a b`.`c.d`": {:integer, optional: true},
         loose: [i: {:integer, optional: true, coerce: true}, s: {:string, optional: true, coerce: true}]

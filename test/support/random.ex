@@ -10,6 +10,22 @@ defmodule BeTree.Test.Random do
   # Some names begin like the language's own words, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
+  @strings [
+    "a",
+    "b",
+    "ab",
+    "bab",
+    "",
+    "it's",
+    ~S(say "no"),
+    ~S(back\slash),
+    "été",
+    "日本",
+    "🎈",
+    "with space",
+    "AB",
+    "ÉtÉ"
+  ]
   # Paths, and names that are no identifiers.
   @paths [
     "user.age",
@@ -22,8 +38,11 @@ defmodule BeTree.Test.Random do
     "deep.a.b.c.d"
   ]
 
-  @strings ["a", "b", "ab", "bab", "", "it's", ~S(say "no"), ~S(back\slash), "été", "日本", "🎈", "with space"]
   @string_atoms %{"a" => :a, "ab" => :ab, "été" => :été}
+  @addresses [{10, 0, 0, 1}, {10, 1, 2, 3}, {10, 1, 2, 2}, {192, 168, 0, 1}] ++
+               [{0x2001, 0xDB8, 0, 0, 0, 0, 0, 1}, {0x2001, 0xDB8, 0, 1, 0, 0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}]
+  # Times that share the upper 32 bits, and others.
+  @times [0, 1, -1, 1_700_000_000_000_000, 1_700_000_000_000_001, 1_700_000_000_000_002, -5_000_000_000_000_000]
   @integers Enum.to_list(-3..10)
   @extremes [-0x8000_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x8000_0000, -0x8000_0001]
   @floats [-2.5, -1.0, 0.0, 0.1, 0.30000000000000004, 1.0, 2.5, 7.0, 123_456_789.125]
@@ -33,6 +52,11 @@ defmodule BeTree.Test.Random do
   @doc "Returns the constants of every random expression."
   def constants,
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
+
+  @doc "Limits what this process makes to the language of erl-be-tree."
+  def original, do: Process.put(__MODULE__, :original)
+
+  defp extended?, do: Process.get(__MODULE__) != :original
 
   @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
   def schema, do: schema(@names)
@@ -50,6 +74,7 @@ defmodule BeTree.Test.Random do
     ]
 
     types = ~w(boolean integer float string integer_enum integer_list string_list segments)a
+    types = if extended?(), do: [:ip, :datetime | types], else: types
     others = for name <- Enum.uniq(Enum.take_random(names, Enum.random(3..15))), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
@@ -90,19 +115,52 @@ defmodule BeTree.Test.Random do
 
     cond do
       special != [] and chance(0.2) -> special(Enum.random(special), domains)
+      extended?() and chance(0.1) and computable(domains) != [] -> computed(computable(domains))
       chance(0.1) -> {:is, Enum.random([:null, :not_null]), name}
       true -> predicate(type, name, options, domains)
     end
   end
 
+  # Returns the operands that computations over `domains` can have.
+  defp computable(domains) do
+    for {name, {type, _options}} <- domains, operand = operand(type, name), do: operand
+  end
+
+  defp operand(type, name) when type in [:integer, :float, :datetime], do: name
+  defp operand(type, name) when type in [:integer_list, :string_list, :segments], do: {:size, name}
+  defp operand(:string, name), do: {:length, name}
+  defp operand(_type, _name), do: nil
+
+  # One side has an attribute, and no side is a constant beside an attribute alone.
+  defp computed(operands) do
+    left = {Enum.random([:+, :-, :*]), Enum.random(operands), computation(operands, 2)}
+    {:computed, Enum.random([:<, :<=, :>, :>=, :=, :<>]), left, computation(operands, 2)}
+  end
+
+  defp computation(operands, depth) do
+    if depth == 0 or chance(0.3) do
+      Enum.random([Enum.random(@integers), Enum.random(@floats), Enum.random(operands), Enum.random(operands)])
+    else
+      {Enum.random([:+, :-, :*, :/]), computation(operands, depth - 1), computation(operands, depth - 1)}
+    end
+  end
+
   defp predicate(:boolean, name, _options, _domains), do: {:variable, name}
+
+  defp predicate(:datetime, name, _options, _domains) do
+    case :rand.uniform(3) do
+      1 -> {:between, Enum.random([:between, :not_between]), name, Enum.random(@times), Enum.random(@times)}
+      _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, Enum.random(@times)}
+    end
+  end
 
   defp predicate(:integer, "now", _options, _domains) do
     {:compare, Enum.random([:<, :<=, :>, :>=]), "now", @now + Enum.random(-2..2)}
   end
 
   defp predicate(:integer, name, options, _domains) do
-    case :rand.uniform(4) do
+    case :rand.uniform(if(extended?(), do: 5, else: 4)) do
+      5 -> {:between, Enum.random([:between, :not_between]), name, integer_constant(options), integer_constant(options)}
       1 -> {:equal, Enum.random([:==, :!=]), name, integer_constant(options)}
       2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> integer_constant(options) end)}
       _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, integer_constant(options)}
@@ -119,11 +177,25 @@ defmodule BeTree.Test.Random do
   end
 
   defp predicate(:string, name, _options, _domains) do
-    case :rand.uniform(3) do
-      1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(@strings)}
-      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(@strings) end)}
-      3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(@strings)}
+    name = if extended?() and chance(0.3), do: {:lower, name}, else: name
+    strings = if is_tuple(name), do: Enum.map(@strings, &String.downcase/1), else: @strings
+
+    case :rand.uniform(if(extended?(), do: 4, else: 3)) do
+      1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(strings)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(strings) end)}
+      3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(strings)}
+      4 -> {:like, Enum.random([:like, :not_like]), name, pattern(strings)}
     end
+  end
+
+  defp predicate(:ip, name, _options, _domains) do
+    networks =
+      some(fn ->
+        address = Enum.random(@addresses)
+        {address, Enum.random(0..if(tuple_size(address) == 4, do: 32, else: 128))}
+      end)
+
+    {:network, Enum.random([:in, :not_in]), name, networks}
   end
 
   defp predicate(:integer_enum, name, _options, _domains) do
@@ -136,6 +208,11 @@ defmodule BeTree.Test.Random do
   defp predicate(:string_list, name, _options, _domains), do: list(name, fn -> Enum.random(@strings) end)
   defp predicate(:segments, name, _options, domains), do: segments(name, domains)
   defp predicate(:frequency_caps, name, _options, _domains), do: {:is, :not_null, name}
+
+  # A pattern without wildcards would count as a constant of a bounded attribute.
+  defp pattern(strings) do
+    Enum.shuffle([Enum.random([:any, :one]) | some(fn -> Enum.random([:any, :any, :one | strings]) end)])
+  end
 
   defp list(name, constant) do
     case :rand.uniform(3) do
@@ -197,6 +274,9 @@ defmodule BeTree.Test.Random do
   defp value(_name, :integer_list), do: any(fn -> value(nil, :integer) end)
   defp value(_name, :string_list), do: any(fn -> value(nil, :string) end)
 
+  defp value(_name, :datetime), do: Enum.random(@times)
+  defp value(_name, :ip), do: Enum.random(@addresses)
+
   defp value(_name, :segments) do
     for id <- Enum.take_random(1..5, Enum.random(0..4)) do
       {id, (@now - Enum.random([-5, 0, 10, 50, 100])) * 1_000_000 + Enum.random([-1, 0, 1, 500_000])}
@@ -235,6 +315,10 @@ defmodule BeTree.Test.Random do
     {name, if(chance(0.3), do: trunc(float), else: float)}
   end
 
+  defp dress_pair({name, address}) when is_tuple(address) and tuple_size(address) in [4, 8] do
+    {name, if(chance(0.5), do: to_string(:inet.ntoa(address)), else: address)}
+  end
+
   defp dress_pair(pair), do: pair
 
   @doc "The text of an expression, in one of its many spellings."
@@ -251,9 +335,13 @@ defmodule BeTree.Test.Random do
   defp spell({:constant, constant}), do: Atom.to_string(constant)
   defp spell({:variable, name}), do: name
   defp spell({:compare, relation, name, constant}), do: either(Atom.to_string(relation), name, constant)
+
+  defp spell({:equal, how, {:lower, _} = name, constant}),
+    do: [subject(name), if(how == :==, do: "=", else: "<>"), space(), constant(constant)]
+
   defp spell({:equal, :==, name, constant}), do: either("=", name, constant)
   defp spell({:equal, :!=, name, constant}), do: either("<>", name, constant)
-  defp spell({:member, how, name, constants}), do: [name, membership(how), constants(constants)]
+  defp spell({:member, how, name, constants}), do: [subject(name), membership(how), constants(constants)]
   defp spell({:has, how, name, constant}), do: [constant(constant), membership(how), name]
   defp spell({:list, :one_of, name, constants}), do: [name, " one of ", constants(constants)]
   defp spell({:list, :none_of, name, constants}), do: [name, " none of ", constants(constants)]
@@ -261,7 +349,29 @@ defmodule BeTree.Test.Random do
   defp spell({:is, :null, name}), do: [name, " is null"]
   defp spell({:is, :not_null, name}), do: [name, " is not null"]
   defp spell({:is, :empty, name}), do: [name, " is empty"]
-  defp spell({:text, how, name, part}), do: call(Atom.to_string(how), [name, constant(part)])
+  defp spell({:text, how, name, part}), do: call(Atom.to_string(how), [subject(name), constant(part)])
+
+  defp spell({:like, how, name, pattern}) do
+    text =
+      Enum.map_join(pattern, fn
+        :any -> "*"
+        :one -> "?"
+        text -> String.replace(text, ["\\", "*", "?"], &("\\" <> &1))
+      end)
+
+    [subject(name), if(how == :like, do: " like ", else: " not like "), constant(text)]
+  end
+
+  defp spell({:between, how, name, low, high}) do
+    [name, if(how == :between, do: " between ", else: " not between "), constant(low), " and ", constant(high)]
+  end
+
+  defp spell({:computed, relation, left, right}), do: [sum(left), " ", Atom.to_string(relation), " ", sum(right)]
+
+  defp spell({:network, how, name, networks}) do
+    networks = Enum.map(networks, &network/1)
+    [name, membership(how), constants(networks)]
+  end
 
   defp spell({:geo, latitude, longitude, radius}),
     do: call("geo_within_radius", Enum.map([latitude, longitude, radius], &constant/1))
@@ -275,6 +385,37 @@ defmodule BeTree.Test.Random do
 
   defp spell({:cap, type, namespace, value, seconds}) do
     call("within_frequency_cap", Enum.map([type, namespace, value, seconds], &constant/1))
+  end
+
+  defp sum({:size, name}), do: ["size", space(), "(", name, ")"]
+  defp sum({:length, name}), do: ["length(", space(), name, ")"]
+
+  defp sum({operator, left, right}) when operator in [:+, :-, :*, :/] do
+    tight = operator in [:*, :/]
+    [part(left, tight, false), " ", Atom.to_string(operator), " ", part(right, tight, true)]
+  end
+
+  defp sum(name) when is_binary(name), do: name
+  defp sum(number), do: constant(number)
+
+  # Parentheses stand around sums beside `*` and `/`, and around operations on the right.
+  defp part({operator, _, _} = operation, tight, right) do
+    if right or (tight and operator in [:+, :-]), do: ["(", sum(operation), ")"], else: sum(operation)
+  end
+
+  defp part(operand, _tight, _right), do: sum(operand)
+
+  defp subject({:lower, name}), do: ["lower", space(), "(", space(), name, space(), ")"]
+  defp subject(name), do: name
+
+  # An address alone, or the network's first address with its bits.
+  defp network({address, bits}) do
+    width = if tuple_size(address) == 4, do: 8, else: 16
+    all = width * tuple_size(address)
+    <<first::size(bits), _rest::bitstring>> = for part <- Tuple.to_list(address), into: <<>>, do: <<part::size(width)>>
+    parts = for <<(part::size(width) <- <<first::size(bits), 0::size(all - bits)>>)>>, do: part
+    address = to_string(:inet.ntoa(List.to_tuple(parts)))
+    if bits == all and chance(0.5), do: address, else: "#{address}/#{bits}"
   end
 
   defp call(function, arguments), do: [function, space(), "(", Enum.intersperse(arguments, [",", space()]), ")"]

@@ -180,7 +180,7 @@ defmodule BeTree.WorkloadTest do
 
   describe "W8" do
     test "the message has the starts, the ends and the parts of three rules" do
-      for form <- ["start", "end", "part"] do
+      for form <- ["start", "end", "part", "like", "network"] do
         {tree, events} = build(W8, %{W8.defaults() | expressions: 10_000, events: 20, patterns: 100, form: form})
         for event <- events, do: assert(BeTree.search!(tree, event) != [])
       end

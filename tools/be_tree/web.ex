@@ -55,8 +55,8 @@ defmodule BeTree.Web do
       package: "be_tree_web",
       profile: "web",
       target: "wasm32-unknown-unknown",
-      # Inlining less makes the module a tenth smaller.
-      rustflags: ~w(-C target-feature=+simd128 -C llvm-args=-inline-threshold=20),
+      # Inlining makes the module larger.
+      rustflags: ~w(-C target-feature=+simd128 -C llvm-args=-inline-threshold=0),
       sources: ["src/**/*.rs", "../Cargo.toml", "../index/Cargo.toml", "../index/src/**/*.rs"],
       product: "be_tree_web.wasm",
       file: Path.join(@folder, "be_tree_web.wasm"),

@@ -67,8 +67,13 @@ defmodule BeTree.Pattern.Expression do
   defp test({:among, values}, name), do: single([name, " in ", list(values)])
   defp test({:exists, true}, name), do: single([name, " is not null"])
   defp test({:exists, false}, name), do: single([name, " is null"])
+  defp test({:cidr, network}, name), do: single([name, " in ", list([network])])
   defp test({:prefix, text}, name), do: single(call("starts_with", name, text))
   defp test({:suffix, text}, name), do: single(call("ends_with", name, text))
+  defp test({:ignore_case, text}, name), do: single([lower(name), " = ", constant(text)])
+  defp test({:prefix_ignore_case, text}, name), do: single(call("starts_with", lower(name), text))
+  defp test({:suffix_ignore_case, text}, name), do: single(call("ends_with", lower(name), text))
+  defp test({:wildcard, text}, name), do: single([name, " like ", constant(like(text))])
 
   defp test({:numeric, bounds}, name) do
     join(for({operator, number} <- bounds, do: single([name, " ", operator, " ", constant(number)])), @both)
@@ -90,12 +95,6 @@ defmodule BeTree.Pattern.Expression do
     end
   end
 
-  defp test({unsupported, _text}, name) do
-    test = if unsupported in [:wildcard, :cidr], do: unsupported, else: "equals-ignore-case"
-    message = "`#{Describe.name(name)}`: #{test} is not supported, because expressions have no such test"
-    throw({:refused, %Error{kind: :type, attribute: name, message: message}})
-  end
-
   # A negated test is true of an undefined value, but no test of a pattern is.
   defp defined(name, tests), do: join(Enum.map([[name, " is not null"] | tests], &single/1), @both)
 
@@ -115,8 +114,12 @@ defmodule BeTree.Pattern.Expression do
   defp single(text), do: {@single, text}
 
   defp call(function, name, text), do: [function, "(", name, ", ", constant(text), ")"]
+  defp lower(name), do: ["lower(", name, ")"]
 
   defp list(values), do: ["(", Enum.map_intersperse(values, ", ", &constant/1), ")"]
+
+  # Only in expressions `?` stands for a character.
+  defp like(wildcard), do: String.replace(wildcard, "?", "\\?")
 
   defp constant(integer) when is_integer(integer), do: Integer.to_string(integer)
   defp constant(float) when is_float(float), do: Float.to_string(float)

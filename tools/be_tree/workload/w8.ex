@@ -12,7 +12,10 @@ defmodule BeTree.Workload.W8 do
 
       service = "svc-4711" and severity >= 2 and region <> "moon"
 
-  With `patterns: 100` a rule is its pattern alone.
+  With `patterns: 100` a rule is its pattern alone. Two more forms are
+
+      message like "*kora*temi*"
+      source in ("10.57.112.0/24")
 
   An event has a message of about 60 bytes that begins, ends and goes on in the middle with the words of three rules among
   the first 10,000 with patterns. It also has the other attributes of a log line, about 220 bytes in all.
@@ -20,7 +23,8 @@ defmodule BeTree.Workload.W8 do
   ## Parameters
 
     * `:patterns` - the percentage of rules with patterns, 0 to 100. Defaults to 10;
-    * `:form` - `"start"`, `"end"` or `"part"` for rules with this form of pattern alone, or `"mixed"`, the default;
+    * `:form` - `"start"`, `"end"`, `"part"`, `"like"` or `"network"` for rules with this form of pattern alone, or `"mixed"`, the
+      default, for the first three. With `"network"` an event also has the address `source`;
     * `:expressions` - defaults to 100,000;
     * `:events` - defaults to 1,000;
     * `:seed` - defaults to 1.
@@ -46,6 +50,10 @@ defmodule BeTree.Workload.W8 do
   def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000, patterns: 10, form: "mixed"}
 
   @impl true
+  def schema(%{form: "network"} = parameters) do
+    schema(%{parameters | form: "mixed"}) ++ [%Domain{name: "source", type: :ip}]
+  end
+
   def schema(_parameters) do
     [
       %Domain{name: "message", type: :string},
@@ -75,10 +83,20 @@ defmodule BeTree.Workload.W8 do
 
   defp pattern(number, %{seed: seed, form: form, patterns: share}) do
     form = if form == "mixed", do: elem(@forms, rem(number, 3)), else: form
-    function = %{"start" => "starts_with", "end" => "ends_with", "part" => "contains"}[form]
-    pattern = ~s(#{function}\(message, "#{words(seed, number)}"\))
+    pattern = form(form, seed, number)
     if share == 100, do: pattern, else: "#{pattern} and severity >= #{rem(number, @severities)}"
   end
+
+  defp form("like", seed, number), do: ~s(message like "*#{String.replace(words(seed, number), " ", "*")}*")
+  defp form("network", _seed, number), do: ~s(source in \("#{network(number)}.0/24"\))
+
+  defp form(form, seed, number) do
+    function = %{"start" => "starts_with", "end" => "ends_with", "part" => "contains"}[form]
+    ~s(#{function}\(message, "#{words(seed, number)}"\))
+  end
+
+  # The first three parts of the addresses of the network with this number.
+  defp network(number), do: "#{10 + div(number, 65_536)}.#{rem(div(number, 256), 256)}.#{rem(number, 256)}"
 
   # The words of the pattern with this number.
   defp words(seed, number) do
@@ -99,7 +117,19 @@ defmodule BeTree.Workload.W8 do
 
   @impl true
   def events(%{events: 0}), do: []
-  def events(%{events: count, seed: seed}), do: Stream.map(1..count, &{:json, seed |> Random.new(2, &1) |> event(seed)})
+
+  def events(%{events: count, seed: seed, form: form}) do
+    Stream.map(1..count, fn index ->
+      event = seed |> Random.new(2, index) |> event(seed)
+      {:json, if(form == "network", do: with_source(event, Random.new(seed, 3, index)), else: event)}
+    end)
+  end
+
+  defp with_source("{" <> members, random) do
+    {number, random} = Random.below(random, @known)
+    {last, _random} = Random.below(random, 256)
+    ~s({"source": "#{network(number)}.#{last}", ) <> members
+  end
 
   defp event(random, seed) do
     {numbers, random} = Enum.map_reduce(1..3, random, fn _nth, random -> Random.below(random, @known) end)

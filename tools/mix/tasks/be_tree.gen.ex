@@ -21,7 +21,7 @@ defmodule Mix.Tasks.BeTree.Gen do
     * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
     * `--matching` - for W5: the probability of a match, from 0.001 to 1.0;
     * `--patterns` - for W8: the percentage of rules with patterns, from 0 to 100;
-    * `--form` - for W8: `start`, `end`, `part` or `mixed`;
+    * `--form` - for W8: `start`, `end`, `part`, `like`, `network` or `mixed`;
     * `--city` - for W9: circles around one city.
 
   ## Example
@@ -98,7 +98,10 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp check!(:equality, value), do: check!(:equality, value, value >= 0 and value <= 1, "from 0.0 to 1.0")
   defp check!(:matching, value), do: check!(:matching, value, value >= 0.001 and value <= 1, "from 0.001 to 1.0")
   defp check!(:patterns, value), do: check!(:patterns, value, value in 0..100, "from 0 to 100")
-  defp check!(:form, value), do: check!(:form, value, value in ~w(start end part mixed), "start, end, part or mixed")
+
+  defp check!(:form, value),
+    do: check!(:form, value, value in ~w(start end part like network mixed), "start, end, part, like, network or mixed")
+
   defp check!(_key, _value), do: :ok
 
   defp check!(key, value, right?, expected) do

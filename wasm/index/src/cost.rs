@@ -95,6 +95,10 @@ pub(crate) const AFFIX_TEST: f32 = 4.0;
 /// The cost of searching for a part of a string, or of computing a distance, in comparisons.
 pub(crate) const SUBSTRING_TEST: f32 = 10.0;
 
+/// The cost of matching a string by a regular expression, in comparisons. The automaton has several states for each
+/// character.
+pub(crate) const AUTOMATON_TEST: f32 = 100.0;
+
 // Methods of a search.
 
 /// A number of matches among 32 slots: the least for which writing all ids is faster than choosing. Measured: at half of it

@@ -16,7 +16,7 @@ use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Schema, Type};
 use crate::model::strings::{Interner, StringId};
-use crate::patterns::is_pattern;
+use crate::patterns::{is_lowered, is_pattern};
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Access, Analysis};
 use crate::plan::demands::Demands;
@@ -235,7 +235,8 @@ impl Index {
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
         self.reserve.hold(self.deletions.most().max(deletion))?;
-        let extent = self.extent_with(insertion.id, predicates(&postfix).count(), patterns(&postfix).count());
+        let mut extent = self.extent_with(insertion.id, predicates(&postfix).count(), patterns(&postfix).count());
+        extent.has_lowered |= predicates(&postfix).any(|predicate| is_lowered(&predicate.test));
         searches.make_room(&extent)?;
         // Asks for `bytes` again: the reserve and the searches may have taken the free memory.
         ensure(bytes)?;
@@ -266,6 +267,7 @@ impl Index {
             predicates: self.catalog.predicates.capacity(),
             dense: self.dense.len(),
             patterns: self.catalog.predicates.patterns().len(),
+            has_lowered: self.catalog.predicates.patterns().lowered().next().is_some(),
             greatest: self.subscriptions.greatest(),
             has_reasons: self.reasons.is_some(),
         }
@@ -706,7 +708,7 @@ fn patterns<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
 
 /// Returns the cost of a test. A comparison costs 1.
 fn cost_of(test: &predicate::Test<StringId>) -> f32 {
-    use predicate::Test;
+    use predicate::{Lowered, Test};
     match test {
         Test::True | Test::Integer(..) | Test::Float(..) | Test::StringEqual(_) | Test::StringNotEqual(_) => {
             cost::COMPARISON
@@ -714,6 +716,12 @@ fn cost_of(test: &predicate::Test<StringId>) -> f32 {
         Test::Null | Test::NotNull | Test::Empty => cost::COMPARISON,
         Test::OneOf(_) | Test::NoneOf(_) | Test::SegmentWithin { .. } | Test::SegmentBefore { .. } => cost::LIST_TEST,
         Test::AllOf(_) | Test::StartsWith(_) | Test::EndsWith(_) | Test::WithinFrequencyCap { .. } => cost::AFFIX_TEST,
+        Test::Compared(_) | Test::SameString { .. } => cost::LIST_TEST,
+        Test::InNetworks(_) | Test::Lowered(Lowered::OneOf(_) | Lowered::StartsWith(_) | Lowered::EndsWith(_)) => {
+            cost::AFFIX_TEST
+        }
         Test::Contains(_) | Test::GeoWithinRadius { .. } => cost::SUBSTRING_TEST,
+        Test::Like(_) | Test::Lowered(Lowered::Contains(_) | Lowered::Like(_)) => cost::SUBSTRING_TEST,
+        Test::Matches(_) => cost::AUTOMATON_TEST,
     }
 }

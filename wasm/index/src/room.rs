@@ -19,6 +19,8 @@ pub struct Extent {
     pub(crate) dense: usize,
     /// Patterns, of which an event may make all true.
     pub(crate) patterns: usize,
+    /// Whether expressions read the lower case of strings.
+    pub(crate) has_lowered: bool,
     /// An upper bound of all ids, if ids ascend with slots.
     pub(crate) greatest: Option<u64>,
     /// Whether searches return the reasons of subscriptions that do not match.

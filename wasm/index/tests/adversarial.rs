@@ -168,3 +168,17 @@ fn lists_are_split_by_attributes_that_no_entry_is_filtered_by() {
     assert!(index.info().nodes > 350, "{}", index.info().nodes);
     assert_eq!(search(&index, r#"{"s16499": "x240", "s3": "x7"}"#), [7, 240]);
 }
+
+#[test]
+fn a_pattern_whose_parts_are_at_many_places_is_found_once() {
+    let mut index = index();
+    insert(&mut index, 1, "s like '*aa?b*'");
+    insert(&mut index, 2, "s like '*aa*c*'");
+    insert(&mut index, 3, "s matches '(aa)+.*'");
+    insert(&mut index, 4, "s matches '.*aab'");
+    for len in [0, 10, 5000] {
+        let json = format!(r#"{{"s": "{}xb"}}"#, "aa".repeat(len));
+        let expected: &[u64] = if len > 0 { &[1, 3] } else { &[] };
+        assert_eq!(search(&index, &json), expected);
+    }
+}

@@ -1,6 +1,7 @@
 //! Random events, written in every format, are read back as they were; damaged ones do no harm.
 
 use be_tree_index::event::{decode, Event, Format, Text, Value};
+use be_tree_index::model::address::Address;
 use be_tree_index::model::predicate::{CapType, Entity};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::strings::Interner;
@@ -20,6 +21,7 @@ enum Model {
     Strings(Vec<String>),
     Segments(Vec<(i64, i64)>),
     Caps(Vec<(CapType, i64, String, i64, Option<i64>)>),
+    Address(Address),
 }
 
 /// One event: the type of each attribute and its value.
@@ -41,13 +43,16 @@ fn value(ty: Type) -> BoxedStrategy<Model> {
     let cap = (cap_type, integer(), string(), integer(), proptest::option::of(integer()));
     let defined = match ty {
         Type::Boolean => any::<bool>().prop_map(Model::Boolean).boxed(),
-        Type::Integer | Type::IntegerEnum => integer().prop_map(Model::Integer).boxed(),
+        Type::Integer | Type::IntegerEnum | Type::DateTime => integer().prop_map(Model::Integer).boxed(),
         Type::Float => proptest::num::f64::NORMAL.prop_map(Model::Float).boxed(),
         Type::String => string().prop_map(Model::String).boxed(),
         Type::IntegerList => vec(integer(), 0..9).prop_map(Model::Integers).boxed(),
         Type::StringList => vec(string(), 0..9).prop_map(Model::Strings).boxed(),
         Type::Segments => vec((integer(), integer()), 0..5).prop_map(Model::Segments).boxed(),
         Type::FrequencyCaps => vec(cap, 0..5).prop_map(Model::Caps).boxed(),
+        Type::Ip => prop_oneof![any::<[u8; 4]>().prop_map(Address::v4), any::<[u8; 16]>().prop_map(Address::v6)]
+            .prop_map(Model::Address)
+            .boxed(),
     };
     prop_oneof![1 => Just(Model::Undefined), 5 => defined].boxed()
 }
@@ -81,6 +86,7 @@ fn write_term(writer: &mut Writer, value: &Model) {
         Model::Integer(integer) => writer.integer(*integer),
         Model::Float(float) => writer.float(*float),
         Model::String(string) => writer.binary(string.as_bytes()),
+        Model::Address(address) => writer.binary(address.to_string().as_bytes()),
         Model::Integers(integers) => {
             writer.list(integers.len());
             integers.iter().for_each(|integer| writer.integer(*integer));
@@ -200,6 +206,7 @@ fn json_value(value: &Model, escape_all: bool) -> String {
             };
             array(caps.iter().map(cap).collect())
         }
+        Model::Address(address) => string(&address.to_string()),
     }
 }
 
@@ -231,6 +238,7 @@ fn read_back(event: &Event) -> Vec<Model> {
             let caps = span.of(&event.caps).iter();
             Model::Caps(caps.map(|c| (c.cap, c.id, text(&c.namespace), c.value, c.micros)).collect())
         }
+        Value::Address(position) => Model::Address(event.addresses[*position as usize]),
     };
     event.values.iter().map(read).collect()
 }

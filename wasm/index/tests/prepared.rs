@@ -38,7 +38,9 @@ fn fits(ty: Type, value: Value, event: &Event) -> bool {
         | (Type::String, Value::String(_))
         | (Type::StringList, Value::Strings(_))
         | (Type::Segments, Value::Segments(_))
-        | (Type::FrequencyCaps, Value::Caps(_)) => true,
+        | (Type::FrequencyCaps, Value::Caps(_))
+        | (Type::Ip, Value::Address(_))
+        | (Type::DateTime, Value::Integer(_)) => true,
         (Type::Float, Value::Float(float)) => float.is_finite(),
         (Type::IntegerList, Value::Integers(span)) => span.of(&event.integers).is_sorted_by(|a, b| a < b),
         _ => false,
@@ -47,7 +49,7 @@ fn fits(ty: Type, value: Value, event: &Event) -> bool {
 
 const EVENT: &str = r#"{"boolean": true, "integer": 7, "float": 1.5, "string": "abc", "integer_enum": 3,
     "integer_list": [1, 2, 3], "string_list": ["a", "b"], "segments": [[1, 2]],
-    "frequency_caps": [[["flight", 10, "ns"], 100, null]]}"#;
+    "frequency_caps": [[["flight", 10, "ns"], 100, null]], "ip": "10.0.0.1", "datetime": "2026-01-31"}"#;
 
 #[test]
 fn values_of_other_types_are_refused() {
@@ -62,6 +64,7 @@ fn values_of_other_types_are_refused() {
         r#"{"string_list": ["a"]}"#,
         r#"{"segments": [[1, 2]]}"#,
         r#"{"frequency_caps": [[["flight", 10, "ns"], 100, null]]}"#,
+        r#"{"ip": "2001:db8::1"}"#,
     ]
     .iter()
     .map(|json| {
@@ -81,8 +84,8 @@ fn values_of_other_types_are_refused() {
             }
         }
     }
-    // An integer fits two types, every other value one.
-    assert_eq!(fitting, values.len() + 1);
+    // An integer fits three types, every other value one.
+    assert_eq!(fitting, values.len() + 2);
 }
 
 #[test]

@@ -49,11 +49,12 @@ fn schema() -> Schema {
 /// An expression of a kind that makes the tree grow: by values, by buckets, by levels below levels, and by none.
 fn expression(random: &mut Random) -> String {
     let (value, width) = (random.below(400), random.below(9));
-    match random.below(8) {
+    match random.below(9) {
         0 => format!("i = {value} and s = 'x{width}'"),
         1..=4 => format!("i > {value} and i <= {} and j <> {width}", value + width),
         5 => format!("j in ({width}, {}, {value}) and i <> {value}", value + 1000),
         6 => format!("contains(s, 'x{width}') and j = {}", value % 20),
+        7 => format!("lower(s) in ('X{width}', 'y{value}') and j < 300"),
         _ => format!("not b or i = {value}"),
     }
 }

@@ -12,7 +12,9 @@ export type Type =
   | "integer_list"
   | "string_list"
   | "segments"
-  | "frequency_caps";
+  | "frequency_caps"
+  | "ip"
+  | "datetime";
 
 /** An attribute's type, its bounds for constants, and whether an event may lack it. */
 export interface Domain {

@@ -4,6 +4,7 @@
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::model::predicate::{Constants, Predicate, Step, Test, Text};
 use be_tree_index::model::strings::{Interner, StringId};
+use be_tree_index::model::wildcard;
 
 use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::tree::Tree;
@@ -67,6 +68,7 @@ fn is_known(test: &Test<Text>) -> bool {
     use Test::*;
     matches!(test, True | Null | NotNull | Empty | Integer(..) | Float(..) | OneOf(_) | NoneOf(_) | AllOf(_))
         || matches!(test, StringEqual(_) | StringNotEqual(_) | Contains(_) | StartsWith(_) | EndsWith(_))
+        || matches!(test, Like(_) | InNetworks(_))
 }
 
 fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
@@ -101,8 +103,26 @@ fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::Contains(part), Value::String(value)) => contains(event.text(value), part),
         (Test::StartsWith(part), Value::String(value)) => event.text(value).starts_with(part),
         (Test::EndsWith(part), Value::String(value)) => event.text(value).ends_with(part),
+        (Test::Like(pattern), Value::String(value)) => is_like(pattern, event.text(value)),
+        (Test::InNetworks(networks), Value::Address(position)) => {
+            networks.iter().any(|network| network.contains(event.addresses[position as usize]))
+        }
         _ => false,
     }
+}
+
+/// Returns whether a text fits a pattern whose parts have no `?`: each part is behind those before it.
+fn is_like(pattern: &[u8], text: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = pattern.split(|&byte| byte == wildcard::ANY).collect();
+    let [first, between @ .., last] = &parts[..] else { return text == pattern };
+    let Some(mut rest) = text.strip_prefix(*first) else { return false };
+    for part in between {
+        match (0..=rest.len()).find(|&at| rest[at..].starts_with(part)) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 fn has_one(constants: &Constants<StringId>, value: Value, event: &Event) -> bool {

@@ -29,6 +29,8 @@ fn schema() -> Schema {
         attribute("latitude", Type::Float, Bounds::Unbounded),
         attribute("longitude", Type::Float, Bounds::Unbounded),
         attribute("now", Type::Integer, Bounds::Unbounded),
+        attribute("ip", Type::Ip, Bounds::Unbounded),
+        attribute("at", Type::DateTime, Bounds::Unbounded),
         attribute("u.v.i", Type::Integer, Bounds::Unbounded),
         attribute("u.`a b`", Type::String, Bounds::Unbounded),
         attribute("`not`", Type::Boolean, Bounds::Unbounded),

@@ -7,6 +7,7 @@ use super::label;
 use crate::catalog::subscriptions::Placement;
 use crate::handles::NodeId;
 use crate::index::Index;
+use crate::support::heap_sort::sort;
 use crate::tree::level::Level;
 use crate::tree::Branch;
 
@@ -75,7 +76,7 @@ impl Picture<'_> {
     fn edges(&self, level: &Level) -> Vec<(String, NodeId)> {
         let attribute = level.attribute;
         let mut points: Vec<(i64, NodeId)> = level.points.iter().collect();
-        points.sort_unstable();
+        sort(&mut points, |a, b| a < b);
         let points = points.into_iter().map(|(key, node)| (label::point(self.index, attribute, key), node));
         let buckets = (0..level.buckets.len()).filter_map(|position| {
             let label = label::bucket(self.index, attribute, level.buckets.range(position));

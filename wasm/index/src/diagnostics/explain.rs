@@ -6,10 +6,12 @@ use crate::eval::predicate;
 use crate::event::{decode, Event, Format, Span, Value};
 use crate::index::Index;
 use crate::language::predicate_text;
-use crate::model::predicate::{Predicate, Test};
+use crate::model::arithmetic::Term;
+use crate::model::predicate::{Lowered, Predicate, Test};
 use crate::model::strings::StringId;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom;
+use crate::support::heap_sort::sort;
 use crate::term::Writer;
 
 /// The most nodes of an explanation, and the most bytes before its last node. Other nodes are left out.
@@ -55,6 +57,7 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     };
     let mut event = Event::default();
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
+    event.lower(index.catalog().predicates.patterns().lowered())?;
     let subscription = index.subscriptions().get(slot);
     ensure(index.catalog().analysis_bytes(subscription))?;
     let expression = index.catalog().expression(subscription);
@@ -108,11 +111,29 @@ fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
     let name = index.schema().attribute(predicate.attribute).name.len();
     let part = match &predicate.test {
         Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => part.len(),
+        // Each wildcard or escape takes two bytes at most, beside those of a string's escapes.
+        Test::Like(text) => 2 * text.len(),
+        Test::Matches(regex) => regex.text().len(),
+        Test::Lowered(Lowered::OneOf(texts)) => texts.iter().map(|text| 4 + text.len()).sum(),
+        Test::Lowered(Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text)) => text.len(),
+        Test::Lowered(Lowered::Like(text)) => 2 * text.len(),
+        Test::InNetworks(networks) => 48 * networks.len(),
+        Test::Compared(comparison) => comparison.terms().map(|term| term_bytes(term, index)).sum(),
+        Test::SameString { other, .. } => index.schema().attribute(*other).name.len(),
         _ => 0,
     };
     let mut bytes = 256 + name + 2 * part + predicate.test.constants() * (24 + size_of::<&[u8]>());
     predicate.test.each_string(|id| bytes += 2 * index.strings().get(*id).len());
     bytes
+}
+
+/// Returns at least the bytes of a term's text.
+fn term_bytes(term: Term, index: &Index) -> usize {
+    match term {
+        Term::Attribute(id) | Term::Size(id) | Term::Length(id) => 16 + index.schema().attribute(id).name.len(),
+        // The longest float has 24 characters. Parentheses may stand around each term.
+        Term::Integer(_) | Term::Float(_) | Term::Operator(_) => 32,
+    }
 }
 
 /// A part of an expression: the step at the same position with its operands, which directly precede it.
@@ -276,6 +297,7 @@ fn length(value: Value, event: &Event) -> usize {
     let list = |span: Span, bytes: usize| span.len as usize * bytes;
     match value {
         Value::Undefined | Value::Patterns | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => 0,
+        Value::Address(_) => 48,
         Value::String(text) => text.bytes.len as usize,
         Value::Integers(span) => list(span, 8),
         Value::Segments(span) => list(span, 16),
@@ -309,13 +331,14 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
         Value::Integer(value) => writer.integer(value),
         Value::Float(value) => writer.float(value),
         Value::String(text) => writer.binary(event.text(text)),
+        Value::Address(position) => writer.binary(event.addresses[position as usize].to_string().as_bytes()),
         Value::Integers(span) => {
             write_list(span.of(&event.integers), writer, |integer, writer| writer.integer(*integer));
         }
         Value::Strings(span) => {
             // In the order of the event: the strings of a sorted list are in the order of their ids.
             let mut texts = span.of(&event.strings).to_vec();
-            texts.sort_by_key(|text| text.bytes.start);
+            sort(&mut texts, |a, b| a.bytes.start < b.bytes.start);
             write_list(&texts, writer, |text, writer| writer.binary(event.text(*text)));
         }
         Value::Segments(span) => write_list(span.of(&event.segments), writer, |segment, writer| {

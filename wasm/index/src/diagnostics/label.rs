@@ -3,8 +3,9 @@
 use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
-use crate::model::predicate::{Predicate, Test};
+use crate::language::predicate_text;
 use crate::model::schema::{AttributeId, Type};
+use crate::model::time;
 use crate::tree::level::{Level, Place};
 
 /// The label of the edge below every value.
@@ -30,6 +31,7 @@ pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
     match index.schema().attribute(attribute).ty {
         Type::Boolean => (key == 1).to_string(),
         Type::Float => key::to_float(key).to_string(),
+        Type::DateTime => time::text(key),
         Type::String | Type::StringList => {
             String::from_utf8_lossy(index.strings().get(key::to_string(key))).into_owned()
         }
@@ -39,19 +41,8 @@ pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
 
 /// Returns the pattern with this key, as a predicate.
 fn pattern(index: &Index, key: i64) -> String {
-    let Predicate { attribute, test } = index.catalog().predicates.get(key::to_predicate(key));
-    let name = &index.schema().attribute(*attribute).name;
-    let (function, text) = match test {
-        Test::StartsWith(text) => ("starts_with", text),
-        Test::EndsWith(text) => ("ends_with", text),
-        Test::Contains(text) => ("contains", text),
-        Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
-            let [latitude, longitude, radius] = [latitude, longitude, radius].map(|float| float.get());
-            return format!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})");
-        }
-        _ => unreachable!("a level of patterns leads from patterns only"),
-    };
-    format!("{function}({name}, '{}')", String::from_utf8_lossy(text))
+    let predicate = index.catalog().predicates.get(key::to_predicate(key));
+    predicate_text(predicate, index.schema(), |id| index.strings().get(*id))
 }
 
 /// Returns the label of a bucket with its least and its greatest key.

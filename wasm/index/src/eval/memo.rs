@@ -9,13 +9,19 @@ use crate::patterns::Found;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// The greatest number of an event. Numbers start at 1 and repeat, because a byte holds the number, shifted, and a value.
-const EVENTS: u8 = 127;
+/// The greatest number of an event. Numbers start at 1 and repeat, because a byte holds the number, shifted, and a state.
+const EVENTS: u8 = 63;
 /// The number of parts of the table. Each event clears one, so all are cleared before a number repeats.
 const PARTS: usize = EVENTS as usize - 1;
 
-/// A memo has one byte for each predicate. It is the number of the event for which the predicate was last evaluated, and its
-/// value then.
+/// The states of a predicate: its value is known, or it is a pattern that was listed and may be true.
+const TRUE: u8 = 1;
+const LISTED: u8 = 2;
+const STATE_BITS: u32 = 2;
+const STATE: u8 = (1 << STATE_BITS) - 1;
+
+/// A memo has one byte for each predicate. It is the number of the event for which the predicate was last evaluated or listed,
+/// and its state then.
 ///
 /// Each event clears an equal part of the table. So no value of an earlier event has the present number, and every event
 /// costs the same.
@@ -58,14 +64,15 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
-    /// Returns whether the predicate `id` is not known to be true for the event yet. Remembers it if it was found true.
+    /// Returns whether the pattern `id` was not found for the event yet. Remembers that it was, and whether it is true.
     #[inline]
     pub fn is_new(&mut self, id: PredicateId, found: Found) -> bool {
         let value = &mut self.values[id.index()];
-        let is_true = self.event << 1 | 1;
-        let is_new = *value != is_true;
+        let is_new = *value >> STATE_BITS != self.event;
         if found == Found::True {
-            *value = is_true;
+            *value = self.event << STATE_BITS | TRUE;
+        } else if is_new {
+            *value = self.event << STATE_BITS | LISTED;
         }
         is_new
     }
@@ -87,16 +94,16 @@ impl Memo {
     #[inline]
     pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> Option<bool> {
         let value = &mut self.values[id.index()];
-        if *value >> 1 != self.event {
+        if *value >> STATE_BITS != self.event || *value & STATE == LISTED {
             if self.left == 0 {
                 self.is_exhausted = true;
                 return None;
             }
             let predicate = predicates.get(id);
             self.left = self.left.saturating_sub(predicate::work(predicate, event));
-            *value = self.event << 1 | u8::from(predicate::holds(predicate, event));
+            *value = self.event << STATE_BITS | u8::from(predicate::holds(predicate, event));
         }
-        Some(*value & 1 == 1)
+        Some(*value & STATE == TRUE)
     }
 }
 
@@ -106,16 +113,16 @@ mod tests {
 
     #[test]
     fn no_value_outlives_the_number_of_its_event() {
-        for predicates in [0, 1, 125, 126, 127, 1000, 1001] {
+        for predicates in [0, 1, 61, 62, 63, 125, 126, 127, 1000, 1001] {
             let mut memo = Memo::default();
             memo.reserve(predicates).unwrap();
             for _ in 0..1000 {
                 memo.begin();
-                let stale = memo.values.iter().position(|value| value >> 1 == memo.event);
+                let stale = memo.values.iter().position(|value| value >> STATE_BITS == memo.event);
                 assert_eq!(stale, None);
                 // Every third event evaluates all predicates; all others evaluate none.
                 if memo.event % 3 == 0 {
-                    memo.values.fill(memo.event << 1 | 1);
+                    memo.values.fill(memo.event << STATE_BITS | TRUE);
                 }
             }
         }

@@ -3,8 +3,9 @@
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::eval::memo::Memo;
-use crate::event::{key, Event, Value};
+use crate::event::{key, Event, LoweredStrings, Value};
 use crate::handles::PredicateId;
+use crate::model::address::Address;
 use crate::model::predicate::Predicate;
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
@@ -17,7 +18,7 @@ use crate::support::hash::out_of_memory;
 /// Errors: [`crate::error::Kind::OutOfMemory`], if the event has no room for as many patterns as the catalog has.
 #[inline(never)]
 pub(crate) fn find(event: &mut Event, catalog: &Catalog, memo: &mut Memo) -> Result<(), Error> {
-    let Event { values, bytes, patterns, .. } = event;
+    let Event { values, bytes, lowered, addresses, patterns, .. } = event;
     debug_assert!(values.len() == catalog.schema.len() && patterns.is_empty(), "the event is new");
     values.push(Value::Undefined);
     let known = catalog.predicates.patterns();
@@ -25,12 +26,13 @@ pub(crate) fn find(event: &mut Event, catalog: &Catalog, memo: &mut Memo) -> Res
         return Ok(());
     }
     patterns.try_reserve(known.len()).map_err(out_of_memory)?;
-    let source = Values { catalog, values, bytes };
+    let source = Values { catalog, values, bytes, lowered, addresses };
     known.each(&source, |pattern, found| {
         if memo.is_new(pattern, found) {
             patterns.push(key::of_predicate(pattern));
         }
     });
+    debug_assert!(patterns.len() <= known.len(), "each pattern is listed once, so the list has room");
     if !patterns.is_empty() {
         values[catalog.schema.patterns().index()] = Value::Patterns;
     }
@@ -42,6 +44,8 @@ struct Values<'a, 'e> {
     catalog: &'a Catalog,
     values: &'e [Value],
     bytes: &'e [u8],
+    lowered: &'e LoweredStrings,
+    addresses: &'e [Address],
 }
 
 impl<'a> Source<'a> for Values<'a, '_> {
@@ -53,6 +57,17 @@ impl<'a> Source<'a> for Values<'a, '_> {
     fn string(&self, attribute: AttributeId) -> Option<&[u8]> {
         match self.values[attribute.index()] {
             Value::String(text) => Some(text.bytes.of(self.bytes)),
+            _ => None,
+        }
+    }
+
+    fn lowered(&self, attribute: AttributeId) -> Option<&[u8]> {
+        self.lowered.get(attribute)
+    }
+
+    fn address(&self, attribute: AttributeId) -> Option<Address> {
+        match self.values[attribute.index()] {
+            Value::Address(position) => Some(self.addresses[position as usize]),
             _ => None,
         }
     }

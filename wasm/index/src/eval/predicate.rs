@@ -3,9 +3,12 @@
 use memchr::memmem;
 
 use crate::event::{has_string, Event, Value, FEW};
-use crate::model::predicate::{Constants, Predicate, Test};
+use crate::model::address::any_contains;
+use crate::model::arithmetic::{length, Comparison, Number, Numbers, Term};
+use crate::model::predicate::{Constants, Lowered, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
+use crate::model::wildcard;
 use crate::support::sphere::haversine;
 
 /// The number of bytes that cost about as much as a word of a program. Segments and caps count like bytes.
@@ -16,6 +19,12 @@ const A_WORD: usize = 8;
 pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
     let words = match (&predicate.test, event.values[predicate.attribute.index()]) {
         (Test::Contains(part), Value::String(text)) => (part.len() + text.bytes.len as usize) / A_WORD,
+        (Test::Like(pattern), Value::String(text)) => like_work(pattern, text.bytes.len as usize),
+        (Test::Compared(comparison), _) => computed_work(comparison, event),
+        (Test::SameString { .. }, Value::String(text)) => text.bytes.len as usize / A_WORD,
+        // Each state may take some operations for each byte.
+        (Test::Matches(regex), Value::String(text)) => regex.states().saturating_mul(1 + text.bytes.len as usize),
+        (Test::Lowered(test), Value::String(text)) => lowered_work(test, text.bytes.len as usize),
         (Test::StartsWith(part) | Test::EndsWith(part), Value::String(_)) => part.len() / A_WORD,
         // A binary search in the longer list finds each element of the shorter.
         (test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)), Value::Integers(span) | Value::Strings(span)) => {
@@ -46,6 +55,19 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::Contains(part), value) => with_bytes(value, event, |bytes| memmem::find(bytes, part).is_some()),
         (Test::StartsWith(part), value) => with_bytes(value, event, |bytes| bytes.starts_with(part)),
         (Test::EndsWith(part), value) => with_bytes(value, event, |bytes| bytes.ends_with(part)),
+        (Test::Like(pattern), value) => with_bytes(value, event, |bytes| wildcard::matches(pattern, bytes)),
+        (Test::Matches(regex), value) => with_bytes(value, event, |bytes| regex.matches(bytes)),
+        (Test::Lowered(test), _) => {
+            event.lowered.get(predicate.attribute).is_some_and(|bytes| holds_lowered(test, bytes))
+        }
+        (Test::Compared(comparison), _) => comparison.holds(&Values(event)),
+        (Test::SameString { other, is_equal }, Value::String(text)) => match event.values[other.index()] {
+            Value::String(other) => (event.text(text) == event.text(other)) == *is_equal,
+            _ => false,
+        },
+        (Test::InNetworks(networks), Value::Address(position)) => {
+            any_contains(networks, event.addresses[position as usize])
+        }
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(lat)) => {
             match event.values[longitude_attribute.index()] {
                 Value::Float(lon) => haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get(),
@@ -111,6 +133,78 @@ fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool
     match value {
         Value::String(text) => test(event.text(text)),
         _ => false,
+    }
+}
+
+/// The values of an event as the numbers of computations.
+struct Values<'e>(&'e Event);
+
+impl Numbers for Values<'_> {
+    fn number(&self, term: Term) -> Option<Number> {
+        let Values(event) = self;
+        match term {
+            Term::Integer(integer) => Some(Number::Integer(integer)),
+            Term::Float(float) => Some(Number::Float(float.get())),
+            Term::Attribute(attribute) => match event.values[attribute.index()] {
+                Value::Integer(integer) => Some(Number::Integer(integer)),
+                Value::Float(float) => Some(Number::Float(float)),
+                _ => None,
+            },
+            Term::Size(attribute) => match event.values[attribute.index()] {
+                Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => {
+                    Some(Number::Integer(span.len.into()))
+                }
+                _ => None,
+            },
+            Term::Length(attribute) => match event.values[attribute.index()] {
+                Value::String(text) => Some(Number::Integer(length(event.text(text)))),
+                _ => None,
+            },
+            Term::Operator(_) => None,
+        }
+    }
+}
+
+/// Returns the approximate cost of a computation, in words of a program.
+fn computed_work(comparison: &Comparison, event: &Event) -> usize {
+    let of_term = |term| match term {
+        Term::Length(attribute) => match event.values[attribute.index()] {
+            Value::String(text) => text.bytes.len as usize / A_WORD,
+            _ => 0,
+        },
+        _ => 1,
+    };
+    comparison.terms().map(of_term).sum()
+}
+
+/// Returns whether the lower case of a string passes a test.
+fn holds_lowered(test: &Lowered, bytes: &[u8]) -> bool {
+    match test {
+        Lowered::OneOf(texts) => texts.binary_search_by(|text| text[..].cmp(bytes)).is_ok(),
+        Lowered::Contains(part) => memmem::find(bytes, part).is_some(),
+        Lowered::StartsWith(part) => bytes.starts_with(part),
+        Lowered::EndsWith(part) => bytes.ends_with(part),
+        Lowered::Like(pattern) => wildcard::matches(pattern, bytes),
+    }
+}
+
+/// Returns the approximate cost of matching `len` bytes with a pattern, in words of a program.
+fn like_work(pattern: &[u8], len: usize) -> usize {
+    // A part with `?` takes a table and some operations for each byte.
+    let is_quick = !pattern.contains(&wildcard::ONE);
+    if is_quick {
+        (pattern.len() + len) / A_WORD
+    } else {
+        pattern.len() + len + 64
+    }
+}
+
+fn lowered_work(test: &Lowered, len: usize) -> usize {
+    match test {
+        Lowered::OneOf(texts) => len / A_WORD * (1 + texts.len().checked_ilog2().unwrap_or(0) as usize),
+        Lowered::Contains(part) => (part.len() + len) / A_WORD,
+        Lowered::StartsWith(part) | Lowered::EndsWith(part) => part.len() / A_WORD,
+        Lowered::Like(pattern) => like_work(pattern, len),
     }
 }
 

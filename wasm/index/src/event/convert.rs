@@ -48,7 +48,9 @@ impl<S: Source> Filler<'_, S> {
             }
             Type::IntegerList => self.any_integers(id)?,
             Type::StringList => self.any_strings(id)?,
-            Type::Segments | Type::FrequencyCaps => unreachable!("a schema refuses to convert these"),
+            Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime => {
+                unreachable!("a schema refuses to convert these")
+            }
         }
         Ok(())
     }

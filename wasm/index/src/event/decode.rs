@@ -3,15 +3,19 @@
 use crate::error::{Error, Kind};
 use crate::event::formats::json::Json;
 use crate::event::formats::prepared;
+#[cfg(feature = "terms")]
 use crate::event::formats::records::Records;
 use crate::event::formats::source::{Read, Source};
 use crate::event::maps::Maps;
 use crate::event::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
+use crate::model::address::Address;
 use crate::model::fields::FieldId;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
+use crate::model::time;
 use crate::support::hash::out_of_memory;
+#[cfg(feature = "terms")]
 use crate::term::{self, Elements, Reader};
 
 /// The encoding of an event.
@@ -101,14 +105,21 @@ pub fn decode(
         event.take_in(bytes)?;
     }
     match format {
+        #[cfg(feature = "terms")]
         Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event).named(),
         Format::Json => Filler::new(Json::new(bytes), schema, strings, event).named(),
+        #[cfg(feature = "terms")]
         Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
             return check_required(schema, event);
         }
+        #[cfg(feature = "terms")]
         Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
+        #[cfg(not(feature = "terms"))]
+        Format::Term | Format::Record | Format::Records => {
+            return Err(Error::new(Kind::Type, "this index reads no terms; give the event as JSON"));
+        }
     }
     .map_err(|error| *error)?;
     event.find_sought(strings);
@@ -144,6 +155,7 @@ impl<'a, S> Filler<'a, S> {
     }
 }
 
+#[cfg(feature = "terms")]
 impl Filler<'_, Reader<'_>> {
     /// Reads values in the order of the schema.
     fn record(&mut self) -> Read<()> {
@@ -180,6 +192,7 @@ impl Filler<'_, Reader<'_>> {
     }
 }
 
+#[cfg(feature = "terms")]
 impl Filler<'_, Records<'_>> {
     /// Reads the values of all records in the order of the schema.
     fn records(&mut self) -> Read<()> {
@@ -229,6 +242,7 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Reads the value of attribute `id`.
+    #[cfg(feature = "terms")]
     #[inline]
     fn attribute(&mut self, id: AttributeId) -> Read<()> {
         self.read_field(FieldId::from_index(id.index()))
@@ -289,6 +303,8 @@ impl<S: Source> Filler<'_, S> {
                 Some(list) => Some(self.caps(id, list)?),
                 None => None,
             },
+            Type::Ip => self.address(id)?,
+            Type::DateTime => self.time()?.map(|micros| self.set(id, Value::Integer(micros))),
         };
         // Undefined comes last, because most values are defined.
         if is_found.is_some() {
@@ -313,6 +329,8 @@ impl<S: Source> Filler<'_, S> {
             Type::StringList => "a list of strings",
             Type::Segments => "a list of segments",
             Type::FrequencyCaps => "a list of frequency caps",
+            Type::Ip => S::ADDRESS,
+            Type::DateTime => S::TIME,
         })
     }
 
@@ -398,6 +416,75 @@ impl<S: Source> Filler<'_, S> {
         }
         self.set(id, Value::Caps(since(start, &self.event.caps)));
         Ok(())
+    }
+
+    /// Reads a time as an integer of microseconds, as a string by ISO 8601, or as the format has times.
+    fn time(&mut self) -> Read<Option<i64>> {
+        let start = self.source.place();
+        if let Some(micros) = self.source.integer()? {
+            return Ok(Some(micros));
+        }
+        let read = match self.source.string(|text| time::parse(text.bytes))? {
+            Some(read) => read,
+            None => self.source.time()?,
+        };
+        if read.is_none() {
+            self.source.back_to(start);
+        }
+        Ok(read)
+    }
+
+    /// Reads an address as a string, or as a tuple of 4 or 8 integers. Returns `None` if no address comes next.
+    fn address(&mut self, id: AttributeId) -> Read<Option<()>> {
+        let start = self.source.place();
+        let read = match self.source.string(|text| Address::parse(text.bytes))? {
+            Some(read) => read,
+            None => self.numbered_address()?,
+        };
+        let Some(address) = read else {
+            self.source.back_to(start);
+            return Ok(None);
+        };
+        // Each attribute has a place of its own, so repeated names take no more room.
+        let position = id.index();
+        let addresses = &mut self.event.addresses;
+        if position >= addresses.len() {
+            addresses.try_reserve(position + 1 - addresses.len()).map_err(out_of_memory)?;
+            addresses.resize(position + 1, address);
+        }
+        addresses[position] = address;
+        self.set(id, Value::Address(position as u32));
+        Ok(Some(()))
+    }
+
+    /// Reads an address as a tuple of numbers, four bytes or eight pairs of bytes.
+    fn numbered_address(&mut self) -> Read<Option<Address>> {
+        let Some(mut elements) = self.source.tuple()? else { return Ok(None) };
+        let mut numbers = [0; 8];
+        let mut count = 0;
+        while self.source.next(&mut elements)? {
+            let number = self.source.integer()?.and_then(|number| u16::try_from(number).ok());
+            let (Some(number), Some(place)) = (number, numbers.get_mut(count)) else { return Ok(None) };
+            *place = number;
+            count += 1;
+        }
+        Ok(match (count, numbers) {
+            (4, [a, b, c, d, ..]) => {
+                let [a, b, c, d] = [a, b, c, d].map(u8::try_from);
+                match (a, b, c, d) {
+                    (Ok(a), Ok(b), Ok(c), Ok(d)) => Some(Address::v4([a, b, c, d])),
+                    _ => None,
+                }
+            }
+            (8, numbers) => {
+                let mut bytes = [0; 16];
+                for (pair, number) in bytes.chunks_exact_mut(2).zip(numbers) {
+                    pair.copy_from_slice(&number.to_be_bytes());
+                }
+                Some(Address::v6(bytes))
+            }
+            _ => None,
+        })
     }
 
     fn frequency_cap(&mut self) -> Read<Cap> {

@@ -59,7 +59,8 @@ impl Scale {
     /// Returns the scale of an attribute of type `ty`.
     pub fn of(ty: Type) -> Self {
         match ty {
-            Type::Float => Scale::UpperHalf,
+            // Microseconds of a time do not fit 32 bits. An upper half has those of 71 minutes.
+            Type::Float | Type::DateTime => Scale::UpperHalf,
             _ => Scale::Clamp,
         }
     }

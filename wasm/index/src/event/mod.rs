@@ -5,13 +5,16 @@ mod decode;
 pub(crate) mod digest;
 pub(crate) mod formats;
 pub(crate) mod key;
+mod lowered;
 mod maps;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, Format};
+pub use lowered::LoweredStrings;
 
 use crate::error::Error;
+use crate::model::address::Address;
 use crate::model::predicate::CapType;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
@@ -73,7 +76,7 @@ pub enum Value {
     Undefined,
     /// `true` or `false`.
     Boolean(bool),
-    /// An integer or an enum.
+    /// An integer, an enum, or a time.
     Integer(i64),
     /// A finite float.
     Float(f64),
@@ -87,6 +90,8 @@ pub enum Value {
     Segments(Span),
     /// Caps in [`Event::caps`], in the order of the event.
     Caps(Span),
+    /// The position of an address in [`Event::addresses`].
+    Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
     Patterns,
 }
@@ -107,6 +112,10 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
+    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event.
+    pub addresses: Vec<Address>,
+    /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
+    pub lowered: LoweredStrings,
     /// The numbers of the patterns that are true of the event, once a search found them.
     pub patterns: Vec<i64>,
     /// Strings whose ids are not looked up yet.
@@ -157,6 +166,8 @@ impl Event {
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.addresses.clear();
+        self.lowered.clear();
         self.patterns.clear();
         self.sought.clear();
         Ok(())
@@ -183,6 +194,27 @@ impl Event {
         }
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
+        }
+        let last = schema.attributes().iter().rposition(|attribute| attribute.ty == Type::Ip);
+        reserve(&mut self.addresses, last.map_or(0, |last| last + 1))?;
+        Ok(())
+    }
+
+    /// Makes room for the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates
+    /// nothing. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reserve_lowered(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
+        self.lowered.reserve(attributes, bytes)
+    }
+
+    /// Adds the lower case of the strings of `attributes`, which are in order. Call it once, after decoding.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub(crate) fn lower(&mut self, attributes: impl Iterator<Item = AttributeId>) -> Result<(), Error> {
+        let Event { values, bytes, lowered, .. } = self;
+        for attribute in attributes {
+            if let Value::String(text) = values[attribute.index()] {
+                lowered.push(attribute, text.bytes.of(bytes))?;
+            }
         }
         Ok(())
     }

@@ -86,6 +86,7 @@ fn shown(event: &Event, name: &str) -> String {
             let cap = |c: &Cap| format!("{} {} {} {} {:?}", c.cap.name(), c.id, text(&c.namespace), c.value, c.micros);
             span.of(&event.caps).iter().map(cap).collect::<Vec<_>>().join(", ")
         }
+        Value::Address(position) => event.addresses[position as usize].to_string(),
     }
 }
 
@@ -268,6 +269,63 @@ fn segments_are_pairs() {
 }
 
 #[test]
+fn times_are_strings_integers_or_structs() {
+    takes("datetime", r#""1970-01-01T00:00:01Z""#, integer(1_000_000), "1000000");
+    takes("datetime", "-7", integer(-7), "-7");
+    let pairs = |structure: &str, utc: i64| {
+        let mut bytes = vec![116];
+        let parts = [("year", 1970), ("month", 1), ("day", 1), ("hour", 1), ("minute", 0), ("second", 2)];
+        let offsets = [("utc_offset", utc), ("std_offset", 0)];
+        bytes.extend(12_u32.to_be_bytes());
+        for (name, part) in parts.into_iter().chain(offsets) {
+            bytes.extend(atom(name));
+            bytes.extend(integer(part));
+        }
+        for (name, value) in [
+            ("__struct__", atom(structure)),
+            ("calendar", atom("Elixir.Calendar.ISO")),
+            ("microsecond", tuple(&[integer(3), integer(6)])),
+            ("time_zone", atom("any")),
+        ] {
+            bytes.extend(atom(name));
+            bytes.extend(value);
+        }
+        bytes
+    };
+    takes("datetime", "", pairs("Elixir.DateTime", 3600), "2000003");
+    takes("datetime", "", pairs("Elixir.NaiveDateTime", 0), "3602000003");
+    let expected =
+        "expected a time as a DateTime or NaiveDateTime, a string by ISO 8601, or an integer of microseconds";
+    refuses_term("datetime", pairs("Elixir.Date", 0), Kind::Type, &format!("{expected}, given a map of 12"));
+    refuses_term("datetime", atom("now"), Kind::Type, &format!("{expected}, given an atom"));
+    let expected = "expected a time as a string by ISO 8601, or as an integer of microseconds, given";
+    refuses_json("datetime", r#""1970-02-30""#, Kind::Type, 1, &format!("{expected} a string"));
+    refuses_json("datetime", "1.5", Kind::Type, 1, &format!("{expected} a float"));
+}
+
+#[test]
+fn addresses_are_strings_or_tuples_of_integers() {
+    let numbers = |numbers: &[i64]| tuple(&numbers.iter().map(|number| integer(*number)).collect::<Vec<_>>());
+    takes("ip", r#""10.0.0.1""#, numbers(&[10, 0, 0, 1]), "10.0.0.1");
+    takes("ip", r#""\u0031::ffff""#, numbers(&[1, 0, 0, 0, 0, 0, 0, 0xffff]), "1::ffff");
+    takes("ip", r#""::ffff:1.2.3.4""#, numbers(&[0, 0, 0, 0, 0, 0xffff, 0x102, 0x304]), "1.2.3.4");
+    let message = "expected an address as a string, or as a tuple of 4 or 8 integers as of `:inet`, given";
+    for (given, kind) in [
+        (r#""10.0.0""#, "a string"),
+        (r#""10.0.0.0/8""#, "a string"),
+        ("[1,2,3]", "a list"),
+        ("[1,2,3,256]", "a list"),
+        ("[0,0,0,0,0,0,0,65536]", "a list"),
+        ("7", "an integer"),
+    ] {
+        refuses_json("ip", given, Kind::Type, 1, &format!("{message} {kind}"));
+    }
+    // The last of two values counts, and takes the place of the first.
+    let event = decoded(Format::Json, br#"{"ip": "1.2.3.4", "ip": "::2"}"#, &schema()).unwrap();
+    assert_eq!(shown(&event, "ip"), "::2");
+}
+
+#[test]
 fn frequency_caps_are_keyed_triples() {
     let key = |ty: &str| tuple(&[binary(ty.as_bytes()), integer(10), binary(b"ns")]);
     let cap = |ty: &str, micros| list(&[tuple(&[key(ty), integer(3), micros])]);
@@ -383,11 +441,11 @@ fn records_may_write_booleans_as_bits() {
 
 #[test]
 fn records_have_one_value_for_each_attribute() {
-    for count in [0, 8, 10, 300] {
+    for count in [0, 8, 12, 300] {
         let values = vec![atom("nil"); count];
         for record in [list(&values), tuple(&values)] {
             let error = decoded(Format::Record, &[&[131], &record[..]].concat(), &schema()).unwrap_err();
-            let message = format!("the event has {count} values for 9 attributes; give one for each");
+            let message = format!("the event has {count} values for 11 attributes; give one for each");
             assert_eq!(error, Error::new(Kind::Type, message));
         }
     }

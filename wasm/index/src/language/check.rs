@@ -4,9 +4,10 @@ use std::fmt;
 
 use crate::error::{Error, Kind};
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
+use crate::language::parser::Sums;
 use crate::language::suggest::suggestion;
 use crate::model::path;
-use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Predicate, Relation, Test};
+use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Test};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
 
@@ -30,6 +31,37 @@ pub(super) enum Atom {
     Empty(Token),
     /// `contains(s, "a")`
     Call { function: Token },
+    /// `i between 1 and 3`; `operator` is the token of `between`.
+    Between { name: Token, negated: bool, operator: Token, low: Token, high: Token },
+    /// `a + 1 > b`
+    Sums(Box<Sums>),
+    /// `s matches '[0-9]+'`
+    Matches { name: Token, negated: bool, pattern: Token },
+    /// `s like 'a*'`
+    Like { name: Token, negated: bool, pattern: Token },
+}
+
+/// The meaning of a predicate of a text.
+pub(super) enum Meaning<'a> {
+    /// The predicate holds.
+    Holds(Predicate<Borrowed<'a>>),
+    /// The attribute is defined, and the predicate does not hold.
+    Fails(Predicate<Borrowed<'a>>),
+    /// Both predicates hold.
+    Both([Predicate<Borrowed<'a>>; 2]),
+    /// One of the predicates holds.
+    Either([Predicate<Borrowed<'a>>; 2]),
+}
+
+impl<'a> Meaning<'a> {
+    /// Returns the meaning of `predicate`, or of its denial.
+    pub fn of(predicate: Predicate<Borrowed<'a>>, negated: bool) -> Self {
+        if negated {
+            Meaning::Fails(predicate)
+        } else {
+            Meaning::Holds(predicate)
+        }
+    }
 }
 
 /// The number of the constants that a list must contain.
@@ -42,30 +74,35 @@ pub(super) enum Quantifier {
 
 /// The context in which predicates are checked.
 pub(super) struct Checker<'a, 's> {
-    text: &'a str,
-    schema: &'s Schema,
+    pub(super) text: &'a str,
+    pub(super) schema: &'s Schema,
     /// The ids for frequency caps.
     ids: [(Entity, Option<i64>); 5],
 }
 
 /// An attribute that the text names.
-struct Named<'a> {
-    id: AttributeId,
-    attribute: &'a Attribute,
+pub(super) struct Named<'a> {
+    pub(super) id: AttributeId,
+    pub(super) attribute: &'a Attribute,
 }
 
 /// The part of a predicate that takes a constant, for messages.
-enum Taker<'a> {
+pub(super) enum Taker<'a> {
     Attribute(&'a Attribute),
-    Argument { function: &'a str, meaning: &'static str },
+    /// A computation.
+    Computation,
+    Argument {
+        function: &'a str,
+        meaning: &'static str,
+    },
 }
 
 impl Taker<'_> {
     /// Returns the error with the attribute's name, if an attribute takes the constant.
-    fn named(&self, error: Error) -> Error {
+    pub(super) fn named(&self, error: Error) -> Error {
         match self {
             Taker::Attribute(attribute) => error.about(&attribute.name),
-            Taker::Argument { .. } => error,
+            Taker::Argument { .. } | Taker::Computation => error,
         }
     }
 }
@@ -76,6 +113,7 @@ impl fmt::Display for Taker<'_> {
             Taker::Attribute(attribute) => {
                 write!(f, "attribute {} is of type {} and", quote(&attribute.name), attribute.ty.name())
             }
+            Taker::Computation => write!(f, "the computation"),
             Taker::Argument { function, meaning } => write!(f, "{meaning} of `{function}`"),
         }
     }
@@ -90,12 +128,39 @@ impl<'a, 's> Checker<'a, 's> {
         Checker { text, schema, ids }
     }
 
-    /// Returns the predicate that `atom` means. `items` are the constants of its list or its arguments.
-    pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
+    /// Returns the meaning of `atom`. `items` are the constants of its list or its arguments.
+    pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Meaning<'a>, Error> {
+        match atom {
+            Atom::Compare { name, relation, operator, constant } if self.is_text(name) => {
+                self.compare_text(name, relation, operator, constant)
+            }
+            Atom::Among { name, negated } if self.is_text(name) => self.among_texts(name, negated, items),
+            Atom::Like { name, negated, pattern } => self.like(name, negated, pattern),
+            Atom::Matches { name, negated, pattern } => self.regex(name, negated, pattern),
+            Atom::Sums(sums) => self.sums(&sums).map(Meaning::Holds),
+            Atom::Between { name, negated, operator, low, high } => {
+                let relations = match negated {
+                    false => [Relation::GreaterOrEqual, Relation::LessOrEqual],
+                    true => [Relation::Less, Relation::Greater],
+                };
+                let bounds = [
+                    self.compare(name, relations[0], operator, low)?,
+                    self.compare(name, relations[1], operator, high)?,
+                ];
+                Ok(if negated { Meaning::Either(bounds) } else { Meaning::Both(bounds) })
+            }
+            plain => self.predicate(plain, items).map(Meaning::Holds),
+        }
+    }
+
+    fn predicate(&self, atom: Atom, items: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match atom {
             Atom::Bare(name) => self.bare(name),
             Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
             Atom::Among { name, negated } => self.among(name, negated, items),
+            Atom::Like { .. } | Atom::Matches { .. } | Atom::Sums(_) | Atom::Between { .. } => {
+                unreachable!("`check` reads this form")
+            }
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
             Atom::Quantified { name, quantifier } => self.quantified(name, quantifier, items),
             Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
@@ -135,6 +200,7 @@ impl<'a, 's> Checker<'a, 's> {
             (Type::Integer, _) | (Type::IntegerEnum, Relation::Equal | Relation::NotEqual) => {
                 Test::Integer(relation, self.integer_within(&named, constant)?)
             }
+            (Type::DateTime, _) => Test::Integer(relation, self.time(&taker, constant)?),
             (Type::Float, _) => {
                 let float = self.float(&taker, constant)?;
                 self.within_float_bounds(&named, constant, float)?;
@@ -188,9 +254,9 @@ impl<'a, 's> Checker<'a, 's> {
 
     fn call(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match function.of(self.text) {
-            "contains" => self.substring(function, arguments, Test::Contains),
-            "starts_with" => self.substring(function, arguments, Test::StartsWith),
-            "ends_with" => self.substring(function, arguments, Test::EndsWith),
+            "contains" => self.substring(function, arguments, Test::Contains, Lowered::Contains),
+            "starts_with" => self.substring(function, arguments, Test::StartsWith, Lowered::StartsWith),
+            "ends_with" => self.substring(function, arguments, Test::EndsWith, Lowered::EndsWith),
             "geo_within_radius" => self.geo_within_radius(function, arguments),
             "segment_within" => {
                 self.segment(function, arguments, |now, id, seconds| Test::SegmentWithin { now, id, seconds })
@@ -208,11 +274,15 @@ impl<'a, 's> Checker<'a, 's> {
         function: Token,
         arguments: &[Token],
         test: impl Fn(Box<[u8]>) -> Test<Borrowed<'a>>,
+        lowered: impl Fn(Box<[u8]>) -> Lowered,
     ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let [name, part] = self.exactly(function, arguments, "(attribute, string)")?;
         let named = self.argument_attribute(function, name, Type::String)?;
         let part = self.string(&self.argument(function, "the second argument"), part)?;
-        Ok(named.test(test(part.into_owned().into_boxed_slice())))
+        Ok(named.test(match name.kind {
+            TokenKind::Lowered => Test::Lowered(lowered(self.lower(&part)?)),
+            _ => test(part.into_owned().into_boxed_slice()),
+        }))
     }
 
     fn geo_within_radius(&self, function: Token, arguments: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
@@ -286,11 +356,11 @@ impl<'a, 's> Checker<'a, 's> {
     }
 
     /// Returns the attribute that `token` names.
-    fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
+    pub(super) fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
         match (token.kind, find(name, self.schema)) {
-            (TokenKind::Name, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
-            (TokenKind::Name, None) => {
+            (TokenKind::Name | TokenKind::Lowered, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
+            (TokenKind::Name | TokenKind::Lowered, None) => {
                 let mend = match (lower_case_keyword(name), suggestion(name, self.schema)) {
                     (Some(keyword), _) => format!("keywords are lower case: write `{keyword}`"),
                     (None, Some(mend)) => mend,
@@ -379,7 +449,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
+    pub(super) fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
         if token.kind != TokenKind::Integer {
             return Err(self.mismatch(taker, "an integer", token));
         }
@@ -394,7 +464,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    fn float(&self, taker: &Taker, token: Token) -> Result<Float, Error> {
+    pub(super) fn float(&self, taker: &Taker, token: Token) -> Result<Float, Error> {
         if !matches!(token.kind, TokenKind::Integer | TokenKind::Float) {
             return Err(self.mismatch(taker, "a number", token));
         }
@@ -410,7 +480,7 @@ impl<'a, 's> Checker<'a, 's> {
     }
 
     #[inline(always)]
-    fn string(&self, taker: &Taker, token: Token) -> Result<Borrowed<'a>, Error> {
+    pub(super) fn string(&self, taker: &Taker, token: Token) -> Result<Borrowed<'a>, Error> {
         match token.kind {
             TokenKind::String { .. } => unquote(token, self.text),
             _ => Err(self.mismatch(taker, "a string", token)),
@@ -418,7 +488,7 @@ impl<'a, 's> Checker<'a, 's> {
     }
 
     /// Returns the error for a constant of the wrong type.
-    fn mismatch(&self, taker: &Taker, wanted: &str, token: Token) -> Error {
+    pub(super) fn mismatch(&self, taker: &Taker, wanted: &str, token: Token) -> Error {
         let mend = match (wanted, token.kind) {
             ("a string", _) => "; put it in quotes",
             (_, TokenKind::Name) => "; an attribute cannot stand here",
@@ -432,16 +502,20 @@ impl<'a, 's> Checker<'a, 's> {
     }
 
     /// Returns the error for a form of predicate that the attribute's type does not have.
-    fn misuse(&self, named: &Named, at: Token) -> Error {
+    pub(super) fn misuse(&self, named: &Named, at: Token) -> Error {
         let name = quote(&named.attribute.name);
         let mend = match named.attribute.ty {
             Type::Boolean => "write its bare name, or `not` and its name",
             Type::Integer => "compare it with an integer, as in `i > 1` or `i in (1, 2)`",
             Type::Float => "compare it with a number, as in `f > 1.5`",
-            Type::String => "compare it with `=`, `<>` or `in`, or use `contains`, `starts_with` or `ends_with`",
+            Type::String => {
+                "compare it with `=`, `<>` or `in`, or use `like`, `matches`, `contains`, `starts_with` or `ends_with`"
+            }
             Type::IntegerEnum => "it has no order: compare it with `=`, `<>` or `in`",
             Type::IntegerList => "use `one of`, `none of`, `all of` or `is empty`, or write `1 in l`",
             Type::StringList => "use `one of`, `none of`, `all of` or `is empty`, or write `'a' in l`",
+            Type::DateTime => "compare it with a time, as in `at >= '2026-01-31T12:30:00Z'`",
+            Type::Ip => "compare it with `=`, `<>` or `in`, as in `ip in ('10.0.0.0/8', '2001:db8::/32')`",
             Type::Segments => "use `segment_within`, `segment_before` or `is empty`",
             Type::FrequencyCaps => "use `within_frequency_cap` or `is empty`",
         };
@@ -464,7 +538,7 @@ impl<'a, 's> Checker<'a, 's> {
         let mend = match self.schema.find(function.of(self.text).as_bytes()) {
             Some(_) => "an attribute has no `(` behind it",
             None => {
-                "the functions are `contains`, `starts_with`, `ends_with`, `geo_within_radius`, `segment_within`, \
+                "the functions are `contains`, `starts_with`, `ends_with`, `lower`, `size`, `length`, `geo_within_radius`, `segment_within`, \
                  `segment_before` and `within_frequency_cap`"
             }
         };
@@ -493,13 +567,13 @@ impl<'a, 's> Checker<'a, 's> {
         Taker::Argument { function: function.of(self.text), meaning }
     }
 
-    fn error(&self, kind: Kind, at: Token, message: impl Into<String>) -> Error {
+    pub(super) fn error(&self, kind: Kind, at: Token, message: impl Into<String>) -> Error {
         Error::new(kind, message).at(self.text.as_bytes(), at.start)
     }
 }
 
 /// Returns the attribute that `name` spells, with backticks where none are needed too.
-fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
+pub(super) fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
     let found = schema.find(name.as_bytes());
     if found.is_some() || !name.contains('`') {
         return found;
@@ -508,13 +582,13 @@ fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
 }
 
 impl Named<'_> {
-    fn test<'a>(&self, test: Test<Borrowed<'a>>) -> Predicate<Borrowed<'a>> {
+    pub(super) fn test<'a>(&self, test: Test<Borrowed<'a>>) -> Predicate<Borrowed<'a>> {
         Predicate { attribute: self.id, test }
     }
 }
 
 /// Returns the results of `read` for the tokens.
-fn each<T>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+pub(super) fn each<T>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     let mut constants = Vec::new();
     constants.try_reserve_exact(tokens.len()).map_err(out_of_memory)?;
     for token in tokens {

@@ -1,6 +1,7 @@
 //! Splits the text of an expression into tokens.
 
 use crate::error::{Error, Kind};
+use crate::model::arithmetic::Operator;
 use crate::model::path;
 use crate::model::predicate::{Borrowed, Relation};
 use crate::support::bytes::{marked, zeros, ONES};
@@ -10,11 +11,16 @@ use crate::support::hash::out_of_memory;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Name,
+    /// The name of an attribute in `lower(name)`. The parser makes this token.
+    Lowered,
     Integer,
     Float,
-    String { has_escapes: bool },
+    String {
+        has_escapes: bool,
+    },
     Boolean(bool),
     Relation(Relation),
+    Operator(Operator),
     And,
     Or,
     Not,
@@ -47,6 +53,10 @@ impl Token {
             TokenKind::Integer => format!("the integer {quoted}"),
             TokenKind::Float => format!("the float {quoted}"),
             TokenKind::String { .. } => format!("the string {quoted}"),
+            TokenKind::Operator(Operator::Subtract) => {
+                format!("{quoted}; it stands between numbers, or right before the digits")
+            }
+            TokenKind::Operator(Operator::Add) => format!("{quoted}; numbers are written without `+`"),
             TokenKind::Name => match lower_case_keyword(self.of(text)) {
                 Some(keyword) => format!("{quoted}; keywords are lower case: write `{keyword}`"),
                 None => quoted,
@@ -67,8 +77,10 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
-    const KEYWORDS: [&str; 13] =
-        ["and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty"];
+    const KEYWORDS: [&str; 16] = [
+        "and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like",
+        "between", "matches",
+    ];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }
 
@@ -90,6 +102,11 @@ impl<'t> Lexer<'t> {
         let is_next = self.text.as_bytes().get(start) == Some(&b',');
         self.position = start + usize::from(is_next);
         is_next
+    }
+
+    /// Returns whether an opening parenthesis is next.
+    pub fn is_at_open(&self) -> bool {
+        self.text.as_bytes().get(self.behind_blanks()) == Some(&b'(')
     }
 
     /// Returns the start of the next token, or the end of the text.
@@ -125,6 +142,10 @@ impl<'t> Lexer<'t> {
             [b'=', ..] => (TokenKind::Relation(Relation::Equal), 1),
             [b'"' | b'\'', ..] => self.string(start)?,
             [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => self.number(start)?,
+            [b'+', ..] => (TokenKind::Operator(Operator::Add), 1),
+            [b'-', ..] => (TokenKind::Operator(Operator::Subtract), 1),
+            [b'*', ..] => (TokenKind::Operator(Operator::Multiply), 1),
+            [b'/', ..] => (TokenKind::Operator(Operator::Divide), 1),
             [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => match word(rest) {
                 (_, length) if rest.get(length) == Some(&b'.') => self.path(start)?,
                 word => word,
@@ -208,8 +229,6 @@ impl<'t> Lexer<'t> {
             b'!' => "; write `not`",
             b'&' => "; write `and` or `&&`",
             b'|' => "; write `or` or `||`",
-            b'-' => "; a `-` stands right before the digits of a number",
-            b'+' => "; numbers are written without `+`",
             b'.' => "; a number has a digit before the point, as in `0.5`, and a path has no blanks, as in `user.city`",
             _ => "; only strings may have it",
         };

@@ -8,15 +8,24 @@
 //! negated    = { "not" } operand
 //! operand    = "(" either ")" | "true" | "false" | predicate
 //! predicate  = name                                        a boolean attribute
-//!            | name relation constant | constant relation name
-//!            | name ["not"] "in" list                      a scalar among constants
+//!            | subject relation constant | constant relation name
+//!            | subject ["not"] "in" list                   a scalar among constants
+//!            | subject ["not"] "like" string               a string that fits a pattern
+//!            | name ["not"] "matches" string               a string that matches a regular expression
 //!            | constant ["not"] "in" name                  a constant among the elements of a list
 //!            | name ("one" | "none" | "all") "of" list
+//!            | name ["not"] "between" constant "and" constant
+//!            | sum relation sum                             computed numbers
+//!            | name ("=" | "<>") name                      two strings
 //!            | name "is" ("null" | "not" "null" | "empty")
 //!            | name "(" argument { "," argument } ")"      a function
 //! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
+//! subject    = name | "lower" "(" name ")"
+//! sum        = product { ("+" | "-") product }
+//! product    = number { ("*" | "/") number }
+//! number     = integer | float | name | ("size" | "length") "(" name ")" | "(" sum ")"
 //! list       = "(" [ constant { "," constant } ] ")"
-//! argument   = constant | name
+//! argument   = constant | subject
 //! name       = [a-zA-Z_][a-zA-Z0-9_-]*
 //! integer    = -?[0-9]+
 //! float      = integer with a fraction, an exponent or both
@@ -26,19 +35,31 @@
 //! Functions: `contains(name, string)`, `starts_with`, `ends_with`; `geo_within_radius(latitude, longitude, km)`;
 //! `segment_within([name,] id, seconds)`, `segment_before`; `within_frequency_cap(type, namespace, value, seconds)`.
 //!
+//! In a pattern of `like`, `*` stands for any characters and `?` for one; `\\` in front of them, or of itself, makes a
+//! character of it (so a string constant has two: `'100\\*'`). A pattern without wildcards, or with one `*` at an end, is read
+//! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
+//! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
+//!
+//! `matches` takes a [regular expression](crate::model::regex) by RFC 9485 for the whole string.
+//!
+//! `<>`, `not in`, `not like` and `not matches` of these are read as `name is not null and not ...`.
+//!
 //! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
 //! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and
-//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison.
+//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison, and `a - 3` or
+//! `a -3` a difference.
 //!
 //! Neither reading nor printing recurses, so only memory bounds the nesting of an expression.
 
 mod check;
 mod lexer;
+mod numbers;
 mod parser;
 mod print;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use print::{expression_text, predicate_text};
 

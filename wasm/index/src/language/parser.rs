@@ -1,10 +1,14 @@
 //! Reads the grammar: operators by precedence with an explicit stack, and the forms of a predicate.
 
+mod sums;
+
+pub(super) use sums::{Item, Sums};
+
 use crate::error::{Error, Kind};
-use crate::language::check::{Atom, Checker, Quantifier};
+use crate::language::check::{Atom, Checker, Meaning, Quantifier};
 use crate::language::lexer::{Lexer, Token, TokenKind};
 use crate::language::push;
-use crate::model::predicate::{Borrowed, Relation, Step};
+use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
 use crate::model::schema::Schema;
 use crate::support::hash::out_of_memory;
 
@@ -23,6 +27,9 @@ const ITEMS: usize = 32;
 
 /// The least number of bytes for each step of most expressions.
 const TEXT_OF_STEP: usize = 10;
+
+/// The function whose result stands for an attribute.
+const LOWER: &str = "lower";
 
 struct Parser<'a, 's> {
     text: &'a str,
@@ -54,8 +61,7 @@ impl<'a> Parser<'a, '_> {
     fn expression(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         loop {
             self.prefixes()?;
-            let operand = self.operand()?;
-            push(&mut self.steps, operand)?;
+            self.operand()?;
             while self.current.kind == TokenKind::Close {
                 self.close()?;
             }
@@ -123,14 +129,14 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn operand(&mut self) -> Result<Step<Borrowed<'a>>, Error> {
+    fn operand(&mut self) -> Result<(), Error> {
         let token = self.current;
         let atom = match token.kind {
             TokenKind::Boolean(value) => {
                 self.advance()?;
                 return match self.current.kind {
                     TokenKind::Relation(_) => Err(self.checker.boolean_comparison(self.current)),
-                    _ => Ok(Step::Constant(value)),
+                    _ => push(&mut self.steps, Step::Constant(value)),
                 };
             }
             TokenKind::Name => {
@@ -143,20 +149,74 @@ impl<'a> Parser<'a, '_> {
             }
             _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
         };
-        self.checker.check(atom, &self.items).map(Step::Predicate)
+        match self.checker.check(atom, &self.items)? {
+            Meaning::Holds(predicate) => push(&mut self.steps, Step::Predicate(predicate)),
+            Meaning::Fails(predicate) => {
+                let defined = Predicate { attribute: predicate.attribute, test: Test::NotNull };
+                push(&mut self.steps, Step::Predicate(defined))?;
+                push(&mut self.steps, Step::Predicate(predicate))?;
+                push(&mut self.steps, Step::Not)?;
+                push(&mut self.steps, Step::And)
+            }
+            Meaning::Both(bounds) => self.joined(bounds, Step::And),
+            Meaning::Either(bounds) => self.joined(bounds, Step::Or),
+        }
+    }
+
+    /// Adds two predicates that `operator` joins.
+    fn joined(&mut self, [low, high]: [Predicate<Borrowed<'a>>; 2], operator: Step<Borrowed<'a>>) -> Result<(), Error> {
+        push(&mut self.steps, Step::Predicate(low))?;
+        push(&mut self.steps, Step::Predicate(high))?;
+        push(&mut self.steps, operator)
+    }
+
+    /// Reads a comparison of computed numbers whose left side begins with `first`.
+    fn computed(&mut self, first: Item) -> Result<Atom, Error> {
+        self.sums(first).map(Box::new).map(Atom::Sums)
+    }
+
+    /// Reads a comparison whose right side is no constant alone. Its left side is `name`.
+    fn compared(
+        &mut self,
+        name: Token,
+        relation: Relation,
+        operator: Token,
+        first: Option<Item>,
+    ) -> Result<Atom, Error> {
+        let right = self.sum(first, false)?;
+        Ok(Atom::Sums(Box::new(Sums { left: vec![Item::Plain(name)], relation, operator, right })))
     }
 
     fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
         match self.current.kind {
+            TokenKind::Open if name.of(self.text) == LOWER => {
+                let lowered = self.lowered()?;
+                match self.current.kind {
+                    TokenKind::Relation(_) | TokenKind::In | TokenKind::Not => self.after_name(lowered),
+                    TokenKind::Name if self.word() == "like" => self.after_name(lowered),
+                    _ => Err(self.expected("`=`, `<>`, `in` or `like` after `lower(...)`")),
+                }
+            }
             TokenKind::Open => {
+                if let Some(item) = sums::counted(name.of(self.text)) {
+                    let first = self.counted(item)?;
+                    return self.computed(first);
+                }
                 self.parenthesized()?;
                 Ok(Atom::Call { function: name })
             }
             TokenKind::Relation(relation) => {
                 let operator = self.advance()?;
+                if name.kind == TokenKind::Name && matches!(self.current.kind, TokenKind::Name | TokenKind::Open) {
+                    return self.compared(name, relation, operator, None);
+                }
                 let constant = self.constant()?;
-                Ok(Atom::Compare { name, relation, operator, constant })
+                match self.is_at_operator() {
+                    false => Ok(Atom::Compare { name, relation, operator, constant }),
+                    true => self.compared(name, relation, operator, Some(Item::Plain(constant))),
+                }
             }
+            _ if self.is_at_operator() => self.computed(Item::Plain(name)),
             TokenKind::In => {
                 self.advance()?;
                 self.list()?;
@@ -164,11 +224,20 @@ impl<'a> Parser<'a, '_> {
             }
             TokenKind::Not => {
                 self.advance()?;
-                self.expect(TokenKind::In, "`in` after `not`")?;
+                match self.word() {
+                    "like" => return self.like(name, true),
+                    "matches" => return self.matches(name, true),
+                    "between" => return self.between(name, true),
+                    _ => {}
+                }
+                self.expect(TokenKind::In, "`in`, `like`, `matches` or `between` after `not`")?;
                 self.list()?;
                 Ok(Atom::Among { name, negated: true })
             }
             TokenKind::Name => match self.current.of(self.text) {
+                "like" => self.like(name, false),
+                "matches" => self.matches(name, false),
+                "between" => self.between(name, false),
                 "one" => self.quantified(name, Quantifier::One),
                 "none" => self.quantified(name, Quantifier::None),
                 "all" => self.quantified(name, Quantifier::All),
@@ -177,6 +246,34 @@ impl<'a> Parser<'a, '_> {
             },
             _ => Ok(Atom::Bare(name)),
         }
+    }
+
+    fn like(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        self.advance()?;
+        let pattern = self.constant()?;
+        Ok(Atom::Like { name, negated, pattern })
+    }
+
+    fn matches(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        self.advance()?;
+        let pattern = self.constant()?;
+        Ok(Atom::Matches { name, negated, pattern })
+    }
+
+    fn between(&mut self, name: Token, negated: bool) -> Result<Atom, Error> {
+        let operator = self.advance()?;
+        let low = self.constant()?;
+        self.expect(TokenKind::And, "`and` and the upper bound of `between`")?;
+        let high = self.constant()?;
+        Ok(Atom::Between { name, negated, operator, low, high })
+    }
+
+    /// Takes `(name)` after `lower`. Returns the name as a token of its own kind.
+    fn lowered(&mut self) -> Result<Token, Error> {
+        self.advance()?;
+        let name = self.expect(TokenKind::Name, "the string attribute that `lower` reads")?;
+        self.expect(TokenKind::Close, "`)`")?;
+        Ok(Token { kind: TokenKind::Lowered, ..name })
     }
 
     fn quantified(&mut self, name: Token, quantifier: Quantifier) -> Result<Atom, Error> {
@@ -210,8 +307,24 @@ impl<'a> Parser<'a, '_> {
         match self.current.kind {
             TokenKind::Relation(relation) => {
                 let operator = self.advance()?;
+                let is_string = matches!(constant.kind, TokenKind::String { .. });
+                if !is_string && matches!(self.current.kind, TokenKind::Open | TokenKind::Integer | TokenKind::Float) {
+                    return self.compared(constant, relation, operator, None);
+                }
                 let name = self.expect(TokenKind::Name, "an attribute to compare the constant with")?;
-                Ok(Atom::Compare { name, relation: relation.flipped(), operator, constant })
+                match (self.current.kind, sums::counted(name.of(self.text))) {
+                    (TokenKind::Open, Some(item)) if !is_string => {
+                        let first = self.counted(item)?;
+                        self.compared(constant, relation, operator, Some(first))
+                    }
+                    _ if !is_string && self.is_at_operator() => {
+                        self.compared(constant, relation, operator, Some(Item::Plain(name)))
+                    }
+                    _ => Ok(Atom::Compare { name, relation: relation.flipped(), operator, constant }),
+                }
+            }
+            _ if self.is_at_operator() && !matches!(constant.kind, TokenKind::String { .. }) => {
+                self.computed(Item::Plain(constant))
             }
             TokenKind::In => {
                 self.advance()?;
@@ -233,7 +346,7 @@ impl<'a> Parser<'a, '_> {
             TokenKind::Integer | TokenKind::Float | TokenKind::String { .. } | TokenKind::Boolean(_) => self.advance(),
             TokenKind::Name => {
                 let found = self.current.describe(self.text);
-                let mend = "strings are in quotes, and attributes are compared with constants only";
+                let mend = "strings are in quotes";
                 Err(self.syntax(format!("expected a constant, found {found}; {mend}")))
             }
             _ => Err(self.expected("a constant")),
@@ -257,6 +370,16 @@ impl<'a> Parser<'a, '_> {
         }
         loop {
             match self.current.kind {
+                TokenKind::Name if self.word() == LOWER && self.lexer.is_at_open() => {
+                    self.advance()?;
+                    let lowered = self.lowered()?;
+                    push(&mut self.items, lowered)?;
+                    if self.current.kind != TokenKind::Comma {
+                        return self.expect(TokenKind::Close, "`,` or `)`").map(drop);
+                    }
+                    self.advance()?;
+                    continue;
+                }
                 TokenKind::Name
                 | TokenKind::Integer
                 | TokenKind::Float

@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
+use crate::model::arithmetic::Term;
+use crate::model::predicate::{Constants, Lowered, Predicate, Relation, Step, Test};
 use crate::model::schema::{Schema, Type};
+use crate::model::time;
+use crate::model::wildcard;
+use crate::support::heap_sort::sort;
 
 /// Returns the text of `predicate`, such as `age >= 21`. `bytes` returns the bytes of a string.
 pub fn predicate_text<'a, S>(
@@ -120,6 +124,10 @@ impl<'a, F> Printer<'a, F> {
         let list = matches!(attribute.ty, Type::IntegerList | Type::StringList);
         match &predicate.test {
             Test::True => self.write(format_args!("{name}")),
+            Test::Integer(relation, constant) if attribute.ty == Type::DateTime => {
+                self.write(format_args!("{name} {} ", symbol(*relation)));
+                self.time(*constant);
+            }
             Test::Integer(relation, constant) => self.write(format_args!("{name} {} {constant}", symbol(*relation))),
             // The debug form of a float has its shortest digits and always a point or an exponent.
             Test::Float(relation, constant) => {
@@ -136,6 +144,28 @@ impl<'a, F> Printer<'a, F> {
             Test::Contains(part) => self.substring("contains", name, part),
             Test::StartsWith(part) => self.substring("starts_with", name, part),
             Test::EndsWith(part) => self.substring("ends_with", name, part),
+            Test::Compared(comparison) => {
+                self.sum(&comparison.left);
+                self.write(format_args!(" {} ", symbol(comparison.relation)));
+                self.sum(&comparison.right);
+            }
+            Test::SameString { other, is_equal } => {
+                let other = &self.schema.attribute(*other).name;
+                self.write(format_args!("{name} {} {other}", if *is_equal { "=" } else { "<>" }));
+            }
+            Test::Like(pattern) => self.like(name, pattern),
+            Test::Matches(regex) => {
+                self.write(format_args!("{name} matches "));
+                self.string(regex.text());
+            }
+            Test::Lowered(test) => self.lowered(name, test),
+            Test::InNetworks(networks) => {
+                self.write(format_args!("{name} in ("));
+                for (i, network) in networks.iter().enumerate() {
+                    self.write(format_args!("{}'{network}'", comma(i)));
+                }
+                self.out.push(')');
+            }
             Test::GeoWithinRadius { latitude, longitude, radius, .. } => {
                 let (latitude, longitude, radius) = (latitude.get(), longitude.get(), radius.get());
                 self.write(format_args!("geo_within_radius({latitude:?}, {longitude:?}, {radius:?})"));
@@ -159,12 +189,77 @@ impl<'a, F> Printer<'a, F> {
         self.out.push(')');
     }
 
+    /// Writes a computation, with parentheses only where they are needed.
+    fn sum(&mut self, terms: &[Term]) {
+        // Each operand's text, and whether it binds as tightly as `*`, and as a single number.
+        let mut stack: Vec<(String, Binding)> = Vec::new();
+        for &term in terms {
+            let name = |id| &self.schema.attribute(id).name;
+            let single = match term {
+                Term::Integer(integer) => integer.to_string(),
+                Term::Float(float) => format!("{:?}", float.get()),
+                Term::Attribute(id) => name(id).clone(),
+                Term::Size(id) => format!("size({})", name(id)),
+                Term::Length(id) => format!("length({})", name(id)),
+                Term::Operator(operator) => {
+                    let (Some((right, right_binding)), Some((left, left_binding))) = (stack.pop(), stack.pop()) else {
+                        unreachable!("an operator has two operands")
+                    };
+                    let own = if operator.is_tight() { Binding::Product } else { Binding::Sum };
+                    let left = if left_binding < own { format!("({left})") } else { left };
+                    // Operators of one kind group to the left.
+                    let right = if right_binding <= own { format!("({right})") } else { right };
+                    stack.push((format!("{left} {} {right}", operator.symbol()), own));
+                    continue;
+                }
+            };
+            stack.push((single, Binding::Single));
+        }
+        stack.into_iter().for_each(|(text, _)| self.out.push_str(&text));
+    }
+
+    fn time(&mut self, micros: i64) {
+        let text = time::text(micros);
+        match time::parse(text.as_bytes()) {
+            Some(_) => self.write(format_args!("'{text}'")),
+            None => self.write(format_args!("{text}")),
+        }
+    }
+
+    fn like(&mut self, subject: &str, pattern: &[u8]) {
+        self.write(format_args!("{subject} like "));
+        self.string(&wildcard::text(pattern));
+    }
+
+    fn lowered(&mut self, name: &str, test: &Lowered) {
+        let subject = format!("lower({name})");
+        match test {
+            Lowered::OneOf(texts) => match &**texts {
+                [text] => {
+                    self.write(format_args!("{subject} = "));
+                    self.string(text);
+                }
+                texts => {
+                    self.write(format_args!("{subject} in ("));
+                    for (i, text) in texts.iter().enumerate() {
+                        self.out.push_str(comma(i));
+                        self.string(text);
+                    }
+                    self.out.push(')');
+                }
+            },
+            Lowered::Contains(part) => self.substring("contains", &subject, part),
+            Lowered::StartsWith(part) => self.substring("starts_with", &subject, part),
+            Lowered::EndsWith(part) => self.substring("ends_with", &subject, part),
+            Lowered::Like(pattern) => self.like(&subject, pattern),
+        }
+    }
+
     fn list<S>(&mut self, name: &str, operator: &str, constants: &'a Constants<S>)
     where
         F: Fn(&'a S) -> &'a [u8],
     {
         self.write(format_args!("{name} {operator} ("));
-        let comma = |i| if i == 0 { "" } else { ", " };
         match constants {
             Constants::Integers(integers) => {
                 for (i, integer) in integers.iter().enumerate() {
@@ -174,7 +269,7 @@ impl<'a, F> Printer<'a, F> {
             Constants::Strings(strings) => {
                 // The strings may be in the order of their ids. The text has the order of their bytes.
                 let mut strings: Vec<&[u8]> = strings.iter().map(|string| (self.bytes)(string)).collect();
-                strings.sort_unstable();
+                sort(&mut strings, |a, b| a < b);
                 for (i, string) in strings.into_iter().enumerate() {
                     self.out.push_str(comma(i));
                     self.string(string);
@@ -210,6 +305,23 @@ impl<'a, F> Printer<'a, F> {
 
     fn write(&mut self, text: std::fmt::Arguments) {
         self.out.write_fmt(text).expect("a string takes all that is written to it");
+    }
+}
+
+/// The tightness with which the operands of a computation hold together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Sum,
+    Product,
+    Single,
+}
+
+/// Returns the separator in front of the item at position `i` of a list.
+fn comma(i: usize) -> &'static str {
+    if i == 0 {
+        ""
+    } else {
+        ", "
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::model::address::Network;
+use crate::model::arithmetic::Comparison;
+use crate::model::regex::Regex;
 use crate::model::schema::AttributeId;
 
 /// A comparison of ordered values.
@@ -157,6 +160,38 @@ impl CapType {
     }
 }
 
+/// A test of a string's [lower case](crate::model::lower). The texts are in lower case too.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Lowered {
+    /// It is one of these, which are sorted and without duplicates.
+    OneOf(Box<[Box<[u8]>]>),
+    /// It contains these bytes.
+    Contains(Box<[u8]>),
+    /// It starts with these bytes.
+    StartsWith(Box<[u8]>),
+    /// It ends with these bytes.
+    EndsWith(Box<[u8]>),
+    /// It fits this [pattern](crate::model::wildcard).
+    Like(Box<[u8]>),
+}
+
+impl Lowered {
+    /// Returns an upper bound of the number of the test's constants, as [`Test::constants`] does.
+    fn constants(&self) -> usize {
+        match self {
+            Lowered::OneOf(texts) => texts.iter().map(|text| of_bytes(text)).sum(),
+            Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text) | Lowered::Like(text) => {
+                of_bytes(text)
+            }
+        }
+    }
+}
+
+/// Returns the number of constants for which a text counts.
+fn of_bytes(text: &[u8]) -> usize {
+    1 + text.len() / 32
+}
+
 /// A test of an attribute's value. `S` is the form of strings: text while an expression is read, and later ids of the
 /// index's interner.
 ///
@@ -191,6 +226,23 @@ pub enum Test<S> {
     StartsWith(Box<[u8]>),
     /// A string ends with these bytes.
     EndsWith(Box<[u8]>),
+    /// A string fits this [pattern](crate::model::wildcard).
+    Like(Box<[u8]>),
+    /// The whole string matches.
+    Matches(Box<Regex>),
+    /// The lower case of a string passes this test.
+    Lowered(Lowered),
+    /// An address is in one of these networks, none of which contains another. They are sorted.
+    InNetworks(Box<[Network]>),
+    /// Computed numbers stand in a relation. The attribute is the first of those that they read.
+    Compared(Box<Comparison>),
+    /// A string is that of another attribute, or is another one.
+    SameString {
+        /// The other attribute.
+        other: AttributeId,
+        /// Whether the strings must be equal, or must differ.
+        is_equal: bool,
+    },
     /// The point of a latitude and a longitude lies within a radius around the constants. The attribute is the latitude.
     GeoWithinRadius {
         /// The attribute of the longitude.
@@ -302,6 +354,12 @@ impl<S> Predicate<S> {
             Test::Contains(part) => Test::Contains(part),
             Test::StartsWith(part) => Test::StartsWith(part),
             Test::EndsWith(part) => Test::EndsWith(part),
+            Test::Like(pattern) => Test::Like(pattern),
+            Test::Matches(regex) => Test::Matches(regex),
+            Test::Lowered(test) => Test::Lowered(test),
+            Test::InNetworks(networks) => Test::InNetworks(networks),
+            Test::Compared(comparison) => Test::Compared(comparison),
+            Test::SameString { other, is_equal } => Test::SameString { other, is_equal },
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
                 Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }
             }
@@ -339,7 +397,11 @@ impl<S> Test<S> {
                 Constants::Strings(strings) => strings.len(),
             },
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
-            Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => 1 + part.len() / 32,
+            Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_bytes(text),
+            Test::Lowered(test) => test.constants(),
+            Test::Matches(regex) => 4 + regex.bytes() / 32,
+            Test::InNetworks(networks) => networks.len(),
+            Test::Compared(comparison) => comparison.terms().count(),
             _ => 1,
         }
     }

@@ -34,11 +34,15 @@ pub enum Type {
     Segments,
     /// A list of counters, for advertisers, campaigns and the like.
     FrequencyCaps,
+    /// An internet address.
+    Ip,
+    /// A time, in microseconds since the start of 1970 in UTC.
+    DateTime,
 }
 
 impl Type {
     /// Every type with its name in schemas.
-    pub const NAMES: [(&'static str, Type); 9] = [
+    pub const NAMES: [(&'static str, Type); 11] = [
         ("boolean", Type::Boolean),
         ("integer", Type::Integer),
         ("float", Type::Float),
@@ -48,6 +52,8 @@ impl Type {
         ("string_list", Type::StringList),
         ("segments", Type::Segments),
         ("frequency_caps", Type::FrequencyCaps),
+        ("ip", Type::Ip),
+        ("datetime", Type::DateTime),
     ];
 
     /// Returns the name of this type in schemas.
@@ -151,10 +157,10 @@ impl Schema {
     }
 
     /// Makes values of attribute `id` be converted to its type if they are of another one: see [`crate::event::decode`].
-    /// Errors: segments and frequency caps are not converted.
+    /// Errors: segments, frequency caps, addresses and times are not converted.
     pub fn convert(&mut self, id: AttributeId) -> Result<(), Error> {
         let Attribute { name, ty, .. } = self.attribute(id);
-        if matches!(ty, Type::Segments | Type::FrequencyCaps) {
+        if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime) {
             let message = format!("`{name}` is of type {}, whose values are not converted", ty.name());
             return Err(Error::new(Kind::Type, message).about(name));
         }

@@ -1,5 +1,5 @@
 //! Patterns are predicates that are true of many values and that a value finds by look-ups: the starts, the ends and the parts
-//! of strings, and circles around places.
+//! of strings, strings in lower case, networks of addresses, and circles around places.
 //!
 //! For each event a search finds the patterns that are true of it, without testing the others. Their numbers are the event's
 //! value for an attribute of the index's own ([`Schema::patterns`](crate::model::schema::Schema::patterns)), a list. So a
@@ -8,18 +8,25 @@
 mod affixes;
 mod chains;
 mod circles;
+mod members;
+mod networks;
 mod parts;
 #[cfg(test)]
 mod tests;
 
 use affixes::{Affixes, Side};
 use circles::{Circle, Circles};
-use parts::Parts;
+use members::{Members, Seat};
+use networks::Networks;
+use parts::{Part, Parts};
 
 use crate::handles::PredicateId;
-use crate::model::predicate::{Predicate, Test};
+use crate::model::address::{Address, Network};
+use crate::model::predicate::{Lowered, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
+use crate::model::wildcard;
+use crate::support::hash::hash_bytes;
 
 /// The patterns of all attributes.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +36,15 @@ pub(crate) struct Patterns {
     len: usize,
 }
 
-/// The patterns of one attribute.
+/// The patterns of one attribute, or of the lower case of its strings.
 #[derive(Clone, Debug, Default)]
 struct OfAttribute {
     attribute: AttributeId,
+    is_lowered: bool,
     len: usize,
+    /// Whole strings in lower case.
+    wholes: Members,
+    networks: Networks,
     starts: Affixes,
     ends: Affixes,
     parts: Parts,
@@ -56,25 +67,41 @@ pub(crate) trait Source<'a> {
     fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId>;
     /// Returns the value of an attribute, if it is a string.
     fn string(&self, attribute: AttributeId) -> Option<&[u8]>;
+    /// Returns the lower case of the value of an attribute, if it is a string.
+    fn lowered(&self, attribute: AttributeId) -> Option<&[u8]>;
+    /// Returns the value of an attribute, if it is an address.
+    fn address(&self, attribute: AttributeId) -> Option<Address>;
     /// Returns the value of an attribute, if it is a float.
     fn float(&self, attribute: AttributeId) -> Option<f64>;
 }
 
-/// A pattern: the text of a string and where it must stand, or a circle.
+/// A pattern: texts of a string and where they must stand, networks, or a circle.
 #[derive(Clone, Copy, Debug)]
 enum Pattern<'a> {
     Start(&'a [u8]),
     End(&'a [u8]),
-    Part(&'a [u8]),
+    Part(Part<'a>),
+    /// The whole string is one of these.
+    Whole(&'a [Box<[u8]>]),
+    Networks(&'a [Network]),
     Around(Circle, AttributeId),
 }
 
 impl<'a> Pattern<'a> {
-    fn of(test: &'a Test<StringId>) -> Option<Self> {
+    fn of<S>(test: &'a Test<S>) -> Option<Self> {
         match test {
-            Test::StartsWith(text) => Some(Pattern::Start(text)),
-            Test::EndsWith(text) => Some(Pattern::End(text)),
-            Test::Contains(text) => Some(Pattern::Part(text)),
+            Test::StartsWith(text) | Test::Lowered(Lowered::StartsWith(text)) => Some(Pattern::Start(text)),
+            Test::EndsWith(text) | Test::Lowered(Lowered::EndsWith(text)) => Some(Pattern::End(text)),
+            Test::Contains(text) | Test::Lowered(Lowered::Contains(text)) => {
+                Some(Pattern::Part(Part { text, is_wild: false }))
+            }
+            Test::Like(text) | Test::Lowered(Lowered::Like(text)) => Some(Pattern::Part(Part { text, is_wild: true })),
+            // Without a required literal it is no pattern.
+            Test::Matches(regex) if !regex.required().is_empty() => {
+                Some(Pattern::Part(Part { text: regex.required(), is_wild: true }))
+            }
+            Test::Lowered(Lowered::OneOf(texts)) => Some(Pattern::Whole(texts)),
+            Test::InNetworks(networks) => Some(Pattern::Networks(networks)),
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
                 let circle = Circle { latitude: latitude.get(), longitude: longitude.get(), radius: radius.get() };
                 Some(Pattern::Around(circle, *longitude_attribute))
@@ -86,19 +113,59 @@ impl<'a> Pattern<'a> {
 
 /// Returns whether a test is a pattern.
 pub(crate) fn is_pattern<S>(test: &Test<S>) -> bool {
-    matches!(test, Test::StartsWith(_) | Test::EndsWith(_) | Test::Contains(_) | Test::GeoWithinRadius { .. })
+    Pattern::of(test).is_some()
+}
+
+/// Returns the number of places that a test takes among the patterns: one for each member of a list, or none if it is no
+/// pattern.
+pub(crate) fn places<S>(test: &Test<S>) -> usize {
+    match Pattern::of(test) {
+        None => 0,
+        Some(Pattern::Whole(texts)) => texts.len(),
+        Some(Pattern::Networks(networks)) => networks.len(),
+        Some(_) => 1,
+    }
 }
 
 /// Returns whether a pattern is found only if it is true.
 pub(crate) fn is_exact<S>(test: &Test<S>) -> bool {
-    !matches!(test, Test::Contains(_))
+    !matches!(Pattern::of(test), Some(Pattern::Part(_)))
 }
 
-/// Returns the text of the pattern `predicate`, which is one of strings.
+/// Returns whether a test reads the lower case of a string.
+pub(crate) fn is_lowered<S>(test: &Test<S>) -> bool {
+    matches!(test, Test::Lowered(_))
+}
+
+/// Returns the text of the pattern `predicate`, which is a start or an end.
 fn text_of(predicate: &Predicate<StringId>) -> &[u8] {
     match Pattern::of(&predicate.test) {
-        Some(Pattern::Start(text) | Pattern::End(text) | Pattern::Part(text)) => text,
-        _ => unreachable!("only patterns of strings are numbered here"),
+        Some(Pattern::Start(text) | Pattern::End(text)) => text,
+        _ => unreachable!("only starts and ends are numbered here"),
+    }
+}
+
+/// Returns the part of the pattern `predicate`, which is one.
+fn part_of(predicate: &Predicate<StringId>) -> Part<'_> {
+    match Pattern::of(&predicate.test) {
+        Some(Pattern::Part(part)) => part,
+        _ => unreachable!("only parts are numbered here"),
+    }
+}
+
+/// Returns the texts of the pattern `predicate`, which is one of whole strings.
+fn wholes_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
+    match Pattern::of(&predicate.test) {
+        Some(Pattern::Whole(texts)) => texts,
+        _ => unreachable!("only lists of strings are numbered here"),
+    }
+}
+
+/// Returns the networks of the pattern `predicate`, which is one of addresses.
+fn networks_of(predicate: &Predicate<StringId>) -> &[Network] {
+    match Pattern::of(&predicate.test) {
+        Some(Pattern::Networks(networks)) => networks,
+        _ => unreachable!("only networks are numbered here"),
     }
 }
 
@@ -125,10 +192,11 @@ impl Patterns {
         get: impl Fn(PredicateId) -> &'a Predicate<StringId>,
     ) {
         let Some(pattern) = Pattern::of(&predicate.test) else { return };
-        let of_attribute = match self.position(predicate.attribute) {
+        let is_lowered = is_lowered(&predicate.test);
+        let of_attribute = match self.position(predicate.attribute, is_lowered) {
             Ok(position) => &mut self.attributes[position],
             Err(position) => {
-                let new = OfAttribute { attribute: predicate.attribute, ..OfAttribute::default() };
+                let new = OfAttribute { attribute: predicate.attribute, is_lowered, ..OfAttribute::default() };
                 self.attributes.insert(position, new);
                 &mut self.attributes[position]
             }
@@ -136,7 +204,14 @@ impl Patterns {
         match pattern {
             Pattern::Start(text) => of_attribute.starts.insert(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.insert(Side::End, text, id),
-            Pattern::Part(text) => of_attribute.parts.insert(text, id, |id| text_of(get(id))),
+            Pattern::Part(part) => of_attribute.parts.insert(part, id, |id| part_of(get(id))),
+            Pattern::Whole(texts) => {
+                for (position, text) in texts.iter().enumerate() {
+                    let is = |seat: Seat| wholes_of(get(seat.list))[seat.position as usize] == *text;
+                    of_attribute.wholes.insert(id, position as u32, hash_bytes(text), is);
+                }
+            }
+            Pattern::Networks(networks) => of_attribute.networks.insert(networks, id, |id| networks_of(get(id))),
             Pattern::Around(circle, longitude) => {
                 debug_assert!(
                     of_attribute.circles.len() == 0 || of_attribute.longitude == longitude,
@@ -159,12 +234,20 @@ impl Patterns {
         get: impl Fn(PredicateId) -> &'a Predicate<StringId>,
     ) {
         let Some(pattern) = Pattern::of(&predicate.test) else { return };
-        let Ok(position) = self.position(predicate.attribute) else { unreachable!("the pattern {id} was inserted") };
+        let Ok(position) = self.position(predicate.attribute, is_lowered(&predicate.test)) else {
+            unreachable!("the pattern {id} was inserted")
+        };
         let of_attribute = &mut self.attributes[position];
         match pattern {
             Pattern::Start(text) => of_attribute.starts.remove(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.remove(Side::End, text, id),
-            Pattern::Part(text) => of_attribute.parts.remove(text, id, |id| text_of(get(id))),
+            Pattern::Part(part) => of_attribute.parts.remove(part, id, |id| part_of(get(id))),
+            Pattern::Whole(texts) => {
+                for (position, text) in texts.iter().enumerate() {
+                    of_attribute.wholes.remove(id, position as u32, hash_bytes(text));
+                }
+            }
+            Pattern::Networks(networks) => of_attribute.networks.remove(networks, id),
             Pattern::Around(circle, _) => of_attribute.circles.remove(circle, id),
         }
         of_attribute.len -= 1;
@@ -181,12 +264,27 @@ impl Patterns {
     /// that are not [exact](is_exact) and may be true.
     pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId, Found)) {
         for of_attribute in &self.attributes {
-            let OfAttribute { attribute, starts, ends, parts, circles, longitude, .. } = of_attribute;
-            if let Some(bytes) = source.string(*attribute) {
+            let OfAttribute { attribute, starts, ends, parts, circles, longitude, wholes, networks, .. } = of_attribute;
+            let string = match of_attribute.is_lowered {
+                false => source.string(*attribute),
+                true => source.lowered(*attribute),
+            };
+            if let Some(bytes) = string {
                 let text = |id| text_of(source.predicate(id));
                 starts.each(Side::Start, bytes, text, &mut |id| found(id, Found::True));
                 ends.each(Side::End, bytes, text, &mut |id| found(id, Found::True));
-                parts.each(bytes, text, &mut found);
+                parts.each(bytes, |id| part_of(source.predicate(id)), &mut found);
+                if !wholes.is_empty() {
+                    let text = |seat: Seat| &wholes_of(source.predicate(seat.list))[seat.position as usize];
+                    let is = |seat: Seat| **text(seat) == *bytes;
+                    wholes.each(hash_bytes(bytes), is, &mut |id| found(id, Found::True));
+                }
+            }
+            if !networks.is_empty() {
+                if let Some(address) = source.address(*attribute) {
+                    let of = |id| networks_of(source.predicate(id));
+                    networks.each(address, of, &mut |id| found(id, Found::True));
+                }
             }
             if circles.len() > 0 {
                 if let (Some(lat), Some(lon)) = (source.float(*attribute), source.float(*longitude)) {
@@ -196,7 +294,12 @@ impl Patterns {
         }
     }
 
-    /// Returns the bytes by which inserting `more` patterns, with numbers below `ids`, may grow the tables.
+    /// Returns the attributes whose strings have patterns in lower case, in order.
+    pub fn lowered(&self) -> impl Iterator<Item = AttributeId> + '_ {
+        self.attributes.iter().filter(|of| of.is_lowered).map(|of| of.attribute)
+    }
+
+    /// Returns the bytes by which inserting patterns with `more` [places], with numbers below `ids`, may grow the tables.
     pub fn growth(&self, more: usize, ids: usize) -> usize {
         if more == 0 {
             return 0;
@@ -213,12 +316,12 @@ impl Patterns {
         let mut len = 0;
         for &(id, predicate) in all {
             len += 1;
-            let mut is_found = false;
-            self.each(&OwnValue { predicate, predicates }, |found, _| is_found |= found == id);
-            if !is_found
-                && !matches!(Pattern::of(&predicate.test), Some(Pattern::Around(circle, _)) if circle.radius < 0.0)
-            {
-                return Err(format!("pattern {id} is not found by its own text or center"));
+            for sample in samples(&predicate.test) {
+                let mut is_found = false;
+                self.each(&OwnValue { sample, predicate, predicates }, |found, _| is_found |= found == id);
+                if !is_found {
+                    return Err(format!("pattern {id} is not found by its own text, network or center"));
+                }
             }
         }
         let counted: usize = self.attributes.iter().map(|of| of.len).sum();
@@ -228,8 +331,8 @@ impl Patterns {
         Ok(())
     }
 
-    fn position(&self, attribute: AttributeId) -> Result<usize, usize> {
-        self.attributes.binary_search_by_key(&attribute, |of| of.attribute)
+    fn position(&self, attribute: AttributeId, is_lowered: bool) -> Result<usize, usize> {
+        self.attributes.binary_search_by_key(&(attribute, is_lowered), |of| (of.attribute, of.is_lowered))
     }
 }
 
@@ -237,14 +340,52 @@ impl OfAttribute {
     /// Returns the bytes by which `more` patterns of one form may grow the tables, whichever it is.
     fn growth(&self, more: usize, ids: usize) -> usize {
         let affixes = self.starts.growth(more).max(self.ends.growth(more));
-        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more))
+        let lists = self.wholes.growth(more).max(self.networks.growth(more));
+        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more)).max(lists)
     }
 }
 
-/// The text or the center of a pattern, as the only values.
+/// A value for which a pattern is true.
+#[derive(Clone, Debug)]
+enum Sample {
+    Text(Vec<u8>),
+    Address(Address),
+    Place(f64, f64),
+}
+
+/// Returns values for which a pattern is true, one for each of its places.
+fn samples(test: &Test<StringId>) -> Vec<Sample> {
+    match Pattern::of(test) {
+        Some(Pattern::Start(text) | Pattern::End(text)) => vec![Sample::Text(text.into())],
+        Some(Pattern::Part(Part { text, is_wild: false })) => vec![Sample::Text(text.into())],
+        Some(Pattern::Part(Part { text, is_wild: true })) => {
+            let one = |&byte: &u8| if byte == wildcard::ONE { b'x' } else { byte };
+            vec![Sample::Text(text.iter().filter(|byte| **byte != wildcard::ANY).map(one).collect())]
+        }
+        Some(Pattern::Whole(texts)) => texts.iter().map(|text| Sample::Text(text.to_vec())).collect(),
+        Some(Pattern::Networks(networks)) => networks.iter().map(|network| Sample::Address(network.first())).collect(),
+        Some(Pattern::Around(circle, _)) if circle.radius >= 0.0 => {
+            vec![Sample::Place(circle.latitude, circle.longitude)]
+        }
+        Some(Pattern::Around(..)) | None => Vec::new(),
+    }
+}
+
+/// A sample of a pattern, as the only value.
 struct OwnValue<'a, 'b> {
+    sample: Sample,
     predicate: &'a Predicate<StringId>,
     predicates: &'b [(PredicateId, &'a Predicate<StringId>)],
+}
+
+impl OwnValue<'_, '_> {
+    fn text(&self, attribute: AttributeId, is_lower: bool) -> Option<&[u8]> {
+        let Predicate { attribute: own, test } = self.predicate;
+        match &self.sample {
+            Sample::Text(text) if attribute == *own && is_lowered(test) == is_lower => Some(text),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Source<'a> for OwnValue<'a, '_> {
@@ -253,15 +394,24 @@ impl<'a> Source<'a> for OwnValue<'a, '_> {
     }
 
     fn string(&self, attribute: AttributeId) -> Option<&[u8]> {
-        let is_own =
-            attribute == self.predicate.attribute && !matches!(self.predicate.test, Test::GeoWithinRadius { .. });
-        is_own.then(|| text_of(self.predicate))
+        self.text(attribute, false)
+    }
+
+    fn lowered(&self, attribute: AttributeId) -> Option<&[u8]> {
+        self.text(attribute, true)
+    }
+
+    fn address(&self, attribute: AttributeId) -> Option<Address> {
+        match self.sample {
+            Sample::Address(address) if attribute == self.predicate.attribute => Some(address),
+            _ => None,
+        }
     }
 
     fn float(&self, attribute: AttributeId) -> Option<f64> {
-        match Pattern::of(&self.predicate.test) {
-            Some(Pattern::Around(circle, _)) if attribute == self.predicate.attribute => Some(circle.latitude),
-            Some(Pattern::Around(circle, longitude)) if attribute == longitude => Some(circle.longitude),
+        match (&self.sample, Pattern::of(&self.predicate.test)) {
+            (Sample::Place(latitude, _), _) if attribute == self.predicate.attribute => Some(*latitude),
+            (Sample::Place(_, longitude), Some(Pattern::Around(_, of))) if attribute == of => Some(*longitude),
             _ => None,
         }
     }

@@ -1,5 +1,9 @@
 //! The parts that expressions ask for anywhere in a string.
 //!
+//! A pattern of `like` is several parts, and any of them may lead to it. It counts as one part here, whose bytes include
+//! those that stand for other characters. The gram lies between these, and only the bytes around the gram up to the next of
+//! them are compared.
+//!
 //! Each part stands under one *gram*: some bytes in a row at one of its positions, as many as [`LENGTHS`] allows. A string
 //! looks up its grams of each length that parts have, and compares the parts under them with its own bytes. A part goes under
 //! the one of its grams that has the fewest parts so far. So a gram that all parts share, such as `http`, has few. Grams of
@@ -14,7 +18,9 @@ use std::hash::Hasher;
 use super::chains::Chains;
 use super::Found;
 use crate::handles::PredicateId;
+use crate::model::wildcard::{is_wild, literals};
 use crate::support::hash::Words;
+use crate::support::headroom::{growth, trim};
 
 /// The lengths of grams, ascending. A part has the longest that it contains.
 const LENGTHS: [usize; 5] = [1, 2, 3, 4, 8];
@@ -31,8 +37,8 @@ pub(super) struct Parts {
     by_gram: Chains<u32>,
     /// The number of parts with grams of each of the [`LENGTHS`].
     counts: [u32; LENGTHS.len()],
-    /// The empty part.
-    empty: Option<PredicateId>,
+    /// The empty part, and patterns of `like` without text.
+    empty: Vec<PredicateId>,
 }
 
 /// The bytes of a gram, and their number.
@@ -62,75 +68,122 @@ impl Gram {
     }
 }
 
-/// Returns the position in [`LENGTHS`] of the grams of a part, which is not empty.
-#[inline(always)]
-fn class(part: &[u8]) -> usize {
-    match part.len() {
-        8.. => 4,
-        4.. => 3,
-        len => len - 1,
+/// A part: the text of a predicate, and whether some of its bytes stand for other characters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub text: &'a [u8],
+    pub is_wild: bool,
+}
+
+impl<'a> Part<'a> {
+    /// Returns the position in [`LENGTHS`] of the part's grams. The part is not empty.
+    #[inline(always)]
+    fn class(self) -> usize {
+        match self.longest() {
+            8.. => 4,
+            4.. => 3,
+            len => len - 1,
+        }
+    }
+
+    /// Returns the number of bytes in a row that stand for themselves.
+    #[inline(always)]
+    fn longest(self) -> usize {
+        match self.is_wild {
+            false => self.text.len(),
+            true => literals(self.text).map(|(_, literal)| literal.len()).max().unwrap_or(0),
+        }
+    }
+
+    /// Returns the positions at which the part may have its gram, which has `len` bytes.
+    fn positions(self, len: usize) -> impl Iterator<Item = usize> + 'a {
+        let whole = (!self.is_wild).then_some((0, self.text));
+        let literals = self.is_wild.then(|| literals(self.text)).into_iter().flatten();
+        let spread = whole.into_iter().chain(literals).flat_map(move |(start, literal)| {
+            (start..(start + literal.len() + 1).saturating_sub(len).max(start)).take(CONSIDERED)
+        });
+        spread.take(4 * CONSIDERED)
+    }
+
+    /// Returns the bytes around `offset` that stand for themselves, and the position of `offset` among them.
+    #[inline(always)]
+    fn around(self, offset: usize) -> (&'a [u8], usize) {
+        if !self.is_wild {
+            return (self.text, offset);
+        }
+        let start = self.text[..offset].iter().rposition(|&byte| is_wild(byte)).map_or(0, |at| at + 1);
+        let end = self.text[offset..].iter().position(|&byte| is_wild(byte)).map_or(self.text.len(), |at| offset + at);
+        (&self.text[start..end], offset - start)
     }
 }
 
 impl Parts {
-    /// Adds a part. `text` returns the other parts by number.
-    pub fn insert<'a>(&mut self, part: &[u8], id: PredicateId, text: impl Fn(PredicateId) -> &'a [u8]) {
-        if part.is_empty() {
-            self.empty = Some(id);
+    /// Adds a part. `part_of` returns the other parts by number.
+    pub fn insert<'a>(&mut self, part: Part, id: PredicateId, part_of: impl Fn(PredicateId) -> Part<'a>) {
+        if part.longest() == 0 {
+            // A pattern of `like` without text is led to by any string.
+            self.empty.push(id);
             return;
         }
-        let len = LENGTHS[class(part)];
-        self.counts[class(part)] += 1;
-        let last = part.len() - len;
-        let mut best = (0, self.first(Gram::of(part, len), &text));
-        for offset in 1..=last.min(CONSIDERED - 1) {
-            if self.by_gram.count(best.1) == 0 {
+        let class = part.class();
+        let len = LENGTHS[class];
+        self.counts[class] += 1;
+        let mut best = None;
+        for offset in part.positions(len) {
+            let first = self.first(Gram::of(&part.text[offset..], len), &part_of);
+            let count = self.by_gram.count(first);
+            if best.is_none_or(|(_, _, least)| count < least) {
+                best = Some((offset, first, count));
+            }
+            if count == 0 {
                 break;
             }
-            let first = self.first(Gram::of(&part[offset..], len), &text);
-            if self.by_gram.count(first) < self.by_gram.count(best.1) {
-                best = (offset, first);
-            }
         }
-        let (offset, first) = best;
-        self.by_gram.insert(id, Gram::of(&part[offset..], len).hash(), first, offset as u32);
+        let Some((offset, first, _)) = best else { unreachable!("a part has a gram") };
+        self.by_gram.insert(id, Gram::of(&part.text[offset..], len).hash(), first, offset as u32);
     }
 
-    /// Removes a part. `text` returns the other parts by number.
-    pub fn remove<'a>(&mut self, part: &[u8], id: PredicateId, text: impl Fn(PredicateId) -> &'a [u8]) {
-        if part.is_empty() {
-            self.empty = None;
+    /// Removes a part. `part_of` returns the other parts by number.
+    pub fn remove<'a>(&mut self, part: Part, id: PredicateId, part_of: impl Fn(PredicateId) -> Part<'a>) {
+        if part.longest() == 0 {
+            self.empty.retain(|&empty| empty != id);
+            trim(&mut self.empty);
             return;
         }
-        self.counts[class(part)] -= 1;
-        let gram = Gram::of(&part[*self.by_gram.note(id) as usize..], LENGTHS[class(part)]);
-        self.by_gram.remove(id, gram.hash(), |by_gram| first(by_gram, gram, &text));
+        let class = part.class();
+        self.counts[class] -= 1;
+        let gram = Gram::of(&part.text[*self.by_gram.note(id) as usize..], LENGTHS[class]);
+        self.by_gram.remove(id, gram.hash(), |by_gram| first(by_gram, gram, &part_of));
     }
 
-    /// Calls `found` with each part that `bytes` contain, at each of its places, and perhaps with others. `text` returns the part
-    /// with a number.
+    /// Calls `found` with each part that `bytes` contain, at each of its places, and perhaps with others. `part_of` returns the
+    /// part with a number.
     pub fn each<'a>(
         &self,
         bytes: &[u8],
-        text: impl Fn(PredicateId) -> &'a [u8],
+        part_of: impl Fn(PredicateId) -> Part<'a>,
         found: &mut impl FnMut(PredicateId, Found),
     ) {
-        self.empty.iter().for_each(|&id| found(id, Found::True));
+        self.empty.iter().for_each(|&id| {
+            let found_empty = if part_of(id).is_wild { Found::Perhaps } else { Found::True };
+            found(id, found_empty);
+        });
         let mut work = WORK_PER_BYTE * bytes.len() + WORK;
         for (len, _) in LENGTHS.into_iter().zip(self.counts).filter(|(_, parts)| *parts > 0) {
             for at in 0..(bytes.len() + 1).saturating_sub(len) {
-                let mut next = self.first(Gram::of(&bytes[at..], len), &text);
+                let mut next = self.first(Gram::of(&bytes[at..], len), &part_of);
                 while let Some(id) = next {
                     if work == 0 {
                         return self.by_gram.all().for_each(|id| found(id, Found::Perhaps));
                     }
-                    let (offset, part) = (*self.by_gram.note(id) as usize, text(id));
+                    let whole = part_of(id);
+                    let (part, offset) = whole.around(*self.by_gram.note(id) as usize);
                     let here = at.checked_sub(offset).and_then(|start| bytes[start..].get(..part.len()));
                     work = work.saturating_sub(1);
                     if here.is_some_and(|here| same_end(here, part)) {
                         work = work.saturating_sub(part.len() / size_of::<u64>());
                         if here == Some(part) {
-                            found(id, Found::True);
+                            found(id, if whole.is_wild { Found::Perhaps } else { Found::True });
                         }
                     }
                     next = self.by_gram.after(id);
@@ -141,12 +194,12 @@ impl Parts {
 
     /// Returns the bytes by which `more` parts, with numbers below `ids`, may grow the tables.
     pub fn growth(&self, more: usize, ids: usize) -> usize {
-        self.by_gram.growth(more, ids)
+        self.by_gram.growth(more, ids) + growth(&self.empty, more)
     }
 
     #[inline(always)]
-    fn first<'a>(&self, gram: Gram, text: &impl Fn(PredicateId) -> &'a [u8]) -> Option<PredicateId> {
-        first(&self.by_gram, gram, text)
+    fn first<'a>(&self, gram: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
+        first(&self.by_gram, gram, part_of)
     }
 }
 
@@ -161,9 +214,9 @@ fn same_end(one: &[u8], other: &[u8]) -> bool {
 
 /// Returns the first part under a gram.
 #[inline(always)]
-fn first<'a>(by_gram: &Chains<u32>, sought: Gram, text: &impl Fn(PredicateId) -> &'a [u8]) -> Option<PredicateId> {
+fn first<'a>(by_gram: &Chains<u32>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
     by_gram.first(sought.hash(), |id, &offset| {
-        let part = text(id);
-        Gram::of(&part[offset as usize..], LENGTHS[class(part)]) == sought
+        let part = part_of(id);
+        Gram::of(&part.text[offset as usize..], LENGTHS[part.class()]) == sought
     })
 }

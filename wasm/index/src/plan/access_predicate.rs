@@ -183,6 +183,12 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         | Test::Contains(_)
         | Test::StartsWith(_)
         | Test::EndsWith(_)
+        | Test::Like(_)
+        | Test::Matches(_)
+        | Test::Lowered(_)
+        | Test::InNetworks(_)
+        | Test::Compared(_)
+        | Test::SameString { .. }
         | Test::GeoWithinRadius { .. }
         | Test::WithinFrequencyCap { .. } => ValueSet::Defined,
     })

@@ -134,14 +134,17 @@ impl Filter {
 
     /// Returns the filter with the lax mark: an undefined attribute passes. A range that starts with the least value or ends
     /// with the greatest grows by one, to include the digest of undefined, which is adjacent to both. A range of floats
-    /// grows by two, because events with the digest of an end may fail, and no float has the digest beyond.
+    /// grows by two, because events with the digest of an end may fail, and no float has the digest beyond. A time may have it,
+    /// or a range may have no room to grow: then the program runs for the values at the ends.
     fn lax(self) -> Self {
         let Filter { digest, low, span } = self.marked(LAX);
         let last = low.wrapping_add(span);
         let more = if digest & BLURRED == 0 { 1 } else { 2 };
         match digest & MASK {
-            0 if low == UNDEFINED as u32 + 1 => Filter { digest, low: low.wrapping_sub(more), span: span + more },
-            0 if last == i32::MAX as u32 => Filter { digest, low, span: span + more },
+            0 if low == UNDEFINED as u32 + 1 => {
+                Filter { digest, low: low.wrapping_sub(more), span: span.saturating_add(more) }
+            }
+            0 if last == i32::MAX as u32 => Filter { digest, low, span: span.saturating_add(more) },
             _ => Filter { digest, low, span },
         }
     }

@@ -244,7 +244,8 @@ impl Search {
 
     fn decode(&mut self, index: &Index, format: Format, bytes: &[u8]) -> Result<(), Error> {
         let event = self.event.choose(bytes.len() > EVENT);
-        decode(format, bytes, index.schema(), index.strings(), event)
+        decode(format, bytes, index.schema(), index.strings(), event)?;
+        event.lower(index.catalog().predicates.patterns().lowered())
     }
 
     /// Starts a search for the decoded event. Its result is written from the position `start` of the list on.

@@ -38,6 +38,7 @@ impl Search {
             && self.ids.len() >= batch::most_words(extent)
             && self.memo.has_room(extent.predicates)
             && self.event.kept().patterns.capacity() >= extent.patterns
+            && (!extent.has_lowered || self.event.kept().lowered.has_room(extent.attributes, EVENT))
             && self.matches.has_room(extent.slots)
             && (extent.greatest.is_some() || self.sort.has_room(extent.slots))
     }
@@ -53,6 +54,9 @@ impl Searches for Search {
         // One for no attribute, and one for the index's own.
         grow(&mut self.digests, (attributes + 2).max(program::DIGESTS))?;
         self.event.kept_mut().reserve_patterns(patterns)?;
+        if extent.has_lowered {
+            self.event.kept_mut().reserve_lowered(attributes, EVENT)?;
+        }
         grow(self.candidates.kept_mut(), LENGTH + PART)?;
         grow(&mut self.proven, LENGTH)?;
         // One place more than there are nodes: see `push_found`.

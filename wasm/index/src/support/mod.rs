@@ -7,6 +7,7 @@ pub(crate) mod chunks;
 pub(crate) mod free_numbers;
 pub(crate) mod hash;
 pub mod headroom;
+pub(crate) mod heap_sort;
 pub(crate) mod id_table;
 pub(crate) mod number;
 pub(crate) mod simd;

@@ -190,6 +190,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a 1 or a 0 if one comes next.
+    #[cfg(feature = "terms")]
     #[inline]
     pub(crate) fn bit_if(&mut self) -> Option<bool> {
         let (integer, length) = match self.bytes[self.at..] {
@@ -489,6 +490,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the start of the next term.
+    #[cfg(feature = "terms")]
     pub(crate) fn place(&self) -> usize {
         self.at
     }

@@ -28,6 +28,10 @@ pub fn schema() -> Schema {
         ("latitude", Type::Float),
         ("longitude", Type::Float),
         ("now", Type::Integer),
+        ("ip", Type::Ip),
+        ("at", Type::DateTime),
+        ("t", Type::String),
+        ("j", Type::Integer),
     ];
     let declared =
         attributes.map(|(name, ty)| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded });
@@ -40,7 +44,7 @@ type Group<'a> = (&'a [(&'a str, NaiveValue)], &'a [&'static str], &'a [&'static
 /// All cases.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let groups: [Group; 23] = [
+    let groups: [Group; 33] = [
         (&[], &["true", "not false", "true or false"], &["false", "not true", "true and false"]),
         // Of an undefined attribute everything is false but that it is null.
         (
@@ -138,6 +142,133 @@ pub fn cases() -> Vec<Case> {
                 "ends_with(s, 'ab')",
                 "ends_with(s, 'aabc')",
             ],
+        ),
+        (
+            &[("s", string("a*\u{e9}\u{c9}\\"))],
+            &[
+                "s like 'a*'",
+                "s like 'a??\u{c9}?'",
+                "s like 'a\\\\*\u{e9}*\\\\\\\\'",
+                "s like '*?\u{c9}*'",
+                "lower(s) like '*\u{c9}\u{c9}?'",
+                "contains(lower(s), '\u{e9}\u{e9}')",
+                "starts_with(lower(s), 'A')",
+                "lower(s) not in ('a', 'b')",
+                "s not like '?'",
+            ],
+            &["s like 'a?'", r"s like '\\**'", "lower(s) = 'a'", "s not like '*'", "ends_with(lower(s), '\u{c9}')"],
+        ),
+        (
+            &[("s", string("\u{130}\u{3a3}"))],
+            &[
+                "lower(s) = 'i\u{307}\u{3c3}'",
+                "lower(s) in ('x', '\u{130}\u{3c3}')",
+                "s like '??'",
+                "lower(s) like '???'",
+            ],
+            &["lower(s) <> '\u{130}\u{3c3}'", "lower(s) = 'i\u{3c3}'", "s like '???'"],
+        ),
+        (
+            &[],
+            &["not s like '*'", "not (s not like 'a')", "not (lower(s) <> 'a')", "not (ip not in ())", "ip is null"],
+            &["s like '*'", "s not like '*a?'", "lower(s) <> 'a'", "lower(s) not in ()", "ip not in ()", "ip <> '::1'"],
+        ),
+        (
+            &[("ip", NaiveValue::Address(vec![10, 1, 2, 3]))],
+            &[
+                "ip = '10.1.2.3'",
+                "ip = '::ffff:10.1.2.3'",
+                "ip in ('10.0.0.0/8', '2001:db8::/32')",
+                "ip in ('10.1.2.2/31', '10.1.2.2/32')",
+                "ip in ('0.0.0.0/0')",
+                "ip not in ('::/0')",
+                "ip <> '10.1.2.4'",
+                "ip not in ()",
+            ],
+            &["ip = '::1'", "ip in ()", "ip in ('10.1.2.0/31', '11.0.0.0/8')", "ip in ('::/0')", "ip <> '10.1.2.3'"],
+        ),
+        (
+            &[("ip", NaiveValue::Address([&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[9]].concat()))],
+            &["ip = '2001:DB8::9'", "ip in ('10.0.0.0/8', '2001:db8::/32')", "ip in ('::/0')", "ip is not null"],
+            &["ip in ('0.0.0.0/0')", "ip in ('2001:db9::/32')", "ip not in ('2000::/3')"],
+        ),
+        (
+            &[("i", NaiveValue::Integer(7)), ("j", NaiveValue::Integer(-3)), ("f", NaiveValue::Float(0.5))],
+            &[
+                "i between 7 and 9",
+                "f between 0 and 0.5",
+                "i not between 8 and 9",
+                "not i between 1 and 6",
+                "i > j",
+                "j<i",
+                "i + j = 4",
+                "i +j = 4",
+                "i -3 = 4",
+                "i - -3 = 10",
+                "10 = i - j",
+                "(i + j) * 2 = 8",
+                "((i - j) > 9)",
+                "(((i + j)) * (2 - f)) / 2 = 3",
+                "2 * (i - j) / 4 = 5",
+                "i - j - 1 - 1 = 8",
+                "i - (j - 1) = 11",
+                "i / 2 = 3.5",
+                "i * f < i",
+                "0.1 + f * 2 = 1.1",
+                "2 + 2 < i",
+                "not (i / (j + 3) > 0) and not i / (j + 3) <= 0",
+                "i > 1 and (i + j) > 1 or b",
+                "9223372036854775807 - i > 0",
+            ],
+            &[
+                "i between 8 and 9",
+                "i between 9 and 7",
+                "i not between 7 and 7",
+                "i < j",
+                "i + 9223372036854775807 > 0",
+                "i * 9223372036854775807 <> 0",
+                "i / (j + 3) > 0",
+                "(i + j) > 4",
+                "f * 1.7e308 * 9 > 0",
+            ],
+        ),
+        (
+            &[("s", string("\u{e9}a")), ("t", string("b")), ("il", NaiveValue::Integers(vec![3, 3, 1]))],
+            &[
+                "length(s) = 2",
+                "length( s ) + size(il) = 4",
+                "3 > length(t)",
+                "size(il) = 2 or b",
+                "s <> t",
+                "not s = t",
+                "length(s) >= size (il)",
+            ],
+            &["length(s) > 2", "s = t", "size(sl) = 0", "size(seg) < 1"],
+        ),
+        (
+            &[("s", string("b")), ("t", string("b")), ("sl", NaiveValue::Strings(vec![b"a".into(), b"a".into()]))],
+            &["s = t", "size(sl) = 2", "s = s"],
+            &["s <> t", "size(frequency_caps) >= 0"],
+        ),
+        (
+            &[],
+            &["not s = t", "not (i > j)", "not i between 1 and 2", "not i not between 1 and 2", "not length(s) >= 0"],
+            &["s <> t", "i <> j", "i not between 1 and 2", "size(il) >= 0", "i - i = 0", "at < '2100-01-01'"],
+        ),
+        (
+            &[("at", NaiveValue::Integer(1_767_225_600_000_001))],
+            &[
+                "at > '2026-01-01'",
+                "at = '2026-01-01T00:00:00.000001Z'",
+                "at <= '2026-01-01T01:00:00.000001+01:00'",
+                "at between '2025-12-31' and '2026-01-02'",
+                "at <> '2026-01-01T00:00:00Z'",
+                "at = 1767225600000001",
+                "'2026-01-01' < at",
+                "at - 1767225600000000 = 1",
+                "at > 5 and at > -5",
+            ],
+            &["at < '2026-01-01'", "at = '2026-01-01'", "at not between '2025-12-31' and '2026-01-02'", "at <= 7"],
         ),
         (&[("s", string(""))], &["s = ''", "contains(s, '')", "s is not null"], &["contains(s, 'a')", "s <> ''"]),
         (&[("ie", NaiveValue::Integer(7))], &["ie = 7", "ie <> 8", "ie in (7)"], &["ie = 8", "ie not in (7)"]),

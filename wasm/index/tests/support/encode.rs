@@ -186,6 +186,24 @@ fn value_term(random: &mut Random, value: &NaiveValue) -> Vec<u8> {
             let terms = caps.iter().map(|cap| cap_term(random, cap)).collect();
             list_term(random, terms)
         }
+        NaiveValue::Address(bytes) if random.chance(50) => string_term(random, address_text(bytes).as_bytes()),
+        // As `:inet` has it: a tuple of 4 bytes, or of 8 pairs of bytes.
+        NaiveValue::Address(bytes) if bytes.len() == 4 => {
+            tuple_term(bytes.iter().map(|&byte| integer_term(byte.into())).collect())
+        }
+        NaiveValue::Address(bytes) => {
+            let pair = |pair: &[u8]| integer_term(i64::from(pair[0]) << 8 | i64::from(pair[1]));
+            tuple_term(bytes.chunks(2).map(pair).collect())
+        }
+    }
+}
+
+fn address_text(bytes: &[u8]) -> String {
+    match <[u8; 4]>::try_from(bytes) {
+        Ok(v4) => std::net::Ipv4Addr::from(v4).to_string(),
+        Err(_) => {
+            std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("an address has 4 or 16 bytes")).to_string()
+        }
     }
 }
 
@@ -300,6 +318,7 @@ fn json_value(random: &mut Random, value: &NaiveValue) -> String {
             let items = caps.iter().map(|cap| json_cap(random, cap)).collect();
             json_array(random, items)
         }
+        NaiveValue::Address(bytes) => json_bytes(random, address_text(bytes).as_bytes()),
     }
 }
 

@@ -13,7 +13,27 @@ const MAPS: [&str; 8] = ["", "", "", "", "user.", "user.address.", "user.`is in`
 pub const CONSTANTS: [(&[u8], i64); 5] =
     [(b"flight_id", 10), (b"advertiser_id", 20), (b"campaign_id", 30), (b"campaign_group_id", 40), (b"product_id", 10)];
 
-const STRINGS: [&str; 10] = ["", "a", "b", "ab", "ba", "abc", "it's", "é\u{1f333}", "\"\\", "x\n\ty\r"];
+const STRINGS: [&str; 13] =
+    ["", "a", "b", "ab", "ba", "abc", "it's", "é\u{1f333}", "\"\\", "x\n\ty\r", "A", "aB*", "É\u{130}Σ"];
+const V4: [std::net::Ipv4Addr; 5] = {
+    use std::net::Ipv4Addr;
+    [
+        Ipv4Addr::new(10, 0, 0, 1),
+        Ipv4Addr::new(10, 1, 2, 3),
+        Ipv4Addr::new(10, 1, 2, 2),
+        Ipv4Addr::new(0, 0, 0, 0),
+        Ipv4Addr::new(255, 255, 255, 255),
+    ]
+};
+const V6: [std::net::Ipv6Addr; 4] = {
+    use std::net::Ipv6Addr;
+    [
+        Ipv6Addr::UNSPECIFIED,
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1),
+        Ipv6Addr::new(0x2001, 0xdb8, 0, 2, 0, 0, 0, 1),
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9),
+    ]
+};
 const FLOATS: [f64; 10] = [-1.5, -0.5, 0.0, 0.3, 0.1 + 0.2, 1.0, 1.0 + f64::EPSILON, 2.0, 2.5, 1e-20];
 const LATITUDES: [f64; 6] = [-90.0, 0.0, 45.5, 45.6, 46.8, 90.0];
 const LONGITUDES: [f64; 6] = [-180.0, -73.6, -73.5, -71.2, 0.0, 180.0];
@@ -70,7 +90,7 @@ fn bounds(random: &mut Random, ty: Type) -> Bounds {
             Bounds::Float { min, max }
         }
         Type::String | Type::StringList | Type::IntegerEnum => Bounds::Count(100),
-        Type::Boolean | Type::Segments | Type::FrequencyCaps => Bounds::Unbounded,
+        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime => Bounds::Unbounded,
     }
 }
 
@@ -121,8 +141,24 @@ fn operand(random: &mut Random, schema: &Schema) -> String {
 /// A predicate of `attribute` other than a test for null.
 fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> String {
     let name = &attribute.name;
+    if random.chance(8) {
+        if let Some(comparison) = computed(random, schema) {
+            return comparison;
+        }
+    }
     match attribute.ty {
         Type::Boolean => name.clone(),
+        Type::Integer if random.chance(20) => {
+            let (low, high) = (integer_text(random, attribute), integer_text(random, attribute));
+            format!("{name} {} {low} and {high}", random.pick(&["between", "not between"]))
+        }
+        Type::DateTime => match random.chance(30) {
+            true => {
+                let word = random.pick(&["between", "not between"]);
+                format!("{name} {word} {} and {}", time_text(random), time_text(random))
+            }
+            false => compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], time_text),
+        },
         Type::Integer => match random.chance(60) {
             true => {
                 compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| integer_text(random, attribute))
@@ -136,13 +172,36 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
         Type::Float => {
             compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| float_text(random, attribute))
         }
-        Type::String => match random.below(3) {
-            0 => compared(random, name, &["=", "<>"], string_text),
-            1 => among(random, name, string_text),
-            _ => {
-                let function = random.pick(&["contains", "starts_with", "ends_with"]);
-                format!("{function}({name},{})", string_text(random))
+        Type::String => {
+            let subject = match random.chance(30) {
+                true => format!("lower{}({name} )", random.pick(&["", " "])),
+                false => name.clone(),
+            };
+            if random.chance(15) {
+                let (pattern, _) = random.pick(&super::naive::REGEXES);
+                let pattern = quoted(random, pattern);
+                return format!("{name} {} {pattern}", random.pick(&["matches", "not matches"]));
             }
+            match random.below(4) {
+                // A function stands on the left only.
+                0 if subject != *name => {
+                    format!("{subject} {} {}", random.pick(&["=", "<>"]), string_text(random))
+                }
+                0 => compared(random, name, &["=", "<>"], string_text),
+                1 => among(random, &subject, string_text),
+                2 => {
+                    let function = random.pick(&["contains", "starts_with", "ends_with"]);
+                    format!("{function}({subject},{})", string_text(random))
+                }
+                _ => format!("{subject} {} {}", random.pick(&["like", "not like"]), pattern_text(random)),
+            }
+        }
+        Type::Ip => match random.below(3) {
+            0 => {
+                let address = quoted_address(random);
+                format!("{name} {} {address}", random.pick(&["=", "<>"]))
+            }
+            _ => among(random, name, network_text),
         },
         Type::IntegerList => list_test(random, name, |random| integer_text(random, attribute)),
         Type::StringList => list_test(random, name, string_text),
@@ -152,6 +211,67 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
         }
         Type::Segments | Type::FrequencyCaps => format!("{name} is empty"),
     }
+}
+
+/// A comparison of two strings, or of computed numbers, if the schema has attributes for it.
+fn computed(random: &mut Random, schema: &Schema) -> Option<String> {
+    let of = |types: &[Type]| {
+        let attributes = schema.attributes().iter().filter(|attribute| types.contains(&attribute.ty));
+        attributes.map(|attribute| attribute.name.clone()).collect::<Vec<_>>()
+    };
+    let strings = of(&[Type::String]);
+    if !strings.is_empty() && random.chance(25) {
+        let relation = random.pick(&["=", "<>"]);
+        return Some(format!("{} {relation} {}", random.pick(&strings), random.pick(&strings)));
+    }
+    let mut operands = of(&[Type::Integer, Type::Float, Type::DateTime]);
+    operands.extend(strings.iter().map(|name| format!("length({name})")));
+    let lists = of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps]);
+    operands.extend(lists.iter().map(|name| format!("size ( {name} )")));
+    if operands.is_empty() {
+        return None;
+    }
+    let first = random.pick(&operands);
+    let relation = random.pick(&["<", "<=", ">", ">=", "=", "<>"]);
+    let (left, right) = (sum(random, &operands, 3), sum(random, &operands, 2));
+    // One side begins with an attribute, and neither is a constant alone beside one.
+    Some(match random.below(3) {
+        0 => format!("{first} - {left} {relation} {right}"),
+        1 => format!("({first} + {left}) {relation} {right}"),
+        _ => format!("1 {relation} {left} - {first}"),
+    })
+}
+
+fn sum(random: &mut Random, operands: &[String], depth: usize) -> String {
+    if depth == 0 || random.chance(30) {
+        return match random.below(4) {
+            0 => integer(random).to_string(),
+            1 => format!("{:?}", random.pick(&FLOATS)),
+            _ => random.pick(operands),
+        };
+    }
+    let (left, right) = (sum(random, operands, depth - 1), sum(random, operands, depth - 1));
+    let operator = random.pick(&["+", "-", "*", "/"]);
+    match random.chance(50) {
+        true => format!("({left} {operator} {right})"),
+        false => format!("{left} {operator} {right}"),
+    }
+}
+
+fn time_text(random: &mut Random) -> String {
+    match random.below(3) {
+        0 => time(random).to_string(),
+        _ => {
+            let texts = ["1970-01-01", "2020-09-13T12:26:40.000001Z", "2020-09-13 14:26:40+02:00", "0000-01-01"];
+            let text = random.pick(&texts);
+            quoted(random, text)
+        }
+    }
+}
+
+fn time(random: &mut Random) -> i64 {
+    let times = [0, 1, -1, 1_600_000_000_000_000, 1_600_000_000_000_001, 1_600_000_000_000_002, i64::MIN, i64::MAX];
+    random.pick(&[&times[..], &[-62_167_219_200_000_000, 1 << 31, 1 << 32]].concat())
 }
 
 /// A call of a function that reads attributes which it does not name, if the schema has them.
@@ -226,6 +346,30 @@ fn string_text(random: &mut Random) -> String {
     quoted(random, string)
 }
 
+/// A pattern of `like` over the same letters as the strings.
+fn pattern_text(random: &mut Random) -> String {
+    let parts = random.several(5, |random| random.pick(&["*", "*", "?", "a", "b", "A", "ab", "é", "É", "\\*", "\\\\"]));
+    quoted(random, &parts.concat())
+}
+
+fn quoted_address(random: &mut Random) -> String {
+    let text = match random.chance(50) {
+        true => random.pick(&V4).to_string(),
+        false => random.pick(&V6).to_string(),
+    };
+    quoted(random, &text)
+}
+
+fn network_text(random: &mut Random) -> String {
+    if random.chance(40) {
+        return quoted_address(random);
+    }
+    let networks = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.2/31", "::ffff:10.0.0.0/104"];
+    let more = ["::/0", "2001:db8::/32", "2001:db8:0:1::/64", "fe80::/10"];
+    let network = random.pick(&[&networks[..], &more].concat());
+    quoted(random, network)
+}
+
 /// The string as a constant, in either quotes, with the escapes that it needs and others.
 fn quoted(random: &mut Random, string: &str) -> String {
     let quote = random.pick(&['\'', '"']);
@@ -270,6 +414,11 @@ pub fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
         Type::StringList => NaiveValue::Strings(random.several(5, string)),
         Type::Segments => NaiveValue::Segments(random.several(4, |random| (segment_id(random), micros(random, now)))),
         Type::FrequencyCaps => NaiveValue::Caps(random.several(8, |random| cap(random, now))),
+        Type::DateTime => NaiveValue::Integer(time(random)),
+        Type::Ip => NaiveValue::Address(match random.chance(50) {
+            true => random.pick(&V4).octets().into(),
+            false => random.pick(&V6).octets().into(),
+        }),
     }
 }
 

@@ -1,7 +1,10 @@
 //! The oracle: the meaning of expressions, written down as plainly as can be.
 
-use be_tree_index::model::predicate::{CapType, Constants, Predicate, Relation, Step, Test, Text};
+use be_tree_index::model::address::Network;
+use be_tree_index::model::arithmetic::{Operator, Term};
+use be_tree_index::model::predicate::{CapType, Constants, Lowered, Predicate, Relation, Step, Test, Text};
 use be_tree_index::model::schema::AttributeId;
+use be_tree_index::model::wildcard;
 
 /// An event: for each attribute of the schema its value, if it is defined.
 pub type NaiveEvent = Vec<Option<NaiveValue>>;
@@ -18,6 +21,8 @@ pub enum NaiveValue {
     /// Ids and microseconds.
     Segments(Vec<(i64, i64)>),
     Caps(Vec<NaiveCap>),
+    /// The bytes of an address, 4 or 16. None of 16 maps an address of 4.
+    Address(Vec<u8>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +127,44 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         }
         (Test::StartsWith(part), Some(String(value))) => value.starts_with(part),
         (Test::EndsWith(part), Some(String(value))) => value.ends_with(part),
+        (Test::Like(pattern), Some(String(value))) => is_like(pattern, value),
+        (Test::Matches(regex), Some(String(value))) => {
+            let text = std::str::from_utf8(value).expect("generated strings are UTF-8");
+            let known = REGEXES.iter().find(|(pattern, _)| pattern.as_bytes() == regex.text());
+            known.expect("the regular expression is generated").1(text)
+        }
+        (Test::Lowered(test), Some(String(value))) => {
+            let lowered = lower(value);
+            match test {
+                Lowered::OneOf(texts) => texts.iter().any(|text| text[..] == lowered[..]),
+                Lowered::Contains(part) => part.is_empty() || lowered.windows(part.len()).any(|w| *w == part[..]),
+                Lowered::StartsWith(part) => lowered.starts_with(part),
+                Lowered::EndsWith(part) => lowered.ends_with(part),
+                Lowered::Like(pattern) => is_like(pattern, &lowered),
+            }
+        }
+        (Test::Compared(comparison), _) => {
+            match (computed(&comparison.left, event), computed(&comparison.right, event)) {
+                (Some(Computed::Exact(left)), Some(Computed::Exact(right))) => {
+                    compare(comparison.relation, &left, &right)
+                }
+                (Some(left), Some(right)) => {
+                    let (left, right) = (left.rounded(), right.rounded());
+                    let equal = (left - right).abs() < f64::EPSILON;
+                    match comparison.relation {
+                        Relation::Equal => equal,
+                        Relation::NotEqual => !equal,
+                        relation => compare(relation, &left, &right),
+                    }
+                }
+                _ => false,
+            }
+        }
+        (Test::SameString { other, is_equal }, Some(String(value))) => match defined(*other) {
+            Some(String(other)) => (value == other) == *is_equal,
+            _ => false,
+        },
+        (Test::InNetworks(networks), Some(Address(bytes))) => networks.iter().any(|network| is_in(network, bytes)),
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Some(Float(here))) => {
             match defined(*longitude_attribute) {
                 Some(Float(there)) => kilometres((*here, *there), (latitude.get(), longitude.get())) <= radius.get(),
@@ -154,6 +197,125 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         }
         (test, value) => panic!("{test:?} reads {value:?}"),
     }
+}
+
+enum Computed {
+    Exact(i64),
+    Rounded(f64),
+}
+
+impl Computed {
+    fn rounded(self) -> f64 {
+        match self {
+            Computed::Exact(integer) => integer as f64,
+            Computed::Rounded(float) => float,
+        }
+    }
+}
+
+/// The result of a computation, none where it is undefined. Recursive, from the last step.
+fn computed(terms: &[Term], event: &[Option<NaiveValue>]) -> Option<Computed> {
+    fn go(terms: &mut std::slice::Iter<Term>, event: &[Option<NaiveValue>]) -> Option<Computed> {
+        let value = |id: &AttributeId| event[id.index()].as_ref();
+        let count = |count: usize| Some(Computed::Exact(count as i64));
+        match terms.next_back().expect("a computation has operands") {
+            Term::Integer(integer) => Some(Computed::Exact(*integer)),
+            Term::Float(float) => Some(Computed::Rounded(float.get())),
+            Term::Attribute(id) => match value(id)? {
+                NaiveValue::Integer(integer) => Some(Computed::Exact(*integer)),
+                NaiveValue::Float(float) => Some(Computed::Rounded(*float)),
+                other => panic!("no number: {other:?}"),
+            },
+            Term::Length(id) => match value(id)? {
+                NaiveValue::String(bytes) => count(std::str::from_utf8(bytes).expect("UTF-8").chars().count()),
+                other => panic!("no string: {other:?}"),
+            },
+            Term::Size(id) => match value(id)? {
+                NaiveValue::Integers(list) => count(list.iter().collect::<std::collections::BTreeSet<_>>().len()),
+                NaiveValue::Strings(list) => count(list.len()),
+                NaiveValue::Segments(list) => count(list.len()),
+                NaiveValue::Caps(list) => count(list.len()),
+                other => panic!("no list: {other:?}"),
+            },
+            Term::Operator(operator) => {
+                let right = go(terms, event);
+                let left = go(terms, event);
+                let (left, right) = (left?, right?);
+                if let (Computed::Exact(left), Computed::Exact(right)) = (&left, &right) {
+                    let (left, right) = (i128::from(*left), i128::from(*right));
+                    let exact = match operator {
+                        Operator::Add => left + right,
+                        Operator::Subtract => left - right,
+                        Operator::Multiply => left * right,
+                        Operator::Divide => {
+                            let quotient = left as f64 / right as f64;
+                            return quotient.is_finite().then_some(Computed::Rounded(quotient));
+                        }
+                    };
+                    return i64::try_from(exact).ok().map(Computed::Exact);
+                }
+                let (left, right) = (left.rounded(), right.rounded());
+                let rounded = match operator {
+                    Operator::Add => left + right,
+                    Operator::Subtract => left - right,
+                    Operator::Multiply => left * right,
+                    Operator::Divide => left / right,
+                };
+                rounded.is_finite().then_some(Computed::Rounded(rounded))
+            }
+        }
+    }
+    go(&mut terms.iter(), event)
+}
+
+/// Whether a string matches.
+type Meaning = fn(&str) -> bool;
+
+/// Regular expressions, and what each means.
+pub const REGEXES: [(&str, Meaning); 8] = [
+    ("", |s| s.is_empty()),
+    ("a*", |s| s.chars().all(|c| c == 'a')),
+    ("(a|b)+", |s| !s.is_empty() && s.chars().all(|c| c == 'a' || c == 'b')),
+    ("a.?", |s| s.starts_with('a') && s.chars().count() <= 2 && !s.contains(['\n', '\r'])),
+    ("[^b]*b[^b]*", |s| s.matches('b').count() == 1),
+    ("(a|ab)(c|bcd)*", |s| ["a", "ab", "ac", "abc", "abcd"].contains(&s)),
+    ("\\p{Lu}.*", |s| ["A", "É\u{130}Σ"].contains(&s)),
+    ("(it|a)('s|B\\*)", |s| ["it's", "aB*", "a's", "itB*"].contains(&s)),
+];
+
+/// Whether a string of UTF-8 fits a pattern, character by character.
+fn is_like(pattern: &[u8], value: &[u8]) -> bool {
+    match (pattern, value) {
+        ([], _) => value.is_empty(),
+        ([wildcard::ANY, rest @ ..], _) => (0..=value.len()).any(|at| is_like(rest, &value[at..])),
+        ([wildcard::ONE, _rest @ ..], []) => false,
+        ([wildcard::ONE, rest @ ..], _) => {
+            // A character of UTF-8 is at the start of the string, unless an earlier `*` ended within one.
+            let len = (1..=4).find(|&len| value.get(..len).is_some_and(|c| std::str::from_utf8(c).is_ok()));
+            len.is_some_and(|len| is_like(rest, &value[len..]))
+        }
+        ([wanted, rest @ ..], [found, others @ ..]) => wanted == found && is_like(rest, others),
+        _ => false,
+    }
+}
+
+/// The lower case of a string of UTF-8.
+fn lower(value: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(value).expect("generated strings are UTF-8");
+    text.chars().flat_map(char::to_lowercase).collect::<std::string::String>().into_bytes()
+}
+
+/// Whether an address begins with the bits of a network, by the network's text.
+fn is_in(network: &Network, address: &[u8]) -> bool {
+    let text = network.to_string();
+    let (first, bits) = text.split_once('/').map_or((&text[..], None), |(first, bits)| (first, Some(bits)));
+    let first: Vec<u8> = match first.parse().expect("a network begins with an address") {
+        std::net::IpAddr::V4(v4) => v4.octets().into(),
+        std::net::IpAddr::V6(v6) => v6.octets().into(),
+    };
+    let bits = bits.map_or(8 * first.len(), |bits| bits.parse().expect("a network has a number of bits"));
+    let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
+    first.len() == address.len() && (0..bits).all(|at| bit(&first, at) == bit(address, at))
 }
 
 fn compare<T: PartialOrd>(relation: Relation, value: &T, constant: &T) -> bool {

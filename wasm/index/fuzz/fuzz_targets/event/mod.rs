@@ -41,7 +41,8 @@ pub fn check(format: Format, bytes: &[u8]) -> Result<(&'static Schema, Event), E
         match (attribute.ty, value) {
             (_, Value::Undefined) => assert!(attribute.optional),
             (Type::Boolean, Value::Boolean(_)) => {}
-            (Type::Integer | Type::IntegerEnum, Value::Integer(_)) => {}
+            (Type::Integer | Type::IntegerEnum | Type::DateTime, Value::Integer(_)) => {}
+            (Type::Ip, Value::Address(position)) => assert!((*position as usize) < event.addresses.len()),
             (Type::Float, Value::Float(float)) => assert!(float.is_finite()),
             (Type::String, Value::String(text)) => check_text(text),
             (Type::IntegerList, Value::Integers(span)) => {

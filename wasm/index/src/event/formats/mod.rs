@@ -2,6 +2,8 @@
 
 pub(crate) mod json;
 pub(crate) mod prepared;
+#[cfg(feature = "terms")]
 pub(crate) mod records;
 pub(crate) mod source;
+#[cfg(feature = "terms")]
 pub(crate) mod term;

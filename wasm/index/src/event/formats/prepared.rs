@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Kind};
 use crate::event::{Cap, Event, Segment, Span, Text, Value};
+use crate::model::address::Address;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
@@ -20,6 +21,7 @@ const INTEGERS: u32 = 5;
 const STRINGS: u32 = 6;
 const SEGMENTS: u32 = 7;
 const CAPS: u32 = 8;
+const ADDRESS: u32 = 9;
 
 const CODE_BITS: u32 = 4;
 const CODE: u32 = (1 << CODE_BITS) - 1;
@@ -89,13 +91,14 @@ fn split(head: u32) -> (AttributeId, u32) {
 fn fits(code: u32, ty: Type) -> bool {
     match ty {
         Type::Boolean => code <= TRUE,
-        Type::Integer | Type::IntegerEnum => code == INTEGER,
+        Type::Integer | Type::IntegerEnum | Type::DateTime => code == INTEGER,
         Type::Float => code == FLOAT,
         Type::String => code == STRING,
         Type::IntegerList => code == INTEGERS,
         Type::StringList => code == STRINGS,
         Type::Segments => code == SEGMENTS,
         Type::FrequencyCaps => code == CAPS,
+        Type::Ip => code == ADDRESS,
     }
 }
 
@@ -118,6 +121,7 @@ fn code(value: Value) -> Option<u32> {
         Value::Strings(_) => STRINGS,
         Value::Segments(_) => SEGMENTS,
         Value::Caps(_) => CAPS,
+        Value::Address(_) => ADDRESS,
     })
 }
 
@@ -178,6 +182,11 @@ impl Writer<'_> {
             Value::Caps(span) => {
                 self.number(span.len)?;
                 span.of(&event.caps).iter().try_for_each(|cap| self.cap(cap, event))
+            }
+            Value::Address(position) => {
+                let (is_v6, bytes) = event.addresses[position as usize].parts();
+                self.put([u8::from(is_v6)])?;
+                self.put(bytes)
             }
         }
     }
@@ -247,6 +256,14 @@ impl<'a> Reader<'a> {
             CAPS => self
                 .list(31, |event| &mut event.caps, event, |reader, event| reader.cap(strings, event))?
                 .map(Value::Caps),
+            ADDRESS => match self.address() {
+                Some(address) => {
+                    event.addresses.try_reserve(1).map_err(out_of_memory)?;
+                    event.addresses.push(address);
+                    Some(Value::Address(event.addresses.len() as u32 - 1))
+                }
+                None => None,
+            },
             _ => None,
         })
     }
@@ -274,6 +291,11 @@ impl<'a> Reader<'a> {
         let cap = CapType { entity, by_ip: by_ip != 0 };
         let micros = (has_micros != 0).then_some(micros);
         Ok(self.text(strings, event)?.map(|namespace| Cap { cap, id, namespace, value, micros }))
+    }
+
+    fn address(&mut self) -> Option<Address> {
+        let [is_v6] = self.take()?;
+        Address::from_parts(is_v6 != 0, self.take()?).filter(|_| is_v6 <= 1)
     }
 
     fn cap_numbers(&mut self) -> Option<([u8; 3], i64, i64, i64)> {

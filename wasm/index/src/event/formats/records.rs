@@ -73,6 +73,10 @@ impl Source for Records<'_> {
         Ok(self.0.next(elements)?)
     }
 
+    fn time(&mut self) -> Read<Option<i64>> {
+        Source::time(&mut self.0)
+    }
+
     fn skip(&mut self) -> Read<()> {
         Ok(self.0.skip()?)
     }

@@ -47,6 +47,10 @@ pub(in crate::event) trait Source {
     const LAST_COUNTS: bool;
     /// The description of a float in this format, for errors.
     const FLOAT: &'static str = "a float or an integer";
+    /// The description of a time in this format, for errors.
+    const TIME: &'static str = "a time as a string by ISO 8601, or as an integer of microseconds";
+    /// The description of an internet address in this format, for errors.
+    const ADDRESS: &'static str = "an address as a string, or as a tuple of 4 or 8 integers as of `:inet`";
 
     /// Reads the head of an event of values under names.
     fn names(&mut self) -> Read<Option<Self::Names>>;
@@ -69,6 +73,11 @@ pub(in crate::event) trait Source {
     fn tuple(&mut self) -> Read<Option<Self::Elements>>;
     /// Returns whether another element comes next.
     fn next(&mut self, elements: &mut Self::Elements) -> Read<bool>;
+
+    /// Reads a time in a form of its own, if the format has one. Returns `None` for any other value, and may read it.
+    fn time(&mut self) -> Read<Option<i64>> {
+        Ok(None)
+    }
 
     /// Skips a value.
     fn skip(&mut self) -> Read<()>;

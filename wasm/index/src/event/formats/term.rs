@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::error::Error;
 use crate::event::formats::source::{Read, Source, Str};
+use crate::model::time::of_parts;
 use crate::term::{Elements, Kind, Reader};
 
 /// The names of an event that are not read yet.
@@ -18,6 +19,8 @@ impl Source for Reader<'_> {
     type Names = Names;
     type Elements = Elements;
     const EVENT: &'static str = "an event that is a map or a list of pairs";
+    const TIME: &'static str =
+        "a time as a DateTime or NaiveDateTime, a string by ISO 8601, or an integer of microseconds";
     /// Elixir keyword lists do the same.
     const LAST_COUNTS: bool = false;
 
@@ -114,6 +117,14 @@ impl Source for Reader<'_> {
         Ok(Reader::next(self, elements)?)
     }
 
+    /// Reads a struct of Elixir, `DateTime` or `NaiveDateTime`.
+    fn time(&mut self) -> Read<Option<i64>> {
+        match self.peek()? {
+            Kind::Map => time(self),
+            _ => Ok(None),
+        }
+    }
+
     fn skip(&mut self) -> Read<()> {
         Ok(Reader::skip(self)?)
     }
@@ -137,6 +148,61 @@ impl Source for Reader<'_> {
     fn locate(&self, error: Error) -> Error {
         error
     }
+}
+
+/// Reads the map that comes next, and returns the time that it is as a struct of Elixir.
+fn time(reader: &mut Reader) -> Read<Option<i64>> {
+    const PARTS: [&[u8]; 8] = [b"year", b"month", b"day", b"hour", b"minute", b"second", b"utc_offset", b"std_offset"];
+    let mut parts = [None; PARTS.len()];
+    let mut micros = None;
+    let (mut is_time, mut is_iso) = (false, false);
+    for _ in 0..reader.map()? {
+        if reader.peek()? != Kind::Atom {
+            return Ok(None);
+        }
+        let name = reader.atom()?;
+        match &*name {
+            b"__struct__" => {
+                let is = |name: &[u8]| matches!(name, b"Elixir.DateTime" | b"Elixir.NaiveDateTime").then_some(());
+                is_time = reader.atom_if(is).is_some();
+                if !is_time {
+                    return Ok(None);
+                }
+            }
+            b"calendar" => {
+                is_iso = reader.atom_if(|name| (name == b"Elixir.Calendar.ISO").then_some(())).is_some();
+                if !is_iso {
+                    return Ok(None);
+                }
+            }
+            b"microsecond" => {
+                if reader.peek()? != Kind::Tuple || Reader::tuple(reader)? != 2 {
+                    return Ok(None);
+                }
+                micros = Source::integer(reader)?;
+                if micros.is_none() {
+                    return Ok(None);
+                }
+                Reader::skip(reader)?;
+            }
+            name => match PARTS.iter().position(|part| *part == name) {
+                Some(place) => {
+                    parts[place] = Source::integer(reader)?;
+                    if parts[place].is_none() {
+                        return Ok(None);
+                    }
+                }
+                None => Reader::skip(reader)?,
+            },
+        }
+    }
+    let [Some(year), Some(month), Some(day), Some(hour), Some(minute), Some(second), zone, saving] = parts else {
+        return Ok(None);
+    };
+    // A `NaiveDateTime` has no offsets and counts as UTC.
+    let offset = zone.unwrap_or(0).saturating_add(saving.unwrap_or(0));
+    let time = micros.filter(|_| is_time && is_iso);
+    Ok(time.and_then(|micros| of_parts([year, month, day], [hour, minute, second], micros, offset)))
 }
 
 /// Reads the binary that comes next.

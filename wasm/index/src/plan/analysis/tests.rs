@@ -65,6 +65,7 @@ fn seen(random: &mut Random, index: &Index) -> Seen {
     let bytes = encode::term_by_position(random, index.schema(), &naive);
     let mut event = Event::default();
     decode(Format::Record, &bytes, index.schema(), index.strings(), &mut event).unwrap();
+    event.lower(index.catalog().predicates.patterns().lowered()).unwrap();
     let mut memo = Memo::default();
     memo.reserve(index.catalog().predicates.capacity()).unwrap();
     memo.begin();

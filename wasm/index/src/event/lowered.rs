@@ -1,0 +1,60 @@
+//! The lower case of an event's strings, which patterns and predicates read more than once.
+
+use crate::error::Error;
+use crate::event::Span;
+use crate::model::lower::{lower, most};
+use crate::model::schema::AttributeId;
+use crate::support::hash::out_of_memory;
+
+/// The lower case of the strings of some attributes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoweredStrings {
+    bytes: Vec<u8>,
+    /// The attributes, in order, and the range of each.
+    ranges: Vec<(AttributeId, Span)>,
+}
+
+/// Returns the most bytes of the lower case of all strings in an event of `bytes` bytes. The names of atoms in Latin-1 take
+/// twice their bytes in UTF-8.
+const fn most_of_event(bytes: usize) -> usize {
+    most(2 * bytes)
+}
+
+impl LoweredStrings {
+    /// Makes room for the strings of `attributes` attributes in an event of `bytes` bytes. Adding them then allocates nothing.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub(super) fn reserve(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
+        super::reserve(&mut self.ranges, attributes)?;
+        super::reserve(&mut self.bytes, most_of_event(bytes))
+    }
+
+    /// Returns whether there is [room](LoweredStrings::reserve).
+    pub(crate) fn has_room(&self, attributes: usize, bytes: usize) -> bool {
+        self.ranges.capacity() >= attributes && self.bytes.capacity() >= most_of_event(bytes)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ranges.clear();
+    }
+
+    /// Adds the lower case of `string`, the value of `attribute`, which is behind the earlier ones.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub(super) fn push(&mut self, attribute: AttributeId, string: &[u8]) -> Result<(), Error> {
+        let start = self.bytes.len();
+        self.bytes.try_reserve(most(string.len())).map_err(out_of_memory)?;
+        self.ranges.try_reserve(1).map_err(out_of_memory)?;
+        lower(string, &mut self.bytes);
+        let len = (self.bytes.len() - start) as u32;
+        self.ranges.push((attribute, Span { start: start as u32, len }));
+        Ok(())
+    }
+
+    /// Returns the lower case of the string of `attribute`, if it was added.
+    pub(crate) fn get(&self, attribute: AttributeId) -> Option<&[u8]> {
+        let position = self.ranges.binary_search_by_key(&attribute, |(of, _)| *of).ok()?;
+        Some(self.ranges[position].1.of(&self.bytes))
+    }
+}

@@ -1,0 +1,160 @@
+//! Binds comparisons of computed numbers and of two attributes, and times.
+
+use crate::error::{Error, Kind};
+use crate::language::check::{find, Checker, Taker};
+use crate::language::lexer::{quote, Token, TokenKind};
+use crate::language::parser::{Item, Sums};
+use crate::model::arithmetic::{depth, Comparison, Term, DEEPEST, MOST};
+use crate::model::predicate::{Borrowed, Predicate, Relation, Test};
+use crate::model::schema::{AttributeId, Type};
+use crate::model::time;
+
+impl<'a> Checker<'a, '_> {
+    /// Returns the predicate of a comparison of computed numbers, or of two strings.
+    pub(super) fn sums(&self, sums: &Sums) -> Result<Predicate<Borrowed<'a>>, Error> {
+        self.check_quotes(sums)?;
+        if let Some(predicate) = self.strings(sums)? {
+            return Ok(predicate);
+        }
+        let left = self.terms(&sums.left)?;
+        let right = self.terms(&sums.right)?;
+        for (terms, items) in [(&left, &sums.left), (&right, &sums.right)] {
+            if terms.len() > MOST || depth(terms) > DEEPEST {
+                let at = first_token(items).unwrap_or(sums.operator);
+                let message = format!(
+                    "the computation has more than {MOST} numbers and operators, or needs more than {DEEPEST} numbers \
+                     at a time; shorten it, or take parentheses out"
+                );
+                return Err(self.error(Kind::OutOfBounds, at, message));
+            }
+        }
+        let comparison =
+            Comparison { relation: sums.relation, left: left.into_boxed_slice(), right: right.into_boxed_slice() };
+        let Some(attribute) = comparison.terms().find_map(attribute_of) else {
+            let at = first_token(&sums.left).unwrap_or(sums.operator);
+            let message = "neither side names an attribute; write `true` or `false` for a comparison of constants";
+            return Err(self.error(Kind::Type, at, message));
+        };
+        Ok(Predicate { attribute, test: Test::Compared(Box::new(comparison)) })
+    }
+
+    /// Checks that the right side is no string without quotes.
+    fn check_quotes(&self, sums: &Sums) -> Result<(), Error> {
+        let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return Ok(()) };
+        let attribute_of_token = |token: &Token| find(token.of(self.text), self.schema);
+        let is_string = attribute_of_token(left).is_some_and(|id| self.schema.attribute(id).ty == Type::String);
+        if is_string && right.kind == TokenKind::Name && attribute_of_token(right).is_none() {
+            let message = format!(
+                "expected a constant or an attribute, found {}; strings are in quotes: `'{}'`",
+                right.describe(self.text),
+                right.of(self.text)
+            );
+            return Err(self.error(Kind::Syntax, *right, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the predicate of a comparison of two strings, if both sides are attributes with strings.
+    fn strings(&self, sums: &Sums) -> Result<Option<Predicate<Borrowed<'a>>>, Error> {
+        let ([Item::Plain(left), rest @ ..], [Item::Plain(right), others @ ..]) = (&sums.left[..], &sums.right[..])
+        else {
+            return Ok(None);
+        };
+        let is_string = |token: &Token| {
+            let id = Some(token).filter(|token| token.kind == TokenKind::Name);
+            let id = id.and_then(|token| find(token.of(self.text), self.schema));
+            id.filter(|&id| self.schema.attribute(id).ty == Type::String)
+        };
+        let (Some(attribute), Some(other)) = (is_string(left), is_string(right)) else { return Ok(None) };
+        let is_alone = rest.is_empty() && others.is_empty();
+        match sums.relation {
+            relation @ (Relation::Equal | Relation::NotEqual) if is_alone => {
+                let is_equal = relation == Relation::Equal;
+                Ok(Some(Predicate { attribute, test: Test::SameString { other, is_equal } }))
+            }
+            _ => Err(self.misuse(&self.attribute(*left)?, sums.operator)),
+        }
+    }
+
+    fn terms(&self, items: &[Item]) -> Result<Vec<Term>, Error> {
+        items.iter().map(|item| self.term(item)).collect()
+    }
+
+    fn term(&self, item: &Item) -> Result<Term, Error> {
+        Ok(match item {
+            Item::Operator(operator) => Term::Operator(*operator),
+            Item::Size(name) => {
+                let takes = &[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps];
+                Term::Size(self.counted("size", *name, takes, "a list")?)
+            }
+            Item::Length(name) => Term::Length(self.counted("length", *name, &[Type::String], "a string")?),
+            Item::Plain(token) => match token.kind {
+                TokenKind::Integer => Term::Integer(self.integer(&self.number_taker(), *token)?),
+                TokenKind::Float => Term::Float(self.float(&self.number_taker(), *token)?),
+                _ => {
+                    let named = self.attribute(*token)?;
+                    match named.attribute.ty {
+                        Type::Integer | Type::Float | Type::DateTime => Term::Attribute(named.id),
+                        ty => {
+                            let message = format!(
+                                "attribute {} is of type {}, and one computes with numbers and times, `size(list)` \
+                                 and `length(string)`",
+                                quote(&named.attribute.name),
+                                ty.name()
+                            );
+                            return Err(self.error(Kind::Type, *token, message).about(&named.attribute.name));
+                        }
+                    }
+                }
+            },
+        })
+    }
+
+    fn number_taker(&self) -> Taker<'a> {
+        Taker::Computation
+    }
+
+    /// Returns the attribute that `size` or `length` counts.
+    fn counted(&self, function: &str, name: Token, types: &[Type], kind: &str) -> Result<AttributeId, Error> {
+        let named = self.attribute(name)?;
+        if types.contains(&named.attribute.ty) {
+            return Ok(named.id);
+        }
+        let message = format!(
+            "`{function}` takes {kind}, and attribute {} is of type {}",
+            quote(&named.attribute.name),
+            named.attribute.ty.name()
+        );
+        Err(self.error(Kind::Type, name, message).about(&named.attribute.name))
+    }
+
+    /// Returns the time that a constant is: a string by ISO 8601, or an integer of microseconds.
+    pub(super) fn time(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
+        match token.kind {
+            TokenKind::Integer => self.integer(taker, token),
+            TokenKind::String { .. } => time::parse(&self.string(taker, token)?).ok_or_else(|| {
+                let message = format!(
+                    "{} is no time; write one like '2026-01-31T12:30:00Z' or '2026-01-31'",
+                    quote(token.of(self.text))
+                );
+                taker.named(self.error(Kind::Type, token, message))
+            }),
+            _ => Err(self.mismatch(taker, "a time as a string, or an integer of microseconds", token)),
+        }
+    }
+}
+
+/// Returns the attribute that a term reads.
+fn attribute_of(term: Term) -> Option<AttributeId> {
+    match term {
+        Term::Attribute(id) | Term::Size(id) | Term::Length(id) => Some(id),
+        Term::Integer(_) | Term::Float(_) | Term::Operator(_) => None,
+    }
+}
+
+fn first_token(items: &[Item]) -> Option<Token> {
+    items.iter().find_map(|item| match item {
+        Item::Plain(token) | Item::Size(token) | Item::Length(token) => Some(*token),
+        Item::Operator(_) => None,
+    })
+}

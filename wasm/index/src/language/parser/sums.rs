@@ -1,0 +1,150 @@
+//! Reads computed numbers: constants, attributes, `size(...)` and `length(...)` with `+`, `-`, `*`, `/` and parentheses.
+
+use super::{Parser, Pending};
+use crate::error::Error;
+use crate::language::lexer::{Token, TokenKind};
+use crate::language::push;
+use crate::model::arithmetic::Operator;
+use crate::model::predicate::Relation;
+
+/// A step of a computation in postfix order, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::language) enum Item {
+    /// A constant, or the name of an attribute.
+    Plain(Token),
+    /// The name in `size(name)`.
+    Size(Token),
+    /// The name in `length(name)`.
+    Length(Token),
+    Operator(Operator),
+}
+
+/// A comparison of computed numbers, in tokens.
+pub(in crate::language) struct Sums {
+    pub left: Vec<Item>,
+    pub relation: Relation,
+    pub operator: Token,
+    pub right: Vec<Item>,
+}
+
+/// An operator that lacks its right operand, or an open parenthesis and its position.
+#[derive(Clone, Copy)]
+enum Open {
+    Operator(Operator),
+    Parenthesis(usize),
+}
+
+/// Returns the function of a list or a string that `name` is.
+pub(super) fn counted(name: &str) -> Option<fn(Token) -> Item> {
+    match name {
+        "size" => Some(Item::Size),
+        "length" => Some(Item::Length),
+        _ => None,
+    }
+}
+
+impl Parser<'_, '_> {
+    /// Returns whether the current token continues a computation after an operand.
+    pub(super) fn is_at_operator(&self) -> bool {
+        operator(self.current, self.text).is_some()
+    }
+
+    /// Reads the rest of a comparison whose left side begins with `first`.
+    pub(super) fn sums(&mut self, first: Item) -> Result<Sums, Error> {
+        let left = self.sum(Some(first), true)?;
+        let TokenKind::Relation(relation) = self.current.kind else {
+            return Err(self.expected("a comparison after the computed number"));
+        };
+        let operator = self.advance()?;
+        let right = self.sum(None, false)?;
+        Ok(Sums { left, relation, operator, right })
+    }
+
+    /// Reads `(name)` after `size` or `length`, the function of `item`.
+    pub(super) fn counted(&mut self, item: fn(Token) -> Item) -> Result<Item, Error> {
+        self.advance()?;
+        let name = self.expect(TokenKind::Name, "the name of an attribute")?;
+        self.expect(TokenKind::Close, "`)`")?;
+        Ok(item(name))
+    }
+
+    /// Reads a computed number, whose first operand may be read already. If it `is_left`, parentheses that were taken for
+    /// those of an expression may turn out to be around the number.
+    pub(super) fn sum(&mut self, mut first: Option<Item>, is_left: bool) -> Result<Vec<Item>, Error> {
+        let mut items = Vec::new();
+        let mut open = Vec::new();
+        loop {
+            let operand = match first.take() {
+                Some(first) => first,
+                None => self.number(&mut open)?,
+            };
+            push(&mut items, operand)?;
+            while self.current.kind == TokenKind::Close {
+                complete(&mut items, &mut open, false)?;
+                match (open.pop(), self.pending.last()) {
+                    (Some(_), _) => {}
+                    (None, Some(Pending::Open(_))) if is_left => drop(self.pending.pop()),
+                    (None, _) => return Ok(items),
+                }
+                self.advance()?;
+            }
+            let Some((operator, is_sign)) = operator(self.current, self.text) else { break };
+            complete(&mut items, &mut open, operator.is_tight())?;
+            push(&mut open, Open::Operator(operator))?;
+            if is_sign {
+                // The number behind its sign is the next operand.
+                self.current.start += 1;
+            } else {
+                self.advance()?;
+            }
+        }
+        complete(&mut items, &mut open, false)?;
+        match open.pop() {
+            Some(Open::Parenthesis(start)) => {
+                let opened = self.text[..start].chars().count() + 1;
+                Err(self.expected(&format!("`)` for the `(` at column {opened}")))
+            }
+            _ => Ok(items),
+        }
+    }
+
+    /// Reads an operand with the opening parentheses before it.
+    fn number(&mut self, open: &mut Vec<Open>) -> Result<Item, Error> {
+        while self.current.kind == TokenKind::Open {
+            push(open, Open::Parenthesis(self.current.start))?;
+            self.advance()?;
+        }
+        match self.current.kind {
+            TokenKind::Integer | TokenKind::Float => self.advance().map(Item::Plain),
+            TokenKind::Name => {
+                let name = self.advance()?;
+                match counted(name.of(self.text)) {
+                    Some(item) if self.current.kind == TokenKind::Open => self.counted(item),
+                    _ => Ok(Item::Plain(name)),
+                }
+            }
+            _ => Err(self.expected("a number, an attribute or `(`")),
+        }
+    }
+}
+
+/// Returns the operator that `token` is, and whether it is the sign of a number.
+fn operator(token: Token, text: &str) -> Option<(Operator, bool)> {
+    match token.kind {
+        TokenKind::Operator(operator) => Some((operator, false)),
+        TokenKind::Integer | TokenKind::Float if token.of(text).starts_with('-') => Some((Operator::Subtract, true)),
+        _ => None,
+    }
+}
+
+/// Moves operators behind their operands, back to the last parenthesis: all, or those that are tight.
+fn complete(items: &mut Vec<Item>, open: &mut Vec<Open>, only_tight: bool) -> Result<(), Error> {
+    while let Some(&Open::Operator(operator)) = open.last() {
+        if only_tight && !operator.is_tight() {
+            break;
+        }
+        open.pop();
+        push(items, Item::Operator(operator))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The lower case of strings.
+//!
+//! Each character becomes its lower case by Unicode's `Lowercase_Mapping` without conditions: no language and no neighbor of
+//! a character matters, so a final sigma is no exception. Bytes that are no UTF-8 stay as they are.
+
+/// Appends the lower case of `bytes` to `lowered`, which must have [`most`] bytes of room to allocate nothing.
+///
+/// ```
+/// use be_tree_index::model::lower::lower;
+///
+/// let mut lowered = Vec::new();
+/// lower("ÀB\u{130}Σ".as_bytes(), &mut lowered);
+/// assert_eq!(lowered, "àbi\u{307}σ".as_bytes());
+/// ```
+pub fn lower(bytes: &[u8], lowered: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_ascii() {
+                lowered.push((character as u8).to_ascii_lowercase());
+                continue;
+            }
+            for lower in character.to_lowercase() {
+                lowered.extend_from_slice(lower.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+        lowered.extend_from_slice(chunk.invalid());
+    }
+}
+
+/// Returns the most bytes of the lower case of a string of `len` bytes.
+pub const fn most(len: usize) -> usize {
+    len + len / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lower_case_is_longer_than_the_most() {
+        for character in '\0'..=char::MAX {
+            let string = character.to_string();
+            let mut lowered = Vec::new();
+            lower(string.as_bytes(), &mut lowered);
+            assert!(lowered.len() <= most(string.len()), "{character:?}");
+            let again: String = character.to_lowercase().collect();
+            assert_eq!(lowered, again.as_bytes());
+            let mut twice = Vec::new();
+            lower(&lowered, &mut twice);
+            assert_eq!(twice, lowered, "{character:?}");
+        }
+        let mut lowered = Vec::new();
+        lower(b"A\xff\xc3B", &mut lowered);
+        assert_eq!(lowered, b"a\xff\xc3b");
+    }
+}

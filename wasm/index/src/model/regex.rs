@@ -1,0 +1,827 @@
+//! Regular expressions by I-Regexp (RFC 9485), which match whole strings.
+//!
+//! A pattern becomes a nondeterministic automaton (Thompson 1968) whose size is bounded. A string is matched by following
+//! all of its paths at once, so the time is at most linear in the string times the automaton, for any pattern. Nothing is
+//! allocated while a string is matched.
+//!
+//! A pattern has *required literals*: texts that every matching string contains, one behind the other. A search looks for
+//! them, and runs the automaton of a pattern only if one of them is in the string.
+
+use std::hash::{Hash, Hasher};
+
+use crate::model::categories::{each_run, mask_of};
+use crate::model::wildcard::ANY;
+use crate::support::heap_sort::sort;
+
+/// The most states of an automaton.
+pub const STATES: usize = 1000;
+/// The most ranges of characters of all classes of an automaton.
+const RANGES: usize = 4000;
+/// The deepest nesting of groups.
+pub const NESTING: usize = 50;
+/// The most bytes of required literals.
+const REQUIRED: usize = 256;
+
+/// A regular expression.
+#[derive(Clone, Debug)]
+pub struct Regex {
+    text: Box<[u8]>,
+    states: Box<[State]>,
+    /// The code points of all classes, from the first to the second of each pair.
+    ranges: Box<[(u32, u32)]>,
+    required: Box<[u8]>,
+}
+
+impl PartialEq for Regex {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Regex {}
+
+impl Hash for Regex {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+/// A fault of a pattern: the byte at which it is, and its description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The position in the pattern.
+    pub at: usize,
+    /// The fault and its remedy.
+    pub message: String,
+    /// The pattern is sound, but too large.
+    pub is_limit: bool,
+}
+
+/// A state of the automaton. A number is that of the next state.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Takes this character.
+    Character(char, u16),
+    /// Takes any character but `\n` and `\r`.
+    Any(u16),
+    /// Takes a character of the ranges from the first to before the second position. They are ascending and disjoint.
+    Class {
+        from: u32,
+        to: u32,
+        next: u16,
+    },
+    Split(u16, u16),
+    Jump(u16),
+    Match,
+}
+
+/// A part of a character class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Item {
+    /// Characters from the first to the second.
+    Range(char, char),
+    /// Characters of these general categories, a bit for each, or of all others.
+    Categories { mask: u32, is_negated: bool },
+}
+
+/// A part of a pattern.
+#[derive(Clone, Debug)]
+enum Node {
+    Character(char),
+    Any,
+    Class(Vec<(u32, u32)>),
+    Concatenation(Vec<Node>),
+    Alternatives(Vec<Node>),
+    /// From `least` to `most` times, or more.
+    Repetition {
+        node: Box<Node>,
+        least: usize,
+        most: Option<usize>,
+    },
+}
+
+impl Regex {
+    /// Returns the regular expression with this text.
+    ///
+    /// ```
+    /// use be_tree_index::model::regex::Regex;
+    ///
+    /// let regex = Regex::parse("GET /users/[0-9]+(/.*)?").unwrap();
+    /// assert!(regex.matches(b"GET /users/42"));
+    /// assert!(!regex.matches(b"GET /users/42?x"));
+    /// assert_eq!(Regex::parse("a(b").unwrap_err().at, 1);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The [`Fault`] says what is wrong.
+    pub fn parse(text: &str) -> Result<Regex, Fault> {
+        let mut parser = Parser { text, at: 0, nesting: 0 };
+        let node = parser.alternatives()?;
+        if let Some(left) = parser.peek() {
+            return Err(parser
+                .fault(parser.at, format!("no `(` is open for this `{left}`; write `\\{left}` for the character")));
+        }
+        let mut compiler = Compiler { states: Vec::new(), ranges: Vec::new(), classes: Vec::new() };
+        let is_small = compiler.node(&node) && compiler.push(State::Match);
+        if !is_small {
+            let message = format!(
+                "the pattern takes more than {STATES} states or {RANGES} ranges of characters; shorten it, or repeat less"
+            );
+            return Err(Fault { at: 0, message, is_limit: true });
+        }
+        let required = required_of(&node).joined();
+        let Compiler { states, ranges, .. } = compiler;
+        Ok(Regex { text: text.as_bytes().into(), states: states.into(), ranges: ranges.into(), required })
+    }
+
+    /// Returns the text of the pattern.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Returns the required literals, as a pattern of [`wildcard`](crate::model::wildcard) that every matching string fits.
+    /// It has no text if there is none.
+    pub fn required(&self) -> &[u8] {
+        &self.required
+    }
+
+    /// Returns the bytes that the expression takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let tables = size_of_val(&*self.states) + size_of_val(&*self.ranges);
+        tables + self.text.len() + self.required.len()
+    }
+
+    /// Returns the number of states.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Returns whether the whole string matches. Bytes that are no UTF-8 count as U+FFFD, one for each faulty sequence.
+    pub fn matches(&self, bytes: &[u8]) -> bool {
+        let mut open = [0; OPEN];
+        let mut now = Set::new();
+        let mut next = Set::new();
+        self.enter(0, &mut now, &mut open);
+        for chunk in bytes.utf8_chunks() {
+            let faulty = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
+            for character in chunk.valid().chars().chain(faulty) {
+                next.clear();
+                for &state in now.states() {
+                    if let Some(to) = self.step(self.states[usize::from(state)], character) {
+                        self.enter(to, &mut next, &mut open);
+                    }
+                }
+                if next.states().is_empty() {
+                    return false;
+                }
+                std::mem::swap(&mut now, &mut next);
+            }
+        }
+        now.states().iter().any(|&state| matches!(self.states[usize::from(state)], State::Match))
+    }
+
+    fn step(&self, state: State, character: char) -> Option<u16> {
+        match state {
+            State::Character(wanted, next) => (wanted == character).then_some(next),
+            State::Any(next) => (!matches!(character, '\n' | '\r')).then_some(next),
+            State::Class { from, to, next } => {
+                let ranges = &self.ranges[from as usize..to as usize];
+                let code = u32::from(character);
+                let behind = ranges.partition_point(|&(first, _)| first <= code);
+                behind.checked_sub(1).is_some_and(|at| code <= ranges[at].1).then_some(next)
+            }
+            State::Split(..) | State::Jump(_) | State::Match => None,
+        }
+    }
+
+    /// Adds a state, and all that it leads to without a character.
+    fn enter(&self, first: u16, set: &mut Set, open: &mut [u16; OPEN]) {
+        open[0] = first;
+        let mut len = 1;
+        while len > 0 {
+            len -= 1;
+            let state = open[len];
+            if !set.insert(state) {
+                continue;
+            }
+            match self.states[usize::from(state)] {
+                State::Split(one, other) => {
+                    open[len] = other;
+                    open[len + 1] = one;
+                    len += 2;
+                }
+                State::Jump(to) => {
+                    open[len] = to;
+                    len += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns the ranges of code points of a class, ascending and disjoint.
+fn ranges_of(items: &[Item], is_negated: bool) -> Vec<(u32, u32)> {
+    let mut ranges = Vec::new();
+    for &item in items {
+        match item {
+            Item::Range(first, last) => ranges.push((u32::from(first), u32::from(last))),
+            Item::Categories { mask, is_negated } => {
+                let mask = if is_negated { !mask } else { mask };
+                each_run(mask, |first, last| ranges.push((first, last)));
+            }
+        }
+    }
+    sort(&mut ranges, |a, b| a < b);
+    ranges.dedup_by(|next, kept| {
+        let joins = next.0 <= kept.1 + 1;
+        kept.1 = if joins { kept.1.max(next.1) } else { kept.1 };
+        joins
+    });
+    if !is_negated {
+        return ranges;
+    }
+    let mut others = Vec::new();
+    let mut next = 0;
+    for (first, last) in ranges {
+        if next < first {
+            others.push((next, first - 1));
+        }
+        next = last + 1;
+    }
+    if next <= u32::from(char::MAX) {
+        others.push((next, u32::from(char::MAX)));
+    }
+    others
+}
+
+/// The most states that wait to be entered: each state that is entered for the first time adds two.
+const OPEN: usize = 2 * STATES + 2;
+
+/// A set of states, in the order in which they were inserted.
+struct Set {
+    states: [u16; STATES],
+    len: usize,
+    has: [u64; STATES.div_ceil(64)],
+}
+
+impl Set {
+    fn new() -> Self {
+        Set { states: [0; STATES], len: 0, has: [0; STATES.div_ceil(64)] }
+    }
+
+    fn states(&self) -> &[u16] {
+        &self.states[..self.len]
+    }
+
+    fn clear(&mut self) {
+        for &state in &self.states[..self.len] {
+            self.has[usize::from(state / 64)] = 0;
+        }
+        self.len = 0;
+    }
+
+    fn insert(&mut self, state: u16) -> bool {
+        let word = &mut self.has[usize::from(state / 64)];
+        let bit = 1 << (state % 64);
+        let is_new = *word & bit == 0;
+        if is_new {
+            *word |= bit;
+            self.states[self.len] = state;
+            self.len += 1;
+        }
+        is_new
+    }
+}
+
+/// Reads the grammar of RFC 9485. It recurses at most [`NESTING`] times.
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    nesting: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn take_if(&mut self, wanted: char) -> bool {
+        let is_next = self.peek() == Some(wanted);
+        if is_next {
+            self.at += wanted.len_utf8();
+        }
+        is_next
+    }
+
+    fn fault(&self, at: usize, message: impl Into<String>) -> Fault {
+        Fault { at, message: message.into(), is_limit: false }
+    }
+
+    fn alternatives(&mut self) -> Result<Node, Fault> {
+        let mut branches = vec![self.branch()?];
+        while self.take_if('|') {
+            branches.push(self.branch()?);
+        }
+        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternatives(branches) })
+    }
+
+    fn branch(&mut self) -> Result<Node, Fault> {
+        let mut pieces = Vec::new();
+        while let Some(next) = self.peek() {
+            if matches!(next, '|' | ')') {
+                break;
+            }
+            let atom = self.atom()?;
+            pieces.push(self.quantified(atom)?);
+        }
+        Ok(Node::Concatenation(pieces))
+    }
+
+    fn quantified(&mut self, node: Node) -> Result<Node, Fault> {
+        let at = self.at;
+        let (least, most) = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => {
+                self.take();
+                let least = self.count()?;
+                let most = match self.take_if(',') {
+                    true if self.peek() == Some('}') => None,
+                    true => Some(self.count()?),
+                    false => Some(least),
+                };
+                if self.peek() != Some('}') {
+                    return Err(self.fault(
+                        at,
+                        "this `{` has no `}` behind its one or two numbers; write `\\{` for the character",
+                    ));
+                }
+                if most.is_some_and(|most| most < least) {
+                    return Err(self.fault(at, "the second number is less than the first; exchange them"));
+                }
+                (least, most)
+            }
+            _ => return Ok(node),
+        };
+        self.take();
+        if let Some(again @ ('*' | '+' | '?' | '{')) = self.peek() {
+            let message = format!("`{again}` follows a quantifier; put parentheses around the part that it repeats");
+            return Err(self.fault(self.at, message));
+        }
+        Ok(Node::Repetition { node: Box::new(node), least, most })
+    }
+
+    fn count(&mut self) -> Result<usize, Fault> {
+        let at = self.at;
+        while self.peek().is_some_and(|digit| digit.is_ascii_digit()) {
+            self.take();
+        }
+        match self.text[at..self.at].parse() {
+            Ok(count) if count <= STATES => Ok(count),
+            Ok(_) => Err(Fault { at, message: format!("write a number of at most {STATES}"), is_limit: true }),
+            Err(_) if at == self.at => {
+                Err(self.fault(at, "a number belongs here; write `\\{` for the character before it"))
+            }
+            Err(_) => Err(Fault { at, message: format!("write a number of at most {STATES}"), is_limit: true }),
+        }
+    }
+
+    fn atom(&mut self) -> Result<Node, Fault> {
+        let at = self.at;
+        match self.take() {
+            Some('(') => {
+                self.nesting += 1;
+                if self.nesting > NESTING {
+                    let message = format!("groups are nested more than {NESTING} deep; take some out");
+                    return Err(Fault { at, message, is_limit: true });
+                }
+                let node = self.alternatives()?;
+                self.nesting -= 1;
+                if !self.take_if(')') {
+                    return Err(self.fault(at, "this `(` has no `)`; add it, or write `\\(` for the character"));
+                }
+                Ok(node)
+            }
+            Some('.') => Ok(Node::Any),
+            Some('[') => self.class(at),
+            Some('\\') => Ok(match self.escape(at)? {
+                Item::Range(character, _) => Node::Character(character),
+                categories => Node::Class(ranges_of(&[categories], false)),
+            }),
+            Some(quantifier @ ('*' | '+' | '?' | '{')) => {
+                let message = format!(
+                    "nothing is in front of `{quantifier}` to repeat; write `\\{quantifier}` for the character"
+                );
+                Err(self.fault(at, message))
+            }
+            Some(other @ (']' | '}')) => Err(self.fault(at, format!("write `\\{other}` for the character"))),
+            Some(character) => Ok(Node::Character(character)),
+            None => Err(self.fault(at, "the pattern ends here")),
+        }
+    }
+
+    /// Reads what follows the `\` at `at`.
+    fn escape(&mut self, at: usize) -> Result<Item, Fault> {
+        let one = |character| Ok(Item::Range(character, character));
+        match self.take() {
+            Some('n') => one('\n'),
+            Some('r') => one('\r'),
+            Some('t') => one('\t'),
+            Some(character @ ('('..='+' | '-' | '.' | '?' | '['..='^' | '{'..='}')) => one(character),
+            Some(kind @ ('p' | 'P')) => {
+                let rest = &self.text[self.at..];
+                let name = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
+                let Some(mask) = name.and_then(mask_of) else {
+                    let message = format!("write `\\{kind}{{L}}` or another general category of Unicode");
+                    return Err(self.fault(at, message));
+                };
+                self.at += name.map_or(0, |name| name.len() + 2);
+                Ok(Item::Categories { mask, is_negated: kind == 'P' })
+            }
+            _ => Err(self.fault(
+                at,
+                "a `\\` comes before one of `( ) * + - . ? [ \\ ] ^ { | }`, `n`, `r`, `t` or `p{..}`; for digits write `[0-9]`",
+            )),
+        }
+    }
+
+    /// Reads the class whose `[` is at `at`.
+    fn class(&mut self, at: usize) -> Result<Node, Fault> {
+        let is_negated = self.take_if('^');
+        let mut items = Vec::new();
+        if self.take_if('-') {
+            items.push(Item::Range('-', '-'));
+        }
+        loop {
+            let start = self.at;
+            let first = match self.take() {
+                None => return Err(self.fault(at, "this `[` has no `]`; add it, or write `\\[` for the character")),
+                Some(']') if items.is_empty() => {
+                    return Err(self.fault(start, "a class has at least one character; write `\\]` for the character"))
+                }
+                Some(']') => break,
+                Some('-') if self.peek() == Some(']') => Item::Range('-', '-'),
+                Some(other @ ('[' | '-')) => {
+                    return Err(self.fault(start, format!("write `\\{other}` for the character in a class")))
+                }
+                Some('\\') => self.escape(start)?,
+                Some(character) => Item::Range(character, character),
+            };
+            let is_range = self.peek() == Some('-') && !self.text[self.at + 1..].starts_with(']');
+            let item = match first {
+                Item::Range(low, _) if is_range => {
+                    self.take();
+                    let start = self.at;
+                    let high = match self.take() {
+                        Some('\\') => self.escape(start)?,
+                        Some(character) if !matches!(character, '[' | '-') => Item::Range(character, character),
+                        _ => {
+                            return Err(
+                                self.fault(start, "a range of characters ends here; write `\\-` for the `-` itself")
+                            )
+                        }
+                    };
+                    match high {
+                        Item::Range(high, _) if low <= high => Item::Range(low, high),
+                        Item::Range(..) => {
+                            return Err(self.fault(start, "the range ends before it begins; exchange its ends"))
+                        }
+                        Item::Categories { .. } => {
+                            return Err(self.fault(start, "a category cannot end a range; write `\\-` for the `-`"))
+                        }
+                    }
+                }
+                other => other,
+            };
+            items.push(item);
+        }
+        Ok(Node::Class(ranges_of(&items, is_negated)))
+    }
+}
+
+/// Appends states of a pattern. Its methods return `false` if there are too many.
+struct Compiler {
+    states: Vec<State>,
+    ranges: Vec<(u32, u32)>,
+    /// The ranges of each class.
+    classes: Vec<(u32, u32)>,
+}
+
+impl Compiler {
+    fn next(&self) -> u16 {
+        self.states.len() as u16 + 1
+    }
+
+    fn push(&mut self, state: State) -> bool {
+        self.states.push(state);
+        self.states.len() <= STATES
+    }
+
+    /// Appends the states of `node`, which lead to the state behind them.
+    fn node(&mut self, node: &Node) -> bool {
+        match node {
+            Node::Character(character) => self.push(State::Character(*character, self.next())),
+            Node::Any => self.push(State::Any(self.next())),
+            Node::Class(ranges) => {
+                // A repeated class has its ranges once.
+                let is_known = |&(from, to): &(u32, u32)| self.ranges[from as usize..to as usize] == ranges[..];
+                let (from, to) = match self.classes.iter().copied().find(is_known) {
+                    Some(known) => known,
+                    None => {
+                        let from = self.ranges.len() as u32;
+                        self.ranges.extend(ranges);
+                        self.classes.push((from, self.ranges.len() as u32));
+                        (from, self.ranges.len() as u32)
+                    }
+                };
+                self.ranges.len() <= RANGES && self.push(State::Class { from, to, next: self.next() })
+            }
+            Node::Concatenation(nodes) => nodes.iter().all(|node| self.node(node)),
+            Node::Alternatives(nodes) => self.alternatives(nodes),
+            Node::Repetition { node, least, most } => self.repetition(node, *least, *most),
+        }
+    }
+
+    fn alternatives(&mut self, nodes: &[Node]) -> bool {
+        let Some((last, others)) = nodes.split_last() else { return true };
+        let mut jumps = Vec::new();
+        for node in others {
+            let split = self.states.len();
+            if !self.push(State::Jump(0)) || !self.node(node) {
+                return false;
+            }
+            jumps.push(self.states.len());
+            if !self.push(State::Jump(0)) {
+                return false;
+            }
+            self.states[split] = State::Split(split as u16 + 1, self.states.len() as u16);
+        }
+        if !self.node(last) {
+            return false;
+        }
+        let end = self.states.len() as u16;
+        jumps.into_iter().for_each(|jump| self.states[jump] = State::Jump(end));
+        true
+    }
+
+    fn repetition(&mut self, node: &Node, least: usize, most: Option<usize>) -> bool {
+        for _ in 0..least {
+            let before = self.states.len();
+            if !self.node(node) {
+                return false;
+            }
+            if self.states.len() == before {
+                // Nothing, however often.
+                return true;
+            }
+        }
+        match most {
+            None => {
+                let split = self.states.len();
+                let is_small = self.push(State::Jump(0)) && self.node(node) && self.push(State::Jump(split as u16));
+                if is_small {
+                    self.states[split] = State::Split(split as u16 + 1, self.states.len() as u16);
+                }
+                is_small
+            }
+            Some(most) => {
+                let mut splits = Vec::new();
+                for _ in least..most {
+                    splits.push(self.states.len());
+                    if !self.push(State::Jump(0)) || !self.node(node) {
+                        return false;
+                    }
+                }
+                let end = self.states.len() as u16;
+                splits.into_iter().for_each(|split| self.states[split] = State::Split(split as u16 + 1, end));
+                true
+            }
+        }
+    }
+}
+
+/// The literals that all matches of a part contain.
+enum Required {
+    /// The part matches this text alone.
+    Exactly(Vec<u8>),
+    /// Each match contains these, one behind the other.
+    Within(Vec<Vec<u8>>),
+}
+
+impl Required {
+    fn literals(self) -> Vec<Vec<u8>> {
+        match self {
+            Required::Exactly(text) => vec![text],
+            Required::Within(literals) => literals,
+        }
+    }
+
+    /// Returns the literals as a pattern, or nothing if there is none.
+    fn joined(self) -> Box<[u8]> {
+        let mut joined = Vec::new();
+        for literal in self.literals().iter().filter(|literal| !literal.is_empty()) {
+            joined.push(ANY);
+            joined.extend(&literal[..literal.len().min(REQUIRED)]);
+            if joined.len() >= REQUIRED {
+                break;
+            }
+        }
+        if !joined.is_empty() {
+            joined.push(ANY);
+        }
+        joined.into()
+    }
+}
+
+fn required_of(node: &Node) -> Required {
+    match node {
+        Node::Character(character) => Required::Exactly(character.to_string().into_bytes()),
+        Node::Any | Node::Class(_) => Required::Within(Vec::new()),
+        Node::Concatenation(nodes) => {
+            let mut literals = Vec::new();
+            // The literal that the next part may continue.
+            let mut run = Vec::new();
+            for node in nodes {
+                match required_of(node) {
+                    Required::Exactly(text) => run.extend(text),
+                    Required::Within(within) => {
+                        literals.push(std::mem::take(&mut run));
+                        literals.extend(within);
+                    }
+                }
+            }
+            if literals.is_empty() {
+                return Required::Exactly(run);
+            }
+            literals.push(run);
+            Required::Within(literals)
+        }
+        Node::Alternatives(nodes) => {
+            let mut all = nodes.iter().map(|node| required_of(node).literals());
+            let mut common = all.next().unwrap_or_default();
+            for others in all {
+                let is_within = |literal: &Vec<u8>| others.iter().any(|other| contains(other, literal));
+                common.retain(is_within);
+            }
+            // Their order differs among the alternatives, so one of them is enough.
+            let longest = common.into_iter().max_by_key(Vec::len);
+            Required::Within(longest.into_iter().collect())
+        }
+        Node::Repetition { least: 0, .. } => Required::Within(Vec::new()),
+        Node::Repetition { node, least, most } => match required_of(node) {
+            Required::Exactly(text) if *most == Some(*least) && text.len() * least <= REQUIRED => {
+                Required::Exactly(text.repeat(*least))
+            }
+            required => Required::Within(required.literals()),
+        },
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    memchr::memmem::find(text, part).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::random::Random;
+
+    /// The ends of the matches of a part that begins at `at`, by the meaning of the grammar.
+    fn ends(node: &Node, string: &[char], at: usize) -> Vec<usize> {
+        let all = |starts: Vec<usize>, node: &Node| {
+            let mut all: Vec<usize> = starts.into_iter().flat_map(|start| ends(node, string, start)).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let one = |holds: bool| if holds { vec![at + 1] } else { vec![] };
+        match node {
+            Node::Character(wanted) => one(string.get(at) == Some(wanted)),
+            Node::Any => one(string.get(at).is_some_and(|character| !matches!(character, '\n' | '\r'))),
+            Node::Class(ranges) => one(string.get(at).is_some_and(|&character| {
+                ranges.iter().any(|&(first, last)| (first..=last).contains(&u32::from(character)))
+            })),
+            Node::Concatenation(nodes) => nodes.iter().fold(vec![at], all),
+            Node::Alternatives(nodes) => {
+                let mut all: Vec<usize> = nodes.iter().flat_map(|node| ends(node, string, at)).collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+            Node::Repetition { node, least, most } => {
+                let mut reached = (0..*least).fold(vec![at], |starts, _| all(starts, node));
+                let mut last = reached.clone();
+                for _ in 0..most.map_or(string.len() + 1, |most| most - least) {
+                    last = all(last, node);
+                    reached.extend(&last);
+                    reached.sort_unstable();
+                    reached.dedup();
+                }
+                reached
+            }
+        }
+    }
+
+    fn pattern(random: &mut Random, depth: usize) -> String {
+        if depth == 0 || random.chance(30) {
+            let atoms =
+                ["a", "b", "é", ".", "[ab]", "[^a]", "[b-é]", r"\p{Lu}", r"\P{L}", r"[\p{Nd}a-]", r"\.", "ab", ""];
+            return random.pick(&atoms).into();
+        }
+        let (one, other) = (pattern(random, depth - 1), pattern(random, depth - 1));
+        match random.below(4) {
+            0 => format!("({one}|{other})"),
+            1 => format!("({one}){}", random.pick(&["*", "+", "?", "{2}", "{1,2}", "{0}", "{2,}"])),
+            _ => one + &other,
+        }
+    }
+
+    #[test]
+    fn strings_match_as_the_grammar_means() {
+        let mut random = Random::new(1);
+        let mut matched = 0;
+        for _ in 0..20_000 {
+            let text = pattern(&mut random, 4);
+            let regex = match Regex::parse(&text) {
+                Ok(regex) => regex,
+                Err(fault) => panic!("{text}: {fault:?}"),
+            };
+            let node = Parser { text: &text, at: 0, nesting: 0 }.alternatives().unwrap();
+            for _ in 0..8 {
+                let string = random.several(6, |random| random.pick(&['a', 'a', 'b', 'é', 'Ä', '7', '.', '\n', '-']));
+                let expected = ends(&node, &string, 0).contains(&string.len());
+                let bytes: String = string.iter().collect();
+                assert_eq!(regex.matches(bytes.as_bytes()), expected, "{text} {bytes:?}");
+                if expected {
+                    matched += 1;
+                    for (_, literal) in crate::model::wildcard::literals(regex.required()) {
+                        assert!(contains(bytes.as_bytes(), literal), "{text} {bytes:?} {literal:?}");
+                    }
+                }
+            }
+        }
+        assert!(matched > 10_000, "{matched}");
+    }
+
+    #[test]
+    fn required_literals_are_found_in_groups_and_alternatives() {
+        let required = |text: &str| {
+            let regex = Regex::parse(text).unwrap();
+            let literals = crate::model::wildcard::literals(regex.required());
+            literals.map(|(_, literal)| String::from_utf8_lossy(literal).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(required("abc[0-9]+def"), ["abc", "def"]);
+        assert_eq!(required("a(bc)d.*"), ["abcd"]);
+        assert_eq!(required("(GET|POST) /(users|all-users)/[0-9]+"), [" /", "users", "/"]);
+        assert_eq!(required("(ab){2}c{3}d*"), ["ababccc"]);
+        assert_eq!(required("(ab)+c"), ["ab", "c"]);
+        assert_eq!(required("(a|b)*|c"), [""; 0]);
+    }
+
+    #[test]
+    fn faults_name_their_place() {
+        for (text, at, saying) in [
+            ("a(b", 1, "has no `)`"),
+            ("a)", 1, "no `(` is open"),
+            ("*a", 0, "nothing is in front"),
+            ("a**", 2, "follows a quantifier"),
+            ("a{2", 1, "has no `}`"),
+            ("a{,2}", 2, "a number belongs here"),
+            ("a{3,2}", 1, "exchange them"),
+            ("é{1001}", 3, "at most 1000"),
+            ("[]", 1, "at least one character"),
+            ("[a", 0, "has no `]`"),
+            ("[b-a]", 3, "exchange its ends"),
+            (r"[a-\p{L}]", 3, "cannot end a range"),
+            (r"\d", 0, "write `[0-9]`"),
+            (r"\p{Xx}", 0, "general category"),
+            ("a]", 1, r"write `\]`"),
+            ("^a]", 2, r"write `\]`"),
+        ] {
+            let fault = Regex::parse(text).expect_err(text);
+            assert!(fault.at == at && fault.message.contains(saying), "{text}: {fault:?}");
+        }
+        for text in ["((a{100}){100}){100}", "(\\p{L}\\P{L}){900}", "(a|b){999}"] {
+            assert!(Regex::parse(text).is_err_and(|fault| fault.is_limit), "{text}");
+        }
+        assert!(Regex::parse(&format!("{}a{}", "(".repeat(60), ")".repeat(60))).is_err_and(|fault| fault.is_limit));
+        for text in ["(((){1000}){1000}){1000}a", "^$", r"[\-\]\[\\^]", "[-a-]", "((a*)*)*b", ""] {
+            Regex::parse(text).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_pattern_takes_more_than_linear_time() {
+        let regex = Regex::parse("(a|a)*(a|aa)*((a*)*)*b").unwrap();
+        assert!(!regex.matches("a".repeat(20_000).as_bytes()));
+    }
+}

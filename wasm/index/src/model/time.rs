@@ -1,0 +1,210 @@
+//! Times as microseconds since the start of 1970 in UTC, and their texts by ISO 8601.
+
+/// The microseconds of a day.
+const DAY: i64 = 86_400_000_000;
+
+/// Returns the time with this text: a date, or a date, `T` or a space, and a time of day with an optional fraction and an
+/// optional offset. Without an offset it is UTC, and a date alone is its start. Digits behind the sixth of a fraction do not
+/// count. Returns `None` if the text is no such time.
+///
+/// ```
+/// use be_tree_index::model::time::{parse, text};
+///
+/// assert_eq!(parse(b"1970-01-02"), Some(86_400_000_000));
+/// assert_eq!(parse(b"2026-01-01T01:30:00.25+01:30"), parse(b"2026-01-01 00:00:00.250Z"));
+/// assert_eq!(parse(b"2026-02-29"), None);
+/// assert_eq!(text(-1), "1969-12-31T23:59:59.999999Z");
+/// ```
+pub fn parse(text: &[u8]) -> Option<i64> {
+    let mut rest = text;
+    let year = digits(&mut rest, 4)?;
+    literal(&mut rest, b'-')?;
+    let month = digits(&mut rest, 2)?;
+    literal(&mut rest, b'-')?;
+    let day = digits(&mut rest, 2)?;
+    let date = from_date(year, month, day)?;
+    if rest.is_empty() {
+        return Some(date * DAY);
+    }
+    let (b'T' | b't' | b' ') = *rest.split_off_first()? else { return None };
+    let hour = digits(&mut rest, 2)?;
+    literal(&mut rest, b':')?;
+    let minute = digits(&mut rest, 2)?;
+    let (mut second, mut micros) = (0, 0);
+    if rest.first() == Some(&b':') {
+        rest.split_off_first();
+        second = digits(&mut rest, 2)?;
+        if let Some(b'.' | b',') = rest.first() {
+            rest.split_off_first();
+            micros = fraction(&mut rest)?;
+        }
+    }
+    let offset = offset(rest)?;
+    from_parts(date, [hour, minute, second], micros, 60 * offset)
+}
+
+/// Returns the time of a date in days and a time of day, `offset` seconds ahead of UTC. Returns `None` if the parts are no time.
+fn from_parts(days: i64, [hour, minute, second]: [i64; 3], micros: i64, offset: i64) -> Option<i64> {
+    // A leap second is the first of the next minute.
+    let is_time = hour < 24 && minute < 60 && second <= 60 && (0..1_000_000).contains(&micros);
+    let seconds = (hour * 60 + minute) * 60 + second - offset;
+    is_time.then(|| days * DAY + seconds * 1_000_000 + micros)
+}
+
+/// Returns the time of calendar parts: a date, a time of day with microseconds, and the offset from UTC in seconds. Returns
+/// `None` if they are no time of the years 0 to 9999.
+pub fn of_parts(date: [i64; 3], time: [i64; 3], micros: i64, offset: i64) -> Option<i64> {
+    let [year, month, day] = date;
+    let is_small = (0..=9999).contains(&year) && time.iter().all(|part| (0..=60).contains(part));
+    let offset = Some(offset).filter(|offset| is_small && offset.abs() <= 86_400)?;
+    from_parts(from_date(year, month, day)?, time, micros, offset)
+}
+
+/// Returns the minutes of an offset, which is all of `text`.
+fn offset(mut text: &[u8]) -> Option<i64> {
+    let sign = match *text {
+        [] | [b'Z' | b'z'] => return Some(0),
+        [b'+', ..] => 1,
+        [b'-', ..] => -1,
+        _ => return None,
+    };
+    text.split_off_first();
+    let hours = digits(&mut text, 2)?;
+    if text.first() == Some(&b':') {
+        text.split_off_first();
+    }
+    let minutes = if text.is_empty() { 0 } else { digits(&mut text, 2)? };
+    (text.is_empty() && hours < 24 && minutes < 60).then_some(sign * (60 * hours + minutes))
+}
+
+fn literal(rest: &mut &[u8], byte: u8) -> Option<()> {
+    (*rest.split_off_first()? == byte).then_some(())
+}
+
+/// Takes `count` digits.
+fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
+    let (digits, behind) = rest.split_at_checked(count)?;
+    *rest = behind;
+    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| 10 * number + i64::from(digit - b'0')))
+}
+
+/// Takes the digits of a fraction, one or more, and returns it in microseconds.
+fn fraction(rest: &mut &[u8]) -> Option<i64> {
+    let len = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let (digits, behind) = rest.split_at(len);
+    *rest = behind;
+    let micros = (0..6).fold(0, |micros, i| 10 * micros + digits.get(i).map_or(0, |digit| i64::from(digit - b'0')));
+    (len > 0).then_some(micros)
+}
+
+/// Returns the days from 1970 to a date of the Gregorian calendar, or `None` if there is no such date.
+///
+/// By Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+fn from_date(year: i64, month: i64, day: i64) -> Option<i64> {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=last).contains(&day) {
+        return None;
+    }
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
+}
+
+/// Returns the date that is `days` after the start of 1970.
+fn date(days: i64) -> [i64; 3] {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    [year + 400 * era + i64::from(month <= 2), month, day]
+}
+
+/// Returns the text of a time in UTC, or its microseconds if it is in no year from 0 to 9999.
+pub fn text(micros: i64) -> String {
+    let [year, month, day] = date(micros.div_euclid(DAY));
+    if !(0..=9999).contains(&year) {
+        return micros.to_string();
+    }
+    let of_day = micros.rem_euclid(DAY);
+    let [seconds, fraction] = [of_day / 1_000_000, of_day % 1_000_000];
+    let [hour, minute, second] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+    let start = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+    if fraction == 0 {
+        format!("{start}Z")
+    } else {
+        format!("{start}.{fraction:06}Z")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_day_has_one_date() {
+        let first = from_date(0, 1, 1).unwrap();
+        let last = from_date(9999, 12, 31).unwrap();
+        let mut expected = [0, 1, 1];
+        for days in first..=last {
+            assert_eq!(date(days), expected);
+            let [year, month, day] = expected;
+            assert_eq!(from_date(year, month, day), Some(days));
+            expected = if from_date(year, month, day + 1).is_some() {
+                [year, month, day + 1]
+            } else if month < 12 {
+                [year, month + 1, 1]
+            } else {
+                [year + 1, 1, 1]
+            };
+        }
+    }
+
+    #[test]
+    fn texts_are_read_again() {
+        for micros in [0, 1, -1, 1_700_000_000_123_456, -62_167_219_200_000_000, 253_402_300_799_999_999] {
+            assert_eq!(parse(text(micros).as_bytes()), Some(micros), "{}", text(micros));
+        }
+        assert_eq!(text(i64::MAX), i64::MAX.to_string());
+        assert_eq!(text(i64::MIN), i64::MIN.to_string());
+    }
+
+    #[test]
+    fn other_texts_are_no_times() {
+        for text in [
+            "",
+            "2026",
+            "2026-1-01",
+            "2026-13-01",
+            "2026-04-31",
+            "2026-04-30T",
+            "2026-04-30T24:00",
+            "2026-04-30T10:60",
+            "2026-04-30T10:00:61",
+            "2026-04-30T10:00:00.",
+            "2026-04-30T10:00:00+1",
+            "2026-04-30T10:00:00Zx",
+            "2026-04-30x",
+            "2026-04-30T10:00:00+24:00",
+            "é026-04-30",
+            "2026-04-3",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse(b"2016-12-31T23:59:60Z"), parse(b"2017-01-01"));
+        assert_eq!(parse(b"2026-01-01T00:00:00.1234567Z"), parse(b"2026-01-01T00:00:00.123456"));
+        assert_eq!(of_parts([2026, 1, 1], [1, 0, 0], 5, 3600), parse(b"2026-01-01T00:00:00.000005"));
+        assert_eq!(of_parts([10_000, 1, 1], [0; 3], 0, 0), None);
+    }
+}
