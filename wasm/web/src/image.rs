@@ -226,13 +226,13 @@ fn counts(term: &[u8]) -> Result<Object, Error> {
     Ok(counts)
 }
 
-/// Returns a name such as `memory_bytes` in the way of JavaScript.
+/// Returns a name of ASCII such as `memory_bytes` in the way of JavaScript.
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |camel, word| {
         let (head, tail) = word.split_at(word.len().min(1));
-        camel + &head.to_uppercase() + tail
+        camel + &head.to_ascii_uppercase() + tail
     })
 }
 
