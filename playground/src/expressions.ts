@@ -8,7 +8,22 @@ import {
 import { StreamLanguage } from "@codemirror/language";
 import type { Domain, Schema, Type } from "be-tree";
 
-const WORDS = new Set(["like", "matches", "between", "and", "or", "not", "in", "is", "null", "empty", "one", "none", "all", "of"]);
+const WORDS = new Set([
+  "like",
+  "matches",
+  "between",
+  "and",
+  "or",
+  "not",
+  "in",
+  "is",
+  "null",
+  "empty",
+  "one",
+  "none",
+  "all",
+  "of",
+]);
 
 /** The path of a field: names with points between them, in backticks where they are no identifiers. */
 const PATH = /^(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`)(?:\.(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`))*/;

@@ -42,14 +42,7 @@ export interface Fields {
 
 /** `undefined` and `null` stand for an undefined attribute. */
 export type Value =
-  | undefined
-  | null
-  | boolean
-  | number
-  | bigint
-  | string
-  | readonly Value[]
-  | { readonly [field: string]: Value };
+  undefined | null | boolean | number | bigint | string | readonly Value[] | { readonly [field: string]: Value };
 
 /** Values by name, or the text of a JSON object. */
 export type Event = Readonly<Record<string, Value>> | string;

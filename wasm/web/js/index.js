@@ -257,8 +257,7 @@ function toFields(schema, around) {
     const path = [...around, field];
     const name = path.join(".");
     const given = typeof domain === "string" ? { type: domain } : domain;
-    if (isPlain(given) && typeof given.type !== "string" && Object.keys(given).length > 0)
-      return toFields(given, path);
+    if (isPlain(given) && typeof given.type !== "string" && Object.keys(given).length > 0) return toFields(given, path);
     if (!isPlain(given) || typeof given.type !== "string") {
       throw new TypeError(`the domain of ${name} is a type or an object with a type, but this is ${describe(domain)}`);
     }
