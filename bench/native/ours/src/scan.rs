@@ -68,7 +68,7 @@ fn is_known(test: &Test<Text>) -> bool {
     use Test::*;
     matches!(test, True | Null | NotNull | Empty | Integer(..) | Float(..) | OneOf(_) | NoneOf(_) | AllOf(_))
         || matches!(test, StringEqual(_) | StringNotEqual(_) | Contains(_) | StartsWith(_) | EndsWith(_))
-        || matches!(test, Like(_) | InNetworks(_))
+        || matches!(test, Like(_) | InNetworks(_) | GeoWithinRadius { .. })
 }
 
 fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
@@ -107,8 +107,23 @@ fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::InNetworks(networks), Value::Address(position)) => {
             networks.iter().any(|network| network.contains(event.addresses[position as usize]))
         }
+        (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(north)) => {
+            match event.values[longitude_attribute.index()] {
+                Value::Float(east) => kilometres(north, east, latitude.get(), longitude.get()) <= radius.get(),
+                _ => false,
+            }
+        }
         _ => false,
     }
+}
+
+/// Returns the distance of two points on the sphere, by the haversine formula. Latitudes and longitudes are in degrees.
+fn kilometres(latitude: f64, longitude: f64, other_latitude: f64, other_longitude: f64) -> f64 {
+    const EARTH: f64 = 6372.8;
+    let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
+    let across = latitude.to_radians().cos() * other_latitude.to_radians().cos();
+    let squared = half(latitude, other_latitude) + across * half(longitude, other_longitude);
+    2.0 * EARTH * squared.sqrt().min(1.0).asin()
 }
 
 /// Returns whether a text fits a pattern whose parts have no `?`: each part is behind those before it.
