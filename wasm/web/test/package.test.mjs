@@ -194,7 +194,8 @@ test("arguments of a wrong type are named", () => {
   });
   assert.throws(() => tree.insertAll({}), TypeError);
   assert.throws(() => tree.search([1]), TypeError);
-  assert.throws(() => tree.search({ age: { of: 3 } }), {
+  assert.throws(() => tree.search({ age: { of: 3 } }), { kind: "type", attribute: "age" });
+  assert.throws(() => tree.search({ age: () => 3 }), {
     name: "TypeError",
     message: /age of an event/,
   });
