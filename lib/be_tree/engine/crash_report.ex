@@ -10,7 +10,7 @@ defmodule BeTree.Engine.CrashReport do
   alias BeTree.Engine.Describe
   alias BeTree.Error
 
-  @callbacks [init: 1, handle_call: 3, handle_cast: 2, handle_continue: 2, handle_info: 2, terminate: 2]
+  @callbacks [init: 1, handle_call: 3, handle_cast: 2, handle_continue: 2, handle_info: 2]
 
   defmacro __using__(_options) do
     quote do

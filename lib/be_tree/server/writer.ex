@@ -12,7 +12,7 @@ defmodule BeTree.Server.Writer do
   import BeTree.Engine.Limits, only: [is_id: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Describe, Journal, Stray, Subscription}
+  alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
   alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
@@ -359,7 +359,10 @@ defmodule BeTree.Server.Writer do
   @impl GenServer
   def terminate(_reason, %{journal: nil}), do: :ok
 
-  def terminate(_reason, state) do
+  # The guard of the other callbacks leaves this one out.
+  def terminate(_reason, state), do: CrashReport.guard(fn -> close(state) end)
+
+  defp close(state) do
     %{journal: journal} = flush(state)
 
     with {:error, error} <- Journal.close(journal) do
