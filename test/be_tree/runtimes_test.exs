@@ -538,9 +538,9 @@ defmodule BeTree.RuntimesTest do
         name = :"server_#{System.unique_integer([:positive])}"
         start_supervised!({Server, name: name, schema: [a: :integer], runtime: runtime})
         Server.insert_all!(name, for(id <- 1..5_000, do: {id, "a = #{rem(id, 10)}"}))
+        %{bases: bases} = Server.info!(name)
         for id <- 1..600, do: Server.delete!(name, id)
         for id <- 1..500, do: Server.insert!(name, id, "a = #{rem(id, 7)}")
-        %{bases: bases} = Server.info!(name)
 
         there = fn value ->
           for id <- 1..5_000, id not in 501..600, rem(id, if(id <= 500, do: 7, else: 10)) == value, do: id
