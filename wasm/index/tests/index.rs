@@ -50,3 +50,9 @@ fn nor_in_an_index_large_enough_to_split_and_merge() {
         rehearse(seed, 1500, 4);
     }
 }
+
+/// An event with the least time, which a lax range of all later times once let pass.
+#[test]
+fn nor_with_the_least_time() {
+    rehearse(2556039803617823573, 60, 6);
+}

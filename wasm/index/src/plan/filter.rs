@@ -39,6 +39,8 @@ pub(crate) const BLURRED: u32 = 1 << 27;
 pub(crate) const EXCEPT: u32 = 1 << 26;
 /// The marks of a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
+/// The least digest of a value, next to that of undefined.
+const UNDEFINED_NEXT: i32 = UNDEFINED + 1;
 /// The bit at which the position of a digest ends and the note begins.
 const NOTE_SHIFT: u32 = 14;
 /// The upper bound of notes.
@@ -153,7 +155,11 @@ impl Filter {
     /// fail](Tested::may_fail).
     pub fn is_exact_for(access_predicate: &AccessPredicate, schema: &Schema) -> bool {
         let ty = schema.attribute(access_predicate.attribute).ty;
-        let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
+        let fits = |key: i64| match is_blurred(ty) {
+            // A lax range grows at these ends, and then has other times inside.
+            true => !matches!(Scale::of(ty).digest(key), i32::MAX | UNDEFINED_NEXT),
+            false => Scale::of(ty).is_exact_at(key),
+        };
         match &access_predicate.values {
             _ if probe(access_predicate.attribute) > PROBE => false,
             ValueSet::Defined | ValueSet::Except(_) => true,
