@@ -53,8 +53,8 @@ defmodule BeTree.Server do
   whole index with its texts. A server that is started with the folder again has all changes, also after the node was killed at
   any moment. `:durability` says what an acknowledged change has survived:
 
-    * `:sync`, the default: a loss of power. The change is on the disk. Changes that wait at the same time share one sync, so many
-      callers make far more changes a second than one;
+    * `:sync`, the default: a loss of power. The change is on the disk. Changes that wait at the same time share one sync, so
+      concurrent callers make more changes a second than one caller does;
     * `{:interval, ms}`: the end of the node. A loss of power, or a crash of the system, may lose about the last `ms`
       milliseconds, and never a change before one that it keeps;
     * `:none`: the end of the node. The system decides when the changes reach the disk.
@@ -143,7 +143,7 @@ defmodule BeTree.Server do
                           default: [],
                           doc: "subscriptions to insert, or to replace where their ids exist"
                         ],
-                        delete: [type: :any, default: [], doc: "ids to delete, each of which exists"]
+                        delete: [type: :any, default: [], doc: "ids to delete. All of them must exist"]
                       ] ++ @change_options
   @validate_options Common.take([:constants])
   @wait_options Common.timeout("milliseconds that the call may wait for the server, or `:infinity`")
@@ -790,7 +790,7 @@ defmodule BeTree.Server do
   def swap!(name, to, options \\ []), do: Bang.unwrap!(swap(name, to, options))
 
   @doc """
-  Returns the version of the server: the number of changes and swaps, of which one may concern many subscriptions.
+  Returns the version of the server: the number of its changes and swaps. One change may concern many subscriptions.
 
   A follower has the version of the server that it follows, or an earlier one.
 

@@ -6,8 +6,8 @@ defmodule BeTree.Attacks.RefusalsTest do
   # Images of what is read are compared to the byte: they are made of a copy of the memory that forgets all but the
   # subscriptions. A first read may enlarge memory, and so change the heap's own notes: so each is made twice, and the second
   # one has to leave every byte as it is. A batch that is taken back leaves numbers of subscriptions and strings free in another
-  # order, and the estimates of what expressions ask for: so what it changed is told by counts and results, of the tree and of
-  # an index that is read back from its image.
+  # order, and changes the estimates of the values that expressions ask for. So the test compares counts and results there, of the
+  # tree and of an index that is read back from its image.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Image, Index}

@@ -46,7 +46,7 @@ defmodule BeTree.Test.Disk do
   @doc "Lets `fault` decide about each operation: it gets its name and number, and returns `nil` or the reason of a failure."
   def fail(folder, fault), do: put(folder, :fault, fault)
 
-  @doc "Gives the folder room for so many more bytes, or `:infinity`."
+  @doc "Gives the folder room for `bytes` more bytes, or for any number with `:infinity`."
   def room(folder, bytes), do: put(folder, :room, bytes)
 
   @doc "Returns how many operations of this name there were."

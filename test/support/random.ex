@@ -61,7 +61,7 @@ defmodule BeTree.Test.Random do
   @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
   def schema, do: schema(@names)
 
-  @doc "Returns domains of which some are fields of maps."
+  @doc "Returns domains, some of them for fields of maps."
   def nested_schema, do: schema(@names ++ @paths ++ @paths)
 
   defp schema(names) do

@@ -61,7 +61,7 @@ defmodule BeTree.Engine.Journal do
     * `:base` - the version of the newest base, or `nil`;
     * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - all of them;
     * `:last`, `:durable` - the version of the last change, and of the last one that is known to be on the disk;
-    * `:marked` - the last version of which a record says that it is on the disk;
+    * `:marked` - the last version that a record marks as being on the disk;
     * `:pending` - with an interval, the groups of changes after `:durable`: last version and bytes;
     * `:sync` - `:idle`, `:due` when a timer runs, or `:running`;
     * `:unsettled` - without syncs, a segment that must be on the disk before another one begins;

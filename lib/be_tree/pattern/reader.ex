@@ -7,7 +7,7 @@ defmodule BeTree.Pattern.Reader do
   alias BeTree.Error
 
   @typedoc """
-  A pattern: fields joined by "and" and by "or", and the tests of a field, one of which must pass.
+  A pattern joins fields by "and" and by "or". A field has tests, and at least one of them must pass.
   """
   @type t :: {:and, [t]} | {:or, [t]} | {:field, path, [test]}
   @type path :: [String.t(), ...]

@@ -19,7 +19,7 @@ defmodule BeTree.Server.Writer do
   @share 16
   @least 512
   @most 4_096
-  # And its texts have at most this share of the base's memory, and at least so many bytes.
+  # The texts in the log take at most this share of the base's memory. A log below the least bytes makes no base.
   @least_bytes 1_000_000
   @share_of_bytes 8
   # A change of more subscriptions makes a base at once: to apply it would take each replica longer than to begin anew.
@@ -29,7 +29,8 @@ defmodule BeTree.Server.Writer do
 
   # The most changes that share a sync.
   @group 256
-  # A base is written to the folder after so many changes and as many as a share of the subscriptions, or after so many bytes.
+  # A base is written to the folder when the changes since the last one reach this number and this share of the subscriptions, or
+  # when their records reach this number of bytes.
   @kept_changes 10_000
   @kept_share 4
   @kept_bytes 0x100_0000

@@ -133,7 +133,7 @@ defmodule BeTree.Server.HistoryTest do
   end
 
   defp recorded(operation, result, called, clock) do
-    # An operation of which nobody knows whether it was made can take effect at any later moment.
+    # If the result is unknown, the operation may take effect at any later moment.
     returned = if result == :unknown, do: :infinity, else: :atomics.add_get(clock, 1, 1)
     %{operation: operation, result: result, called: called, returned: returned}
   end

@@ -62,7 +62,7 @@ impl Export {
         Ok(())
     }
 
-    /// Makes parameters of integers, each of which is signed or has the bits of an unsigned one.
+    /// Converts integers to parameters. An integer is signed, or has the bits of an unsigned one.
     pub fn prepare_integers(
         &self,
         arguments: &[i64],
