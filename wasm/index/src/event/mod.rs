@@ -7,6 +7,7 @@ pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
 mod maps;
+mod strict;
 #[cfg(test)]
 mod tests;
 

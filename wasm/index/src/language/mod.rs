@@ -61,7 +61,9 @@ mod suggest;
 mod tests;
 mod text;
 
+pub(crate) use lexer::quote;
 pub use print::{expression_text, predicate_text};
+pub(crate) use suggest::suggestion;
 
 use crate::error::{Error, Kind};
 use crate::model::predicate::{Borrowed, Postfix, Step};

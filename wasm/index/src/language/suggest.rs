@@ -7,7 +7,7 @@ use crate::model::path;
 use crate::model::schema::Schema;
 
 /// Returns the mend for `name`, which no attribute has.
-pub(super) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
+pub(crate) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
     if let Some(near) = nearest(name, schema) {
         return Some(format!("did you mean {}?", quote(near)));
     }
