@@ -83,18 +83,20 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  import BeTree.Engine.Limits, only: [is_u64: 1]
+  import BeTree.Engine.Limits, only: [is_name: 1, is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Request, Table, View, Writer}
+  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
 
   @options [
              name: [
-               type: {:check, "an atom", &__MODULE__.name?/1},
+               type: {:check, "an atom or {:via, module, term}", &__MODULE__.name?/1},
                required: true,
-               doc: "an atom. Searches and changes take it; the supervisor and an ETS table have it too"
+               doc:
+                 "an atom, or `{:via, module, term}`, such as `{:via, Registry, {MyApp.Registry, id}}`. Searches and changes take " <>
+                   "it. The supervisor is registered under it, and an atom is also the name of an ETS table"
              ],
              schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
              follow: [
@@ -121,7 +123,18 @@ defmodule BeTree.Server do
                    "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
              ],
              image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
-           ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
+           ] ++
+             Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue]) ++
+             [
+               max_restarts: [
+                 type: :positive,
+                 default: 100,
+                 doc:
+                   "how often the server's process may end in `:max_seconds` seconds. When it ends more often, the server's " <>
+                     "supervisor ends with the reason `:shutdown`, and its own supervisor decides"
+               ],
+               max_seconds: [type: :positive, default: 60, doc: "the seconds in which `:max_restarts` counts"]
+             ]
 
   @change_options Common.timeout(
                     "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
@@ -148,11 +161,8 @@ defmodule BeTree.Server do
   @validate_options Common.take([:constants])
   @wait_options Common.timeout("milliseconds that the call may wait for the server, or `:infinity`")
 
-  # More restarts than can happen in a second.
-  @any_number 1_000_000_000
-
   @typedoc "The name of a server on this node."
-  @type name :: atom
+  @type name :: atom | {:via, module, term}
 
   @typedoc "An option of `start_link/1`."
   @type option ::
@@ -163,6 +173,8 @@ defmodule BeTree.Server do
           | {:durability, :sync | {:interval, non_neg_integer} | :none}
           | {:load, {module, atom, list}}
           | {:image, Image.source()}
+          | {:max_restarts, pos_integer}
+          | {:max_seconds, pos_integer}
           | BeTree.new_option()
           | Index.option()
 
@@ -191,13 +203,18 @@ defmodule BeTree.Server do
   end
 
   defp start(name, options) do
-    if :ets.info(name, :owner) == :undefined or Table.server?(name) do
+    Names.check!(name)
+
+    if free?(name) do
       # The supervisor takes the name first, so one of many concurrent starts makes the tables.
       {__MODULE__, {name, options}} |> start_supervisor(name) |> reason()
     else
       {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
     end
   end
+
+  defp free?(name) when is_atom(name), do: :ets.info(name, :owner) == :undefined or Table.server?(name)
+  defp free?(_name), do: true
 
   defp start_supervisor({module, argument}, name), do: Supervisor.start_link(module, argument, name: name)
 
@@ -206,10 +223,19 @@ defmodule BeTree.Server do
   defp reason(other), do: other
 
   @doc """
-  Returns the child specification of a server, whose id is `{BeTree.Server, name}`, so one supervisor can have many servers.
+  Returns the child specification of a server, with which `{BeTree.Server, options}` stands in a list of children.
+
+    * `:id` is `{BeTree.Server, name}`, so one supervisor can have many servers;
+    * `:type` is `:supervisor`, so `:shutdown` is `:infinity`: the server ends when its last changes are on the disk;
+    * `:restart` is `:permanent`. Use `Supervisor.child_spec/2` for another value: with `:transient` or `:temporary` a server that
+      ends because of `:max_restarts` stays away.
+
+  A server that is restarted recovers its folder, or begins with `:load` or `:image`; without these options it is empty.
 
       iex> BeTree.Server.child_spec(name: Ads, schema: [age: :integer]).id
       {BeTree.Server, Ads}
+      iex> Supervisor.child_spec({BeTree.Server, name: Ads, schema: [age: :integer]}, restart: :transient).restart
+      :transient
   """
   @spec child_spec([option]) :: Supervisor.child_spec()
   def child_spec(options) do
@@ -253,21 +279,29 @@ defmodule BeTree.Server do
       Table.missing(name)
   end
 
-  # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
-  # supervisor restarts the keeper however often it is killed, and the start of the keeper cannot fail.
+  # This process owns the tables, so it ends only when it is told to, or when the server's process cannot be kept running. The
+  # keeper restarts the server's process, and ends as a significant child when that ended too often.
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
     table = Table.new(name)
     Table.put_limits(table, {2 * options.memory, options.publish})
-    children = [{Keeper, {module, table, options}}]
-    Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
+    keeper = Supervisor.child_spec({Keeper, {module, table, options}}, restart: :transient, significant: true)
+    {intensity, period} = options.restarts
+
+    Supervisor.init([keeper],
+      strategy: :one_for_one,
+      auto_shutdown: :any_significant,
+      max_restarts: intensity,
+      max_seconds: period
+    )
   end
 
   defp check(options) do
     options = Options.validate!(options, @options)
     publish = Keyword.take(options, [:replicas, :queue])
-    {options[:name], check(options[:schema], options[:follow], publish, options)}
+    checked = check(options[:schema], options[:follow], publish, options)
+    {options[:name], Map.put(checked, :restarts, {options[:max_restarts], options[:max_seconds]})}
   end
 
   defp check(nil, nil, _publish, _options) do
@@ -307,7 +341,7 @@ defmodule BeTree.Server do
   defp read_options(options, publish), do: Keyword.take(options, [:memory, :fuel_per_reduction, :runtime]) ++ publish
 
   @doc false
-  def name?(name), do: is_atom(name) and name not in [nil, true, false]
+  def name?(name), do: is_name(name)
 
   @doc false
   def durability?({:interval, ms}), do: is_integer(ms) and ms >= 0 and ms <= 3_600_000
@@ -318,7 +352,7 @@ defmodule BeTree.Server do
   def load?(other), do: other == nil
 
   @doc false
-  def follow?({name, node}), do: is_atom(name) and is_atom(node)
+  def follow?({name, node}), do: is_name(name) and is_atom(node)
   def follow?(other), do: other == nil
 
   @doc """
@@ -381,7 +415,7 @@ defmodule BeTree.Server do
       Options.put!(%{timeout: :infinity, on_error: :stop}, options, @insert_all_options)
 
     with {:ok, wires} <- wires(name, subscriptions, on_error),
-         do: Request.call(name, {:insert, wires}, timeout)
+         do: Request.change(name, {:insert, wires}, timeout)
   end
 
   defp wires(_name, subscriptions, :stop), do: Subscription.new_all(subscriptions)
@@ -460,7 +494,7 @@ defmodule BeTree.Server do
     {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
 
     with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.call(name, {:change, [subscription], []}, timeout) do
+      case Request.change(name, {:change, [subscription], []}, timeout) do
         {:ok, _counts} -> :ok
         {:error, error} -> {:error, Request.alone(error, id, expression)}
       end
@@ -489,7 +523,7 @@ defmodule BeTree.Server do
   @spec delete(name, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(name, id, options \\ []) do
     timeout = Check.timeout!(options)
-    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id}, timeout)
+    with :ok <- Subscription.check_id(id), do: Request.change(name, {:delete, id}, timeout)
   end
 
   @doc "Like `delete/3`, but raises on error."
@@ -551,7 +585,7 @@ defmodule BeTree.Server do
     with {:ok, wires} <- Subscription.new_all(options[:put]),
          {:ok, ids} <- Subscription.ids(options[:delete]),
          :ok <- check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
-         do: Request.call(name, {:change, wires, ids}, options[:timeout])
+         do: Request.change(name, {:change, wires, ids}, options[:timeout])
   end
 
   defp check_once(ids) do
@@ -679,7 +713,7 @@ defmodule BeTree.Server do
   """
   @spec count(name) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def count(name) do
-    with {:ok, name} <- Request.table(name), {:ok, %{expressions: count}} <- BeTree.info(name), do: {:ok, count}
+    with {:ok, _table} <- Request.table(name), {:ok, %{expressions: count}} <- BeTree.info(name), do: {:ok, count}
   end
 
   @doc "Like `count/1`, but returns the number and raises on error."
@@ -768,8 +802,8 @@ defmodule BeTree.Server do
           :ok | {:error, Error.t()}
   def swap(name, to, options \\ []), do: swap_until(name, to, Deadline.new(Check.timeout!(options)))
 
-  defp swap_until(name, %Index{} = index, deadline), do: Request.call(name, {:swap, index}, Deadline.left(deadline))
-  defp swap_until(name, %Guest{} = guest, deadline), do: Request.call(name, {:swap, guest}, Deadline.left(deadline))
+  defp swap_until(name, %Index{} = index, deadline), do: Request.change(name, {:swap, index}, Deadline.left(deadline))
+  defp swap_until(name, %Guest{} = guest, deadline), do: Request.change(name, {:swap, guest}, Deadline.left(deadline))
 
   defp swap_until(name, {:image, image}, deadline) do
     with {:ok, options} <- Request.call(name, :read_options, Deadline.left(deadline)),

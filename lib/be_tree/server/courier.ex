@@ -15,11 +15,11 @@ defmodule BeTree.Server.Courier do
   @most 500
 
   @doc "Starts a courier beside the server `name` of `node`, for the calling process, which has this base and version."
-  @spec send_for({atom, node}, reference | nil, Table.version() | -1) :: pid
+  @spec send_for({BeTree.Server.name(), node}, reference | nil, Table.version() | -1) :: pid
   def send_for({name, node}, id, version), do: Node.spawn_link(node, __MODULE__, :serve, [name, self(), id, version])
 
   @doc false
-  @spec serve(atom, pid, reference | nil, Table.version() | -1) :: no_return
+  @spec serve(BeTree.Server.name(), pid, reference | nil, Table.version() | -1) :: no_return
   def serve(name, follower, id, version), do: CrashReport.guard(fn -> deliver(name, follower, id, version) end)
 
   defp deliver(name, follower, id, version) do

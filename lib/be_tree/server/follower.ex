@@ -47,7 +47,7 @@ defmodule BeTree.Server.Follower do
   def init({table, options}) do
     Process.flag(:trap_exit, true)
     Table.claim(table)
-    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.name)}
+    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.server)}
     state = recover(state, Table.recover(table))
     Table.put_process(table, self())
     connect(options)
@@ -71,7 +71,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
-    {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; change that server"},
+    {:reply, {:raise, "#{Describe.value(table.server)} follows #{Describe.value(name)} of #{node}; change that server"},
      state}
   end
 
@@ -102,7 +102,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
   # A replica could not apply the log. The other server sends its index again.
@@ -213,7 +213,7 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  defp view(%{index: index}, %{table: table}), do: View.new(index, table.name)
+  defp view(%{index: index}, %{table: table}), do: View.new(index, table.server)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Maintainer do
   @most 64
 
   @doc "Starts the process for the server `name`."
-  @spec start_link(atom) :: pid
+  @spec start_link(BeTree.Server.name()) :: pid
   def start_link(name) do
     server = self()
     spawn_link(fn -> CrashReport.guard(fn -> loop(server, name) end) end)

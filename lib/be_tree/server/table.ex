@@ -12,11 +12,13 @@ defmodule BeTree.Server.Table do
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
+  alias BeTree.Server.Names
 
-  @enforce_keys [:name, :log, :texts]
+  @enforce_keys [:name, :server, :log, :texts]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{name: atom, log: :ets.tid(), texts: :ets.tid()}
+  @typedoc "`name` is the table in which searches find the view, and `server` the name of the server."
+  @type t :: %__MODULE__{name: Names.table(), server: BeTree.Server.name(), log: :ets.tid(), texts: :ets.tid()}
   @type version :: non_neg_integer
 
   @typedoc "A change: its version, the ids that it deletes, and the subscriptions that it inserts afterwards."
@@ -25,22 +27,28 @@ defmodule BeTree.Server.Table do
   @typedoc "`complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base."
   @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
 
-  @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
-  @spec new(atom) :: t
-  def new(name) do
-    table = :ets.new(name, [:named_table, :public, read_concurrency: true])
+  @doc "Returns the tables of a server, owned by the calling process, its supervisor."
+  @spec new(BeTree.Server.name()) :: t
+  def new(server) do
+    table = new_view(server)
     log = :ets.new(:log, [:ordered_set, :public])
     texts = :ets.new(:texts, [:public, read_concurrency: true])
-    tables = %__MODULE__{name: table, log: log, texts: texts}
+    tables = %__MODULE__{name: table, server: server, log: log, texts: texts}
     :ets.insert(table, {__MODULE__, tables})
+    unless is_atom(server), do: Names.register(table)
     tables
   end
 
+  defp new_view(server) when is_atom(server), do: :ets.new(server, [:named_table, :public, read_concurrency: true])
+  defp new_view(_server), do: :ets.new(:be_tree_server, [:public, read_concurrency: true])
+
   @doc "Returns the tables of the server `name`."
-  @spec fetch(atom) :: {:ok, t} | {:error, Error.t()}
+  @spec fetch(BeTree.Server.name() | Names.table()) :: {:ok, t} | {:error, Error.t()}
   def fetch(name) do
-    case :ets.lookup(name, __MODULE__) do
-      [{__MODULE__, tables}] -> {:ok, tables}
+    with {:ok, table} <- Names.table(name),
+         [{__MODULE__, tables}] <- :ets.lookup(table, __MODULE__) do
+      {:ok, tables}
+    else
       _other -> missing(name)
     end
   rescue
@@ -48,7 +56,7 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns whether `name` is the table of a server."
-  @spec server?(atom) :: boolean
+  @spec server?(Names.table()) :: boolean
   def server?(name) do
     match?([{__MODULE__, %__MODULE__{}}], :ets.lookup(name, __MODULE__))
   rescue
@@ -57,7 +65,7 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns the error for a server that does not run."
-  @spec missing(atom) :: {:error, Error.t()}
+  @spec missing(BeTree.Server.name() | Names.table()) :: {:error, Error.t()}
   def missing(name) do
     {:error,
      %Error{
@@ -103,7 +111,7 @@ defmodule BeTree.Server.Table do
   def put_process(%__MODULE__{name: name}, pid), do: :ets.insert(name, {:process, pid})
 
   @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
-  @spec process(atom) :: pid | nil
+  @spec process(Names.table()) :: pid | nil
   def process(name) do
     case :ets.lookup(name, :process) do
       [{:process, pid}] -> pid
@@ -115,7 +123,7 @@ defmodule BeTree.Server.Table do
   @spec put_limits(t, {pos_integer, keyword}) :: true
   def put_limits(%__MODULE__{name: name}, limits), do: :ets.insert(name, {:limits, limits})
 
-  @spec limits(atom) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
+  @spec limits(Names.table()) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
     case :ets.lookup(name, :limits) do
       [{:limits, limits}] -> {:ok, limits}

@@ -198,7 +198,7 @@ defmodule BeTree.Server.Writer do
 
   defp with_runtime(%{table: table} = state, %Index{runtime: runtime}) do
     log = Changes.log?(runtime)
-    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.name))}
+    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.server))}
   end
 
   # Everything but a change first needs the changes that wait for the journal.
@@ -321,7 +321,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
   # A replica of the present base could not apply the log. A base of the tree needs no log.
@@ -585,7 +585,7 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, View.new(base.index, table.name), oldest)
+      Table.put_base(table, base, View.new(base.index, table.server), oldest)
 
       bytes =
         table
