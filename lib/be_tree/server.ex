@@ -639,8 +639,10 @@ defmodule BeTree.Server do
   @doc """
   Returns the expression of a subscription, as it was inserted. Reads a table, in about a microsecond.
 
-  Returns `{:error, error}` with the kind `:no_server`, or `:not_found` when there is no such subscription, or the server does not
-  know its text, because its index was swapped in or is that of a followed server.
+  A follower has the texts of the server that it follows.
+
+  Returns `{:error, error}` with the kind `:no_server`, `:not_ready` while the server is being filled, or `:not_found` when there is
+  no such subscription, or the server does not know its text, because its index was swapped in.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Fetching, schema: [age: :integer])
       iex> BeTree.Server.insert!(Fetching, 1, "age >= 21")
@@ -650,13 +652,20 @@ defmodule BeTree.Server do
   @spec fetch(name, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
   def fetch(name, id) do
     with :ok <- Subscription.check_id(id),
-         {:ok, name} <- Request.table(name),
-         {:ok, table} <- Table.fetch(name) do
+         {:ok, table} <- texts(name) do
       case Table.text(table, id) do
         {:ok, {text, _constants}} -> {:ok, text}
         :error -> {:error, %Error{kind: :not_found, message: "no subscription with the id #{id} and a known text"}}
       end
     end
+  end
+
+  # The table of a server whose texts can be read.
+  defp texts(name) do
+    with {:ok, name} <- Request.table(name),
+         {:ok, table} <- Table.fetch(name),
+         :ok <- Table.check_texts(table),
+         do: {:ok, table}
   end
 
   @doc "Like `fetch/2`, but returns the expression and raises on error."
@@ -685,7 +694,7 @@ defmodule BeTree.Server do
   Returns the ids of all subscriptions whose texts the server knows (`fetch/2`), in ascending order. Copies them from a table, a
   tenth of a microsecond each.
 
-  Returns `{:error, error}` with the kind `:no_server`.
+  Returns `{:error, error}` with the kind `:no_server` or `:not_ready`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Listing, schema: [age: :integer])
       iex> BeTree.Server.insert_all!(Listing, [{2, "age >= 21"}, {1, "age < 21"}])
@@ -694,7 +703,7 @@ defmodule BeTree.Server do
   """
   @spec ids(name) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
   def ids(name) do
-    with {:ok, name} <- Request.table(name), {:ok, table} <- Table.fetch(name), do: {:ok, Table.ids(table)}
+    with {:ok, table} <- texts(name), do: {:ok, Table.ids(table)}
   end
 
   @doc "Like `ids/1`, but returns the ids and raises on error."
@@ -702,23 +711,33 @@ defmodule BeTree.Server do
   def ids!(name), do: Bang.unwrap!(ids(name))
 
   @doc """
-  Returns the number of subscriptions, after all acknowledged changes.
+  Returns the number of subscriptions, after all acknowledged changes. The call needs a replica for about 15 microseconds, on a dirty
+  scheduler, and not the server's process.
 
-  Returns `{:error, error}` with the kinds of `BeTree.info/2`.
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:no_server`, `:not_ready`, `:timeout` or `:overloaded`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Counting, schema: [age: :integer])
       iex> BeTree.Server.insert!(Counting, 1, "age >= 21")
       iex> BeTree.Server.count(Counting)
       {:ok, 1}
   """
-  @spec count(name) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def count(name) do
-    with {:ok, _table} <- Request.table(name), {:ok, %{expressions: count}} <- BeTree.info(name), do: {:ok, count}
+  @spec count(name, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(name, options \\ []) do
+    timeout = Check.timeout!(options)
+
+    with {:ok, table} <- Request.table(name),
+         {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(table),
+         {:ok, %{expressions: count}} <- Instance.info(runtime, instance, timeout),
+         do: {:ok, count}
   end
 
-  @doc "Like `count/1`, but returns the number and raises on error."
-  @spec count!(name) :: non_neg_integer
-  def count!(name), do: Bang.unwrap!(count(name))
+  @doc "Like `count/2`, but returns the number and raises on error."
+  @spec count!(name, timeout: timeout) :: non_neg_integer
+  def count!(name, options \\ []), do: Bang.unwrap!(count(name, options))
 
   @doc """
   Returns the attributes of the server's index.
@@ -874,17 +893,18 @@ defmodule BeTree.Server do
   def await!(name, version, options \\ []), do: Bang.unwrap!(await(name, version, options))
 
   @doc """
-  Returns a map that describes the server.
+  Returns a map that describes the server: the counts and sizes of `BeTree.info/2`, and
 
-    * `:expressions` - the number of subscriptions;
     * `:version` - the number of changes (an `insert_all/3` is one); `:base` - the version of the base;
     * `:log` - the changes since the base; `:lag` - the most of them that a replica which is not in use has not applied;
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
-    * `:memory` - the bytes of the base;
+    * `:memory` - the bytes of the base; `:memory_bytes` - those of the tree that accepts changes, which shares most of them;
+    * `:journal` - with `:dir`, a map of the last version on the disk and the error of the last failed write; otherwise `nil`;
     * `:error` - the error of the last base that could not be built, or `nil`.
 
-  The map of a server that follows has `:follows` and `:connected` too, and no `:expressions`: `count/1` returns them.
+  The map of a server that follows has `:follows` and `:connected` too. Its counts are 0 before the first version arrives, and those
+  of its base while all replicas are in use. `BeTree.info/2` returns the same map.
 
   ## Options
 

@@ -6,6 +6,7 @@ defmodule BeTree.Server.Maintainer do
 
   alias BeTree.Engine.CrashReport
   alias BeTree.Server.View
+  alias BeTree.Telemetry
 
   # A replica that lacks this many changes is caught up, this many at a time.
   @lag 32
@@ -37,12 +38,21 @@ defmodule BeTree.Server.Maintainer do
     flush()
 
     with {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(name) do
+      tell(runtime, instance, name)
+
       case runtime.catch_up(instance, @lag, @most) do
         {:ok, true} -> catch_up(server, name)
         {:ok, false} -> :ok
         # The replica is discarded. If new replicas fail too, the server needs another base.
         {:error, error} -> send(server, {:unfit, self(), instance, error})
       end
+    end
+  end
+
+  defp tell(runtime, instance, name) do
+    if Telemetry.enabled?() do
+      {log, lag} = runtime.lag(instance)
+      Telemetry.event([:replica, :lag], %{log: log, lag: lag}, %{server: name})
     end
   end
 

@@ -254,6 +254,31 @@ defmodule BeTree.Server.Table do
     :ets.insert(texts, for({id, version, text, constants} <- rows, do: {id, version, own(text), constants}))
   end
 
+  @doc """
+  Replaces all texts by rows of `rows_of_texts/3`, for a base that `put_base` puts. If the calling process is killed meanwhile, the
+  next one finds no base.
+  """
+  @spec replace_texts(t, [[{BeTree.id(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
+  def replace_texts(%__MODULE__{name: name} = table, parts, put_base) do
+    :ets.insert(name, {:partial})
+    forget_texts(table)
+    for rows <- parts, do: restore_texts(table, rows)
+    put_base.()
+    :ets.delete(name, :partial)
+  end
+
+  @doc "Returns an error while the texts are not those of the base."
+  @spec check_texts(t) :: :ok | {:error, Error.t()}
+  def check_texts(%__MODULE__{name: name, server: server}) do
+    if :ets.member(name, :partial) or not :ets.member(name, :base),
+      do: {:error, %Error{kind: :not_ready, message: "the server #{Describe.value(server)} has no texts yet"}},
+      else: :ok
+  end
+
+  @doc "Returns the number of texts."
+  @spec count(t) :: non_neg_integer
+  def count(%__MODULE__{texts: texts}), do: :ets.info(texts, :size)
+
   @spec forget_texts(t) :: true
   def forget_texts(%__MODULE__{texts: texts}), do: :ets.delete_all_objects(texts)
 
@@ -262,11 +287,14 @@ defmodule BeTree.Server.Table do
   @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes an interrupted operation."
   @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
-    with %{version: version} = base <- base(table) do
+    with false <- :ets.member(table.name, :partial),
+         %{version: version} = base <- base(table) do
       rows = later(table, version)
       # The process can have been killed after it appended the last row. The texts have all others.
       for row <- Enum.take(rows, -1), do: put_texts(table, row)
       {base, rows}
+    else
+      _no_base -> nil
     end
   end
 end

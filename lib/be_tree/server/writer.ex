@@ -11,7 +11,7 @@ defmodule BeTree.Server.Writer do
 
   import BeTree.Engine.Limits, only: [is_id: 1]
 
-  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
   alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
@@ -449,7 +449,7 @@ defmodule BeTree.Server.Writer do
     rows = for {_from, _reply, row} <- group, row != nil, do: row
     records = Enum.map(rows, &Store.record/1)
 
-    case Journal.append(journal, records) do
+    case write(journal, records, state) do
       {:ok, journal} ->
         state =
           make(rows, %{state | journal: journal, group: [], kept_bytes: state.kept_bytes + IO.iodata_length(records)})
@@ -462,6 +462,14 @@ defmodule BeTree.Server.Writer do
         for {from, _reply, _row} <- group, do: GenServer.reply(from, {:error, error})
         state
     end
+  end
+
+  defp write(journal, records, %{table: %{server: server}, options: %{durability: durability}}) do
+    metadata = %{server: server, durability: durability}
+
+    Telemetry.span(:journal, metadata, fn -> Journal.append(journal, records) end, fn _outcome ->
+      %{changes: length(records), bytes: IO.iodata_length(records)}
+    end)
   end
 
   defp unmake(state) do
@@ -728,8 +736,10 @@ defmodule BeTree.Server.Writer do
 
   defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
     {log, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
+    # A tree that a change has damaged is made anew with the next one.
+    counts = with {:error, _error} <- BeTree.info(state.tree), do: {:ok, index.info}
 
-    %{
+    Map.merge(elem(counts, 1), %{
       expressions: state.count,
       version: state.version,
       base: base.version,
@@ -740,7 +750,7 @@ defmodule BeTree.Server.Writer do
       memory: index.info.memory_bytes,
       journal: journal_info(state.journal),
       error: state.error
-    }
+    })
   end
 
   defp journal_info(nil), do: nil
