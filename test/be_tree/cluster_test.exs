@@ -112,14 +112,14 @@ defmodule BeTree.ClusterTest do
       Peers.kill(two)
 
       for {error, answers} <- Task.await_many(searchers, 60_000) do
-        assert error.kind == :not_found
+        assert error.kind == :no_server
         assert error.message =~ "#{two}"
         assert answers in [[], [all]]
       end
 
-      assert {:error, %Error{kind: :not_found, message: message}} = Cluster.search(cluster, %{age: 1})
+      assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
       assert message =~ "#{two}"
-      assert {:error, %Error{kind: :not_found}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
+      assert {:error, %Error{kind: :no_server}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
       # What the others took of that they gave back.
       assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
       assert Enum.max(ids) <= 300
@@ -142,7 +142,7 @@ defmodule BeTree.ClusterTest do
     test "tells nothing of the event when a shard's node cannot run the search" do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
-      assert {:error, %Error{kind: :not_found} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
+      assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
       assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.search/3)
     end
 
@@ -228,7 +228,7 @@ defmodule BeTree.ClusterTest do
         end)
 
       Peers.kill(node)
-      eventually(fn -> match?(%{connected: false, error: %Error{kind: :not_found}}, Server.info!(follower)) end)
+      eventually(fn -> match?(%{connected: false, error: %Error{kind: :no_server}}, Server.info!(follower)) end)
       assert Server.info!(follower).error.message =~ "#{node}"
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
 
@@ -279,7 +279,7 @@ defmodule BeTree.ClusterTest do
       # In front of the next base.
       process = Servers.process(follower)
       courier = :sys.get_state(process).courier
-      send(process, {:piece, courier, :last, "damaged"})
+      send(process, {:piece, courier, "damaged"})
       Server.swap!(leader, index([{1, "age >= 1"}, {2, "age >= 1"}]))
       eventually(fn -> match?(%{error: %Error{kind: :bad_module}}, Server.info!(follower)) end)
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}

@@ -6,13 +6,21 @@ defmodule BeTree.Test.OsNode do
   when it has ended.
   """
 
-  @doc "Starts a node that runs this Elixir code, and returns its port."
-  def start(code) do
+  @doc """
+  Starts a node that runs this Elixir code, and returns its port. `limits:` is a command of the shell that lowers limits of the node
+  first.
+  """
+  def start(code, options \\ []) do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
     arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
-    executable = System.find_executable("elixir")
-
+    {executable, arguments} = limited(System.find_executable("elixir"), arguments, options[:limits])
     Port.open({:spawn_executable, executable}, [:binary, :exit_status, :stderr_to_stdout, line: 65_536, args: arguments])
+  end
+
+  defp limited(executable, arguments, nil), do: {executable, arguments}
+
+  defp limited(executable, arguments, command) do
+    {System.find_executable("sh"), ["-c", ~s(#{command} && exec "$@"), "sh", executable | arguments]}
   end
 
   @doc "Ends the node with SIGKILL. `os_pid` is its own `System.pid/0`: the port's process may be a shell. Returns when it has ended."
