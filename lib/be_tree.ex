@@ -323,7 +323,8 @@ defmodule BeTree do
   defp check_puts(%{guest: guest}) do
     if Instance.exports?(guest, "be_tree_put"),
       do: :ok,
-      else: {:error, %Error{kind: :bad_module, message: "the index module cannot replace a subscription; delete it first"}}
+      else:
+        {:error, %Error{kind: :bad_module, message: "the index module cannot replace a subscription; delete it first"}}
   end
 
   @doc """

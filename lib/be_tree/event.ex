@@ -28,7 +28,7 @@ defmodule BeTree.Event do
   """
 
   alias BeTree.{Cluster, Error}
-  alias BeTree.Engine.{Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.Engine.{Bang, Describe, Instance, Options, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Event.Prepared
 

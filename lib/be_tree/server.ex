@@ -286,15 +286,11 @@ defmodule BeTree.Server do
     module = if options[:follow], do: Follower, else: Writer
     table = Table.new(name)
     Table.put_limits(table, {2 * options.memory, options.publish})
-    keeper = Supervisor.child_spec({Keeper, {module, table, options}}, restart: :transient, significant: true)
+    keeper = Map.merge(Keeper.child_spec({module, table, options}), %{restart: :transient, significant: true})
     {intensity, period} = options.restarts
-
-    Supervisor.init([keeper],
-      strategy: :one_for_one,
-      auto_shutdown: :any_significant,
-      max_restarts: intensity,
-      max_seconds: period
-    )
+    # Elixir's own functions do not know the flags of significant children before 1.15.
+    flags = %{strategy: :one_for_one, intensity: intensity, period: period, auto_shutdown: :any_significant}
+    {:ok, {flags, [keeper]}}
   end
 
   defp check(options) do

@@ -83,7 +83,7 @@ defmodule BeTree.PutTest do
     tree = BeTree.new!(a: :integer)
     assert {:error, %Error{kind: :type}} = BeTree.put(tree, "1", "true")
     assert {:error, %Error{kind: :out_of_bounds}} = BeTree.put(tree, -1, "true")
-    assert {:error, %Error{kind: :type}} = BeTree.put(tree, 1, :true)
+    assert {:error, %Error{kind: :type}} = BeTree.put(tree, 1, true)
     assert_raise ArgumentError, fn -> BeTree.put(BeTree.publish!(tree), 1, "true") end
     assert_raise ArgumentError, fn -> BeTree.put(tree, 1, "true", what: 1) end
   end

@@ -14,6 +14,7 @@ defmodule BeTree.Test.OsNode do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
     arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
     {executable, arguments} = limited(System.find_executable("elixir"), arguments, options[:limits])
+
     Port.open({:spawn_executable, executable}, [:binary, :exit_status, :stderr_to_stdout, line: 65_536, args: arguments])
   end
 

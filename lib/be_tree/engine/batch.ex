@@ -217,7 +217,8 @@ defmodule BeTree.Engine.Batch do
 
   @doc "Returns the results of `events` in a list, as `stream/4` does."
   @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
-  def each(target, events, options), do: events |> chunks(options.strict) |> Enum.flat_map(&results(&1, target, options))
+  def each(target, events, options),
+    do: events |> chunks(options.strict) |> Enum.flat_map(&results(&1, target, options))
 
   # Searches each event in a call of its own, with the whole budget and the whole timeout. Returns the results, followed by `rest`.
   defp each_alone(%{count: 0}, _run, rest), do: rest

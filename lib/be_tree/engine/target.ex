@@ -32,7 +32,8 @@ defmodule BeTree.Engine.Target do
 
   def resolve(other) do
     # The arguments may be in the wrong order, and this one the event.
-    raise ArgumentError, "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
+    raise ArgumentError,
+          "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
   end
 
   @doc "Returns a handle with the schema of the target."

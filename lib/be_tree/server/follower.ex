@@ -138,8 +138,9 @@ defmodule BeTree.Server.Follower do
   # Messages of a courier that was abandoned, or of a process that has finished.
   def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
 
-  def handle_info({step, pid, _content}, state) when step in [:rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
-    do: {:noreply, state}
+  def handle_info({step, pid, _content}, state)
+      when step in [:rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
+      do: {:noreply, state}
 
   def handle_info(message, state) do
     Stray.ignore(:message, message)

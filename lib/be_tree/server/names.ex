@@ -8,8 +8,6 @@ defmodule BeTree.Server.Names do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
-
   alias BeTree.Engine.{Describe, Stray}
 
   @typedoc "The name or the identifier of a server's table."
@@ -42,7 +40,7 @@ defmodule BeTree.Server.Names do
   @spec table(BeTree.Server.name() | table) :: {:ok, table} | :error
   def table(name) when is_atom(name) or is_reference(name), do: {:ok, name}
 
-  def table({:via, module, term} = name) when is_name(name) do
+  def table({:via, module, term}) when is_atom(module) do
     with pid when is_pid(pid) <- module.whereis_name(term),
          [{_pid, table}] <- :ets.lookup(__MODULE__, pid) do
       {:ok, table}

@@ -164,7 +164,9 @@ defmodule BeTree.Engine.BatchTest do
         {streamed, answers} = tree |> BeTree.stream(events, max_concurrency: concurrency) |> Enum.unzip()
         assert streamed == events
         budget = [max_concurrency: concurrency, timeout: 60_000]
-        assert tree |> BeTree.stream(events, budget) |> Enum.map(&elem(elem(&1, 1), 0)) == Enum.map(answers, &elem(&1, 0))
+
+        assert tree |> BeTree.stream(events, budget) |> Enum.map(&elem(elem(&1, 1), 0)) ==
+                 Enum.map(answers, &elem(&1, 0))
 
         for {answer, n} <- Enum.with_index(answers) do
           if n in bad_at,

@@ -44,7 +44,10 @@ defmodule BeTree.Telemetry.EventsTest do
     name = server()
     me = self()
     Server.insert_all!(name, for(id <- 1..10, do: {id, "a > #{id}"}))
-    {%{system_time: _, monotonic_time: _}, %{telemetry_span_context: context}, ^me} = event([:change, :start], %{server: name})
+
+    {%{system_time: _, monotonic_time: _}, %{telemetry_span_context: context}, ^me} =
+      event([:change, :start], %{server: name})
+
     {measured, metadata, ^me} = event([:change, :stop], %{server: name})
     assert %{put: 10, deleted: 0, duration: duration} = measured
     assert duration > 0
@@ -55,7 +58,10 @@ defmodule BeTree.Telemetry.EventsTest do
     :ok = BeTree.delete(name, 2)
     assert {%{put: 0, deleted: 1}, %{operation: :delete}, _pid} = event([:change, :stop], %{server: name})
     {:error, error} = Server.insert(name, 1, "a > 1")
-    assert {%{put: 0}, %{result: :error, error_kind: :duplicate_id, error: %Error{}}, _} = event([:change, :stop], %{server: name})
+
+    assert {%{put: 0}, %{result: :error, error_kind: :duplicate_id, error: %Error{}}, _} =
+             event([:change, :stop], %{server: name})
+
     assert error.kind == :duplicate_id
     assert_raise ArgumentError, fn -> Server.insert(server(schema: nil, follow: {name, node()}), 1, "true") end
     assert {_, %{kind: :error, reason: %ArgumentError{}, stacktrace: [_ | _]}, _} = event([:change, :exception])
@@ -79,7 +85,11 @@ defmodule BeTree.Telemetry.EventsTest do
     {:error, _error} = BeTree.search_many(name, [%{}])
     assert {%{events: 0}, %{error_kind: :missing_attribute}, _} = event([:search_many, :stop])
 
-    results = Enum.to_list(BeTree.stream(name, for(a <- 1..2_000, do: if(a == 900, do: %{}, else: %{a: a})), max_concurrency: 2))
+    results =
+      Enum.to_list(
+        BeTree.stream(name, for(a <- 1..2_000, do: if(a == 900, do: %{}, else: %{a: a})), max_concurrency: 2)
+      )
+
     assert length(results) == 2_000
     assert parts(0, 0, name) == {2_000, 1}
 
@@ -121,14 +131,25 @@ defmodule BeTree.Telemetry.EventsTest do
     on_exit(fn -> File.rm_rf!(folder) end)
     name = server(dir: folder, durability: :none)
     for id <- 1..700, do: Server.put!(name, rem(id, 50), "a > #{id}")
-    assert {%{changes: 1, bytes: bytes}, %{durability: :none, result: :ok}, _} = event([:journal, :stop], %{server: name})
+
+    assert {%{changes: 1, bytes: bytes}, %{durability: :none, result: :ok}, _} =
+             event([:journal, :stop], %{server: name})
+
     assert bytes > 10
     assert {%{log: _, lag: _}, _, _} = event([:replica, :lag], %{server: name})
-    assert {%{version: version, duration: _}, %{operation: :build, result: :ok}, _} = event([:base, :stop], %{server: name})
+
+    assert {%{version: version, duration: _}, %{operation: :build, result: :ok}, _} =
+             event([:base, :stop], %{server: name})
+
     assert version > 0
-    for id <- 1..20, do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
+
+    for id <- 1..20,
+        do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
+
     for _ <- 1..12_000, do: Server.put!(name, 1, "a = 1")
-    assert {%{version: _}, %{operation: :write, result: :ok}, _} = event([:base, :stop], %{server: name, operation: :write})
+
+    assert {%{version: _}, %{operation: :write, result: :ok}, _} =
+             event([:base, :stop], %{server: name, operation: :write})
   end
 
   test "followers" do

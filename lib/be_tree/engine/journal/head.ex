@@ -30,7 +30,8 @@ defmodule BeTree.Engine.Journal.Head do
   def size(identity, more), do: @fixed + byte_size(identity) + more + @crc
 
   @doc "Reads the head of a file of `bytes` bytes, with this magic and this many further bytes."
-  @spec read(module, Path.t(), term, non_neg_integer, <<_::64>>, non_neg_integer) :: {:ok, t} | {:error, BeTree.Error.t()}
+  @spec read(module, Path.t(), term, non_neg_integer, <<_::64>>, non_neg_integer) ::
+          {:ok, t} | {:error, BeTree.Error.t()}
   def read(files, path, device, bytes, magic, more) do
     with {:ok, <<^magic::binary-size(8), @format::little-32, number::little-64, length::little-32>> = fixed} <-
            files.pread(device, 0, @fixed),

@@ -56,7 +56,8 @@ impl Format {
             5 => Ok(Format::StrictTerm),
             6 => Ok(Format::StrictJson),
             _ => {
-                let message = "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared), 4 (records), 5 (strict \
+                let message =
+                    "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared), 4 (records), 5 (strict \
                                term) or 6 (strict JSON)";
                 Err(Error::new(Kind::Type, message))
             }

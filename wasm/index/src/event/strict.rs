@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::error::{Error, Kind};
 use crate::event::formats::source::{Read, Source};
-use crate::language::{quote, suggestion};
+use crate::language::{quote_path, suggestion};
 use crate::model::fields::FieldId;
 use crate::model::path;
 use crate::model::schema::Schema;
@@ -53,14 +53,5 @@ fn unknown(map: Option<FieldId>, name: String, schema: &Schema) -> Error {
     way.push(Cow::Owned(name));
     let name = path::canonical(&way);
     let mend = suggestion(&name, schema).unwrap_or("declare it there, or search without `strict`".into());
-    Error::new(Kind::UnknownAttribute, format!("the schema has no attribute {}; {mend}", quoted(&name))).about(name)
-}
-
-/// A path that has backticks gets no more of them.
-fn quoted(name: &str) -> String {
-    if name.contains('`') {
-        name.into()
-    } else {
-        quote(name)
-    }
+    Error::new(Kind::UnknownAttribute, format!("the schema has no attribute {}; {mend}", quote_path(&name))).about(name)
 }

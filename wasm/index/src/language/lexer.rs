@@ -67,7 +67,7 @@ impl Token {
 }
 
 /// Returns the text in backticks, shortened if it is too long for a message.
-pub(crate) fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("`{}…`", &text[..cut]),

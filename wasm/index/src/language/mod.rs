@@ -61,9 +61,8 @@ mod suggest;
 mod tests;
 mod text;
 
-pub(crate) use lexer::quote;
 pub use print::{expression_text, predicate_text};
-pub(crate) use suggest::suggestion;
+pub(crate) use suggest::{quote_path, suggestion};
 
 use crate::error::{Error, Kind};
 use crate::model::predicate::{Borrowed, Postfix, Step};

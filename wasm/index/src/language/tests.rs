@@ -367,7 +367,7 @@ fn broken_grammar() {
     fails("1 In il", Kind::Syntax, 3, None, "keywords are lower case: write `in`");
     fails("country NOT in ('CA')", Kind::Syntax, 9, None, "keywords are lower case: write `not`");
     fails("Not b", Kind::UnknownAttribute, 1, Some("Not"), "keywords are lower case: write `not`");
-    fails("b and NOT (b)", Kind::UnknownAttribute, 7, Some("NOT"), "keywords are lower case: write `not`");
+    fails("b and NOT (b)", Kind::Syntax, 7, None, "keywords are lower case: write `not`");
     fails("il ONE OF (1)", Kind::Syntax, 4, None, "keywords are lower case: write `one`");
     fails("i Between 1 and 2", Kind::Syntax, 3, None, "keywords are lower case: write `between`");
     fails("country Like 'a'", Kind::Syntax, 9, None, "keywords are lower case: write `like`");
