@@ -10,7 +10,7 @@ defmodule BeTree.Attacks.ManyServersTest do
   @tag :capture_log
   test "servers that concurrent callers start on demand" do
     servers = Attack.size(200, 5_000)
-    port = OsNode.start(node(servers), limits: "ulimit -n 1024")
+    port = OsNode.start(code(servers), limits: "ulimit -n 1024")
     lines = OsNode.await_end(port)
     assert [result] = for("result " <> result <- lines, do: result), Enum.join(lines, "\n")
     {result, _bindings} = Code.eval_string(result)
@@ -30,7 +30,7 @@ defmodule BeTree.Attacks.ManyServersTest do
   end
 
   # The code of the other node.
-  defp node(servers) do
+  defp code(servers) do
     """
     {:ok, _started} = Application.ensure_all_started(:be_tree)
     {:ok, _registry} = Registry.start_link(keys: :unique, name: Tenants)
