@@ -102,7 +102,6 @@ defmodule BeTree do
 
   alias BeTree.Engine.Options.Common
   alias BeTree.Profile.Recorder
-  alias BeTree.Server
   alias BeTree.Server.{Copy, Request, View}
 
   @typedoc "A tree, see `BeTree.Tree`."
@@ -309,15 +308,19 @@ defmodule BeTree do
   @spec put(changed, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def put(tree, id, expression, options \\ [])
   def put(%Cluster{} = cluster, id, expression, options), do: Cluster.put(cluster, id, expression, options)
-  def put(name, id, expression, options) when is_name(name), do: Server.put(name, id, expression, options)
 
-  def put(tree, id, expression, options) do
-    check_tree(tree)
+  def put(target, id, expression, options) do
+    unless is_name(target), do: check_tree(target)
     options = Options.validate!(options, @insert_options)
 
     with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])),
-         :ok <- check_puts(tree),
-         do: change_one(tree, :put, subscription, options[:timeout])
+         do: put_one(target, subscription, options[:timeout])
+  end
+
+  defp put_one(name, subscription, timeout) when is_name(name), do: Request.put(name, subscription, timeout)
+
+  defp put_one(tree, subscription, timeout) do
+    with :ok <- check_puts(tree), do: change_one(tree, :put, subscription, timeout)
   end
 
   defp check_puts(%{guest: guest}) do
@@ -417,15 +420,17 @@ defmodule BeTree do
   @spec delete(changed, id, timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(tree, id, options \\ [])
   def delete(%Cluster{} = cluster, id, options), do: Cluster.delete(cluster, id, options)
-  def delete(name, id, options) when is_name(name), do: Server.delete(name, id, options)
 
-  def delete(tree, id, options) do
-    check_tree(tree)
+  def delete(target, id, options) do
+    unless is_name(target), do: check_tree(target)
     timeout = Check.timeout!(options)
+    with :ok <- Subscription.check_id(id), do: delete_one(target, id, timeout)
+  end
 
-    with :ok <- Subscription.check_id(id) do
-      changing(tree, :delete, %{put: 0, deleted: 1}, fn -> Deletion.delete(tree, id, timeout: timeout) end)
-    end
+  defp delete_one(name, id, timeout) when is_name(name), do: Request.change(name, {:delete, id}, timeout)
+
+  defp delete_one(tree, id, timeout) do
+    changing(tree, :delete, %{put: 0, deleted: 1}, fn -> Deletion.delete(tree, id, timeout: timeout) end)
   end
 
   @doc """
@@ -793,7 +798,7 @@ defmodule BeTree do
   @spec info(target, timeout: timeout) :: {:ok, %{atom => term}} | {:error, Error.t()}
   def info(target, options \\ [])
   def info(%Cluster{} = cluster, options), do: Cluster.info(cluster, options)
-  def info(name, options) when is_name(name), do: Server.info(name, options)
+  def info(name, options) when is_name(name), do: Request.call(name, :info, Check.timeout!(options))
 
   def info(target, options) do
     timeout = Check.timeout!(options)

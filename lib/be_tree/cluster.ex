@@ -22,8 +22,14 @@ defmodule BeTree.Cluster do
   import BeTree.Engine.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Batch, Check, Deadline, Describe, Limits, Options, Reply, Subscription}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Reply, Subscription}
   alias BeTree.Engine.Options.Common
+
+  # The modules whose functions the shards run. They are atoms here, because those modules call this one.
+  @tree :"Elixir.BeTree"
+  @server :"Elixir.BeTree.Server"
+  @event :"Elixir.BeTree.Event"
+  @batch :"Elixir.BeTree.Engine.Batch"
 
   # Milliseconds. A list of a million is inserted in half a minute.
   @search_timeout 5_000
@@ -142,7 +148,7 @@ defmodule BeTree.Cluster do
     options = Options.validate!(options, @insert_options)
 
     with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), Server, :insert, [id, expression, options], options[:timeout])
+      ask(shard(cluster, id), @server, :insert, [id, expression, options], options[:timeout])
     end
   end
 
@@ -180,7 +186,7 @@ defmodule BeTree.Cluster do
   defp insert_into([{shard, placed} | rest], done, timeout) do
     subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
 
-    case ask(shard, Server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
+    case ask(shard, @server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
       {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done], timeout)
       {:error, error} -> delete_again(done, %{error | position: position(error, placed)}, timeout)
     end
@@ -195,7 +201,7 @@ defmodule BeTree.Cluster do
   defp delete_again([{shard, subscriptions} | rest], error, timeout) do
     ids = for {id, _text, _options} <- subscriptions, do: id
 
-    case ask(shard, Server, :delete_all, [ids, [timeout: timeout]], timeout) do
+    case ask(shard, @server, :delete_all, [ids, [timeout: timeout]], timeout) do
       {:ok, _count} ->
         delete_again(rest, error, timeout)
 
@@ -221,7 +227,7 @@ defmodule BeTree.Cluster do
     options = Options.validate!(options, @change_options)
 
     with :ok <- Subscription.check_id(id),
-         do: ask(shard(cluster, id), Server, :delete, [id, options], options[:timeout])
+         do: ask(shard(cluster, id), @server, :delete, [id, options], options[:timeout])
   end
 
   @doc "Like `delete/3`, but raises on error."
@@ -253,7 +259,7 @@ defmodule BeTree.Cluster do
     check_cluster(cluster)
     # The shards take the caller's options, and use the default values themselves.
     timeout = Options.validate!(options, @search_options)[:timeout]
-    cluster |> ask_all(BeTree, :search, [event, options], timeout) |> Enum.reduce({:ok, []}, &gather/2)
+    cluster |> ask_all(@tree, :search, [event, options], timeout) |> Enum.reduce({:ok, []}, &gather/2)
   end
 
   # Calls a function of each shard, whose name is the first argument. Returns each shard with its result.
@@ -297,7 +303,7 @@ defmodule BeTree.Cluster do
 
     with :ok <- Check.enumerable(events, "events") do
       cluster
-      |> ask_all(BeTree, :search_many, [Enum.to_list(events), options], timeout)
+      |> ask_all(@tree, :search_many, [Enum.to_list(events), options], timeout)
       |> Enum.reduce(nil, &gather_many/2)
     end
   end
@@ -317,7 +323,7 @@ defmodule BeTree.Cluster do
   @spec search_each(t, [Event.t()], map) :: [{:ok, [BeTree.id()]} | {:error, Error.t()}]
   def search_each(cluster, events, options) do
     cluster
-    |> ask_all(Batch, :each, [events, options], for_each(options.timeout, events))
+    |> ask_all(@batch, :each, [events, options], for_each(options.timeout, events))
     |> Enum.map(fn
       {shard, {:error, error}} -> List.duplicate({shard, {:error, error}}, length(events))
       {shard, results} -> Enum.map(results, &{shard, &1})
@@ -340,7 +346,7 @@ defmodule BeTree.Cluster do
     options = Options.validate!(options, @insert_options)
 
     with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), Server, :put, [id, expression, options], options[:timeout])
+      ask(shard(cluster, id), @server, :put, [id, expression, options], options[:timeout])
     end
   end
 
@@ -360,7 +366,7 @@ defmodule BeTree.Cluster do
     timeout = Check.timeout!(options)
 
     with :ok <- Subscription.check_id(id),
-         do: ask(shard(cluster, id), BeTree, :explain, [event, id, [timeout: timeout]], timeout)
+         do: ask(shard(cluster, id), @tree, :explain, [event, id, [timeout: timeout]], timeout)
   end
 
   @doc """
@@ -376,7 +382,7 @@ defmodule BeTree.Cluster do
   """
   @spec fetch(t, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
   def fetch(cluster, id) do
-    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), Server, :fetch, [id], @search_timeout)
+    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), @server, :fetch, [id], @search_timeout)
   end
 
   @doc "Like `fetch/2`, but returns the expression and raises on error."
@@ -396,7 +402,7 @@ defmodule BeTree.Cluster do
   @doc "Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard."
   @spec ids(t) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
   def ids(cluster) do
-    cluster |> check_cluster() |> ask_all(Server, :ids, [], @search_timeout) |> Enum.reduce({:ok, []}, &gather/2)
+    cluster |> check_cluster() |> ask_all(@server, :ids, [], @search_timeout) |> Enum.reduce({:ok, []}, &gather/2)
   end
 
   @doc "Like `ids/1`, but returns the ids and raises on error."
@@ -413,7 +419,7 @@ defmodule BeTree.Cluster do
 
   @doc "Returns the attributes of the first shard. All shards have the same."
   @spec schema(t) :: {:ok, [Domain.t()]} | {:error, Error.t()}
-  def schema(cluster), do: ask(first(cluster), Server, :schema, [], @search_timeout)
+  def schema(cluster), do: ask(first(cluster), @server, :schema, [], @search_timeout)
 
   @doc "Like `schema/1`, but returns the attributes and raises on error."
   @spec schema!(t) :: [Domain.t()]
@@ -432,7 +438,7 @@ defmodule BeTree.Cluster do
   @spec info(t, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
   def info(cluster, options \\ []) do
     timeout = Check.timeout!(options)
-    infos = cluster |> check_cluster() |> ask_all(BeTree, :info, [[timeout: timeout]], timeout)
+    infos = cluster |> check_cluster() |> ask_all(@tree, :info, [[timeout: timeout]], timeout)
 
     case Enum.find(infos, &match?({_shard, {:error, _error}}, &1)) do
       {shard, {:error, error}} -> {:error, named(error, shard)}
@@ -456,7 +462,7 @@ defmodule BeTree.Cluster do
   # Prepares an event in the first shard.
   @spec prepare(t, Event.t(), timeout: timeout) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
   def prepare(cluster, event, options) do
-    ask(first(cluster), Event, :prepare, [event, options], Keyword.get(options, :timeout, :infinity))
+    ask(first(cluster), @event, :prepare, [event, options], Keyword.get(options, :timeout, :infinity))
   end
 
   defp first(cluster), do: elem(check_cluster(cluster).shards, 0)

@@ -489,12 +489,8 @@ defmodule BeTree.Server do
   def put(name, id, expression, options \\ []) do
     {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.change(name, {:change, [subscription], []}, timeout) do
-        {:ok, _counts} -> :ok
-        {:error, error} -> {:error, Request.alone(error, id, expression)}
-      end
-    end
+    with {:ok, subscription} <- Subscription.new(id, expression, options),
+         do: Request.put(name, subscription, timeout)
   end
 
   @doc "Like `put/4`, but raises on error."

@@ -54,6 +54,15 @@ defmodule BeTree.Server.Request do
     end
   end
 
+  @doc "Inserts one subscription, or replaces the one with its id."
+  @spec put(BeTree.Server.name(), Subscription.wire(), timeout) :: :ok | {:error, Error.t()}
+  def put(name, {id, expression, _constants} = wire, timeout) do
+    case change(name, {:change, [wire], []}, timeout) do
+      {:ok, _counts} -> :ok
+      {:error, error} -> {:error, alone(error, id, expression)}
+    end
+  end
+
   @doc "Turns the error of a list of one subscription into an error of a single subscription."
   @spec alone(Error.t(), BeTree.id(), String.t()) :: Error.t()
   def alone(%Error{position: nil} = error, _id, _expression), do: error

@@ -1,4 +1,4 @@
-defmodule BeTree.Application do
+defmodule BeTree.Engine.Application do
   @moduledoc false
   # Starts the process that forgets the names of servers that ended. The supervisor owns the table of these names. Only servers
   # whose names are not atoms need it.
