@@ -27,9 +27,6 @@ defmodule BeTree.Server.Writer do
   # The milliseconds until a base is built again after that failed.
   @again 1_000
 
-  # The rows of the log that are dropped with each change, once a base has made them unnecessary.
-  @forgotten 4
-
   # The most rows of the log that are dropped with a change, once no base and no follower needs them.
   @dropped 4
 
