@@ -195,14 +195,21 @@ defmodule BeTree.Bench.Live do
     collect()
     fresh = resident_bytes() - before
     {rate, _share} = hd(@rates)
-    say("W3, #{Command.grouped(expressions)} expressions, #{Command.grouped(rate)} changes a second, four searching processes")
+
+    say(
+      "W3, #{Command.grouped(expressions)} expressions, #{Command.grouped(rate)} changes a second, four searching processes"
+    )
+
     say("the server's memory, filled and searched: #{megabytes(fresh)}\n")
     say(columns(["after", "searches/s", "changes", "bases", "replicas MB", "memory MB"]))
     deadline = System.monotonic_time(:millisecond) + 60_000 * minutes
 
     changers =
       for number <- 0..(@changers - 1),
-          do: Task.async(fn -> replace(texts, number, rate / 2 / @changers, System.monotonic_time(:microsecond), deadline) end)
+          do:
+            Task.async(fn ->
+              replace(texts, number, rate / 2 / @changers, System.monotonic_time(:microsecond), deadline)
+            end)
 
     greatest = watch(events, before, deadline, 0, 0)
     Task.await_many(changers, :infinity)
@@ -223,7 +230,15 @@ defmodule BeTree.Bench.Live do
       memory = resident_bytes() - before
       info = Server.info!(Ads)
       elapsed = elapsed + @interval
-      numbers = [div(searches, @interval), info.version, info.bases, div(info.replicas.bytes, 1_000_000), div(memory, 1_000_000)]
+
+      numbers = [
+        div(searches, @interval),
+        info.version,
+        info.bases,
+        div(info.replicas.bytes, 1_000_000),
+        div(memory, 1_000_000)
+      ]
+
       say(columns(["#{elapsed} s" | Enum.map(numbers, &Command.grouped/1)]))
       watch(events, before, deadline, elapsed, max(greatest, memory))
     end
@@ -332,8 +347,7 @@ defmodule BeTree.Bench.Live do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} =
-  Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer, minutes: :integer)
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer, minutes: :integer)
 
 if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000] [--minutes 10]")
 options = Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options))

@@ -15,7 +15,13 @@ defmodule BeTree.Test.OsNode do
     executable = System.find_executable("elixir")
 
     port =
-      Port.open({:spawn_executable, executable}, [:binary, :exit_status, :stderr_to_stdout, line: 65_536, args: arguments])
+      Port.open({:spawn_executable, executable}, [
+        :binary,
+        :exit_status,
+        :stderr_to_stdout,
+        line: 65_536,
+        args: arguments
+      ])
 
     {:os_pid, os_pid} = Port.info(port, :os_pid)
     # The scripts of Elixir and Erlang replace themselves by the node, so this is its own pid.

@@ -59,7 +59,8 @@ defmodule BeTree.Server.Builder do
         with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, true, options)
       else
         with {:ok, info} <- Instance.info(runtime, index.instance),
-             do: {:ok, {:renewed, %{index | snapshot: snapshot, info: info}, origin + runtime.snapshot_applied(snapshot)}}
+             do:
+               {:ok, {:renewed, %{index | snapshot: snapshot, info: info}, origin + runtime.snapshot_applied(snapshot)}}
       end
     end
   end

@@ -166,7 +166,10 @@ defmodule BeTree.Runtime.LogTest do
     %{memory: before} = Wasmtime.info(index.instance)
     # Only Linux shares pages.
     count = if :os.type() == {:unix, :linux}, do: 2, else: 0
-    assert for(_ <- 1..3, do: Wasmtime.settle(index.instance)) == List.duplicate({:ok, true}, count) ++ List.duplicate({:ok, false}, 3 - count)
+
+    assert for(_ <- 1..3, do: Wasmtime.settle(index.instance)) ==
+             List.duplicate({:ok, true}, count) ++ List.duplicate({:ok, false}, 3 - count)
+
     assert Wasmtime.settle(tree.instance) == {:ok, count > 0}
     assert Wasmtime.settle(tree.instance) == {:ok, false}
     assert Wasmtime.info(index.instance).memory >= before + count * index.info.memory_bytes

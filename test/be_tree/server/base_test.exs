@@ -36,7 +36,8 @@ defmodule BeTree.Server.BaseTest do
   end
 
   # Waits for the base that is being built, so that the next changes need another one.
-  defp settled(name, bases), do: eventually(fn -> match?(%{bases: n, building: false} when n > bases, Server.info!(name)) end)
+  defp settled(name, bases),
+    do: eventually(fn -> match?(%{bases: n, building: false} when n > bases, Server.info!(name)) end)
 
   @size 6_000
 
