@@ -9,7 +9,7 @@ defmodule BeTree.Server.Builder do
   # exit signal of its link.
 
   alias BeTree.{Error, Guest, Index}
-  alias BeTree.Engine.{CrashReport, Instance}
+  alias BeTree.Engine.{CrashReport, Instance, Reply}
   alias BeTree.Server.{Changes, Table}
 
   # The builder repeats later changes until there are at most this many, in at most this many rounds.
@@ -53,14 +53,16 @@ defmodule BeTree.Server.Builder do
     end
   end
 
+  # The counts come first: a call applies the whole log in slices, and the copy is left with the changes since.
   defp copy(table, %{index: %{runtime: runtime} = index, origin: origin} = base, used, options) do
-    with {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity) do
+    with {:ok, output} <- Instance.call(runtime, index.instance, "be_tree_info", [], nil, scheduler: :slices),
+         {:ok, info} <- Reply.info(output),
+         {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity) do
       if used != nil and runtime.snapshot_length(snapshot) > @waste * used do
         with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, true, options)
       else
-        with {:ok, info} <- Instance.info(runtime, index.instance),
-             do:
-               {:ok, {:renewed, %{index | snapshot: snapshot, info: info}, origin + runtime.snapshot_applied(snapshot)}}
+        index = %{index | snapshot: snapshot, info: info}
+        {:ok, {:renewed, index, origin + runtime.snapshot_applied(snapshot)}}
       end
     end
   end

@@ -122,7 +122,11 @@ impl Freezing {
     /// Begins with `length` bytes. Returns `None` if they are not kept in a file, and `Frozen::of` copies them at once.
     pub fn of(length: usize) -> Option<Self> {
         #[cfg(target_os = "linux")]
-        return (length > SHORT).then(|| linux::zeros(length).ok()).flatten().map(|file| Self { length, frozen: 0, file });
+        return (length > SHORT).then(|| linux::zeros(length).ok()).flatten().map(|file| Self {
+            length,
+            frozen: 0,
+            file,
+        });
         #[cfg(not(target_os = "linux"))]
         return None;
     }

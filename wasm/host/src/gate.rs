@@ -80,7 +80,8 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
     fn new(places: Vec<Place<T, C>>, room: usize) -> Self {
         // Reversed, so that the value of the first place is made first.
         let open = (0..places.len()).rev().collect();
-        let state = State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, least: 0, broken: None };
+        let state =
+            State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, least: 0, broken: None };
         Self { state: Mutex::new(state) }
     }
 
