@@ -186,6 +186,7 @@ defmodule BeTree.Bench.Live do
     texts = parameters |> W3.expressions() |> Enum.to_list() |> List.to_tuple()
     events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
     before = resident_bytes()
+    if before == 0, do: Mix.raise("the memory of the VM is unknown on this system")
     {:ok, _pid} = Server.start_link(name: Ads, schema: W3.schema(parameters), memory: @memory)
 
     for part <- Enum.chunk_every(0..(expressions - 1), @chunk),

@@ -30,7 +30,7 @@ defmodule BeTree.Server do
   it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
   At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
-  dropped. Neither searches nor changes wait for that. A change of more than 1,000 subscriptions makes a base at once, and other
+  dropped. Neither searches nor changes wait for that, and the other replicas stay as they are. A change of more than 1,000 subscriptions makes a base at once, and other
   changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
@@ -74,9 +74,10 @@ defmodule BeTree.Server do
 
   ## Memory
 
-  A server holds the base, the tree that accepts changes, and the replicas. They share the pages of the base that they have not
-  written since. The next base frees their copies of pages, so at constant size the memory stays flat. The server also keeps the
-  texts of the expressions.
+  A server holds the base, the tree that accepts changes, and the replicas, one for each scheduler unless `:replicas` says otherwise.
+  At first they share the pages of the base. After many changes each has a copy of its own, so a server that is changed takes its
+  index once for each replica and twice more. At constant size the memory then stays flat. The server also keeps the texts of
+  the expressions.
 
   `docs/server.md` describes how a server works, and its cost.
   """
