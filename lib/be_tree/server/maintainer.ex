@@ -51,8 +51,8 @@ defmodule BeTree.Server.Maintainer do
 
   defp tell(runtime, instance, name) do
     if Telemetry.enabled?() do
-      {log, lag} = runtime.lag(instance)
-      Telemetry.event([:replica, :lag], %{log: log, lag: lag}, %{server: name})
+      {_length, lag} = runtime.lag(instance)
+      Telemetry.event([:replica, :lag], %{lag: lag}, %{server: name})
     end
   end
 

@@ -42,7 +42,6 @@ defmodule BeTree.Telemetry.Metrics do
     [
       module.summary("be_tree.base.stop.duration", tags([:operation, :result], unit: @milliseconds)),
       module.last_value("be_tree.replica.lag.lag", tags([], description: "changes that a free replica lacks")),
-      module.last_value("be_tree.replica.lag.log", tags([], description: "changes since the base")),
       module.last_value("be_tree.follower.change.version", tags([], [])),
       module.sum("be_tree.follower.base.bytes", tags([], unit: :byte)),
       module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost"))

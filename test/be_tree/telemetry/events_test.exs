@@ -136,7 +136,7 @@ defmodule BeTree.Telemetry.EventsTest do
              event([:journal, :stop], %{server: name})
 
     assert bytes > 10
-    assert {%{log: _, lag: _}, _, _} = event([:replica, :lag], %{server: name})
+    assert {%{lag: _}, _, _} = event([:replica, :lag], %{server: name})
 
     assert {%{version: version, duration: _}, %{operation: :build, result: :ok}, _} =
              event([:base, :stop], %{server: name})
