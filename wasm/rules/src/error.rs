@@ -26,12 +26,14 @@ pub struct Error {
     pub name: Option<String>,
     /// The place in the text of the rules. Errors of facts have none.
     pub place: Option<Place>,
+    /// The character in the JSON of a fact, from 1.
+    pub column: Option<usize>,
 }
 
 impl Error {
     /// Returns an error without a place.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), name: None, place: None }
+        Error { kind, message: message.into(), name: None, place: None, column: None }
     }
 
     /// Returns the error with the name that it is about.
@@ -51,6 +53,18 @@ impl Error {
             text: text[start..end].to_owned(),
         });
         self
+    }
+}
+
+impl From<be_tree_index::error::Error> for Error {
+    fn from(error: be_tree_index::error::Error) -> Self {
+        Error {
+            kind: error.kind,
+            message: error.message,
+            name: error.attribute,
+            place: None,
+            column: error.column,
+        }
     }
 }
 
