@@ -6,7 +6,7 @@ defmodule BeTree.Rules do
   An expression sees one event. A rule sees many: two failed logins and then a change of the password within five minutes, or
   an order without a payment in ten minutes.
 
-      iex> {:ok, rules} = BeTree.Rules.new("""
+      iex> {:ok, rules} = BeTree.Rules.new(\"""
       ...> fact login(user: string, ok: boolean)
       ...> fact password_change(user: string)
       ...> rule takeover
@@ -14,7 +14,7 @@ defmodule BeTree.Rules do
       ...>        b: login, not b.ok and b.user = a.user, after a within 5 minutes
       ...>        c: password_change, c.user = a.user, after b within 5 minutes
       ...>   then notify takeover(user: a.user), retract a
-      ...> """)
+      ...> \""")
       iex> {:ok, page} = BeTree.Rules.assert_all(rules, [
       ...>   {:login, %{user: "ann", ok: false, at: 0}},
       ...>   {:login, ~s({"user": "ann", "ok": false, "at": 60000})},
@@ -74,7 +74,8 @@ defmodule BeTree.Rules do
 
   @typedoc "A fact to insert."
   @type fact ::
-          {atom | String.t(), %{optional(atom | String.t()) => term} | [{atom | String.t(), term}] | String.t()} | String.t()
+          {atom | String.t(), %{optional(atom | String.t()) => term} | [{atom | String.t(), term}] | String.t()}
+          | String.t()
 
   @typedoc "The number of a fact."
   @type id :: pos_integer
@@ -170,7 +171,7 @@ defmodule BeTree.Rules do
       iex> {error.kind, error.line, error.column}
       {:unknown_attribute, 2, 16}
       iex> Exception.message(error)
-      "there is no fact type `logn`; did you mean `login`? (line 2)\\n\\n    rule r when a: logn then retract a\\n                   ^"
+      "`logn` is no fact type; did you mean `login`? (line 2)\\n\\n    rule r when a: logn then retract a\\n                   ^"
   """
   @spec new(String.t(), [new_option]) :: {:ok, t} | {:error, Error.t()}
   def new(text, options \\ [])
@@ -369,7 +370,8 @@ defmodule BeTree.Rules do
   defp pages(rules, type, before, limit, timeout, read) do
     most = min(limit, @page)
 
-    with {:ok, output} <- read(rules, "be_tree_facts", [byte_size(type), min(before, Limits.max_u64()), most], type, timeout),
+    with {:ok, output} <-
+           read(rules, "be_tree_facts", [byte_size(type), min(before, Limits.max_u64()), most], type, timeout),
          {:ok, facts} <- Reply.facts(output) do
       read = Enum.reverse(facts, read)
 
@@ -407,7 +409,8 @@ defmodule BeTree.Rules do
     name = name!(rule, "the name of a rule")
     timeout = Check.timeout!(options)
 
-    with {:ok, output} <- read(rules, "be_tree_explain", [byte_size(name)], name, timeout), do: Reply.explanations(output)
+    with {:ok, output} <- read(rules, "be_tree_explain", [byte_size(name)], name, timeout),
+         do: Reply.explanations(output)
   end
 
   @doc "Like `explain/3`, but returns the explanations and raises on error."

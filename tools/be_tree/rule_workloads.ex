@@ -1,9 +1,7 @@
 defmodule BeTree.RuleWorkloads do
-  @moduledoc """
-  Workloads of stateful rules with known results: Miss Manners and Waltzdb.
-
-  Each is `{rules, facts}`: the text, and the facts in their order. The last fact sets the rules off.
-  """
+  @moduledoc false
+  # Workloads of stateful rules with known results: Miss Manners and Waltzdb. Each is `{rules, facts}`: the text, and the facts in their
+  # order. The last fact sets the rules off.
 
   @type workload :: {String.t(), [{atom, keyword}]}
 

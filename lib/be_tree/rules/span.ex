@@ -40,7 +40,13 @@ defmodule BeTree.Rules.Span do
 
   defp emit(%{sink: sink, started: started}, name, measurements, metadata) do
     now = System.monotonic_time()
-    sink.execute([:be_tree, :rules, name], Map.merge(measurements, %{duration: now - started, monotonic_time: now}), metadata)
+
+    sink.execute(
+      [:be_tree, :rules, name],
+      Map.merge(measurements, %{duration: now - started, monotonic_time: now}),
+      metadata
+    )
+
     :ok
   end
 end

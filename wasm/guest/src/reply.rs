@@ -6,7 +6,6 @@ use be_tree_index::search::Counts;
 use be_tree_index::term::Writer;
 use be_tree_module::memory;
 
-
 /// Writes a list of `{Name, Integer}`.
 pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
     let pairs = [

@@ -10,11 +10,11 @@ use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, StringTable, Words};
 use crate::notices::{self, Notice};
 use crate::selection::{Selection, FEW};
-use crate::timers::Due;
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CLOCK, FACTS, FIRED, GATHERING, MATCH_HEAP,
     NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, STRINGS, TIMERS,
 };
+use crate::timers::Due;
 
 /// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,17 @@ impl Engine {
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
         let scratch = Scratch { met: Vec::with_capacity(longest), selections: selections?, ..Scratch::default() };
-        let mut engine = Engine { text: text.to_owned(), program, words, scratch, limits, defers: false, lacked: None, last_rule: None, record: None };
+        let mut engine = Engine {
+            text: text.to_owned(),
+            program,
+            words,
+            scratch,
+            limits,
+            defers: false,
+            lacked: None,
+            last_rule: None,
+            record: None,
+        };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
         Ok(engine)
@@ -432,9 +442,13 @@ impl Engine {
         self.insert_at(fact.ty, fact.time, &fact.values, position)
     }
 
-    /// Returns the time of the engine once a fact with this time is inserted.
+    /// Returns the time of the engine once a fact with this time is inserted. Time begins at 0 if nothing says otherwise.
     pub fn arrival(&self, time: Option<i64>) -> i64 {
-        time.unwrap_or(i64::MIN).max(self.now()).max(-(LATEST as i64))
+        match time {
+            Some(time) => time.max(self.now()),
+            None if self.now() == i64::MIN => 0,
+            None => self.now(),
+        }
     }
 
     /// Inserts a fact that [`Engine::check`] took, at its [`Engine::arrival`]: time is there, and no rule is due. In the same step
@@ -462,8 +476,8 @@ impl Engine {
             }
             let fact = step.insert(ty, &cells, time.unwrap_or(now))?;
             let number = step.words.get64(fact + NUMBER);
-            step.words.set(POSITION, position)?;
             step.words.set64(ASSERTED, number)?;
+            step.words.set(POSITION, position)?;
             Ok(number)
         })
     }

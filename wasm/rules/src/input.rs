@@ -121,11 +121,13 @@ impl Facts {
                 let start = start_of(text, input);
                 let mut json = Scalars::new(text);
                 let mut types = json.object()?;
-                let Some(ty) = json.name(&mut types, |name| type_of(engine, name))? else {
+                let Some(ty) =
+                    json.name(&mut types, |name, place| type_of(engine, name).map_err(|error| at(error, text, place)))?
+                else {
                     return Err(not_one_type());
                 };
-                self.add_json(engine, ty?, &mut json, start, input)?;
-                if json.name(&mut types, |_| ())?.is_some() {
+                self.add_json(engine, ty?, &mut json, (text, start), input)?;
+                if json.name(&mut types, |_, _| ())?.is_some() {
                     return Err(not_one_type());
                 }
                 Ok(json.finish()?)
@@ -140,7 +142,7 @@ impl Facts {
                     TermKind::Binary => {
                         let text = reader.binary()?;
                         let mut json = Scalars::new(text);
-                        self.add_json(engine, ty, &mut json, start_of(text, input), input)?;
+                        self.add_json(engine, ty, &mut json, (text, start_of(text, input)), input)?;
                         Ok(json.finish()?)
                     }
                     _ => self.add_term(engine, ty, reader, input),
@@ -161,14 +163,15 @@ impl Facts {
         engine: &Engine,
         ty: usize,
         json: &mut Scalars,
-        start: usize,
+        (whole, start): (&[u8], usize),
         input: &[u8],
     ) -> Result<(), Error> {
         let first = self.open(engine, ty)?;
         let mut time = None;
         let mut names = json.object()?;
-        while let Some(field) = json.name(&mut names, |name| field_of(engine, ty, name))? {
-            let field = field.map_err(|error| located(error, json))?;
+        let field_at = |name: &[u8], place| field_of(engine, ty, name).map_err(|error| at(error, whole, place));
+        while let Some(field) = json.name(&mut names, field_at)? {
+            let field = field?;
             let text = &mut self.text;
             let cell = json.value(|value| match value {
                 Scalar::Undefined => Ok(Cell::Undefined),
@@ -315,9 +318,10 @@ fn time_of(cell: Cell) -> Result<Option<i64>, Error> {
     }
 }
 
-fn located(error: Error, json: &Scalars) -> Error {
-    let place = json.locate(be_tree_index::error::Error::new(error.kind, ""));
-    Error { column: place.column, ..error }
+/// Returns the error with the column of a place of the JSON.
+fn at(error: Error, text: &[u8], place: Option<usize>) -> Error {
+    let column = place.and_then(|place| be_tree_index::error::Error::new(error.kind, "").at(text, place).column);
+    Error { column, ..error }
 }
 
 fn not_one_type() -> Error {

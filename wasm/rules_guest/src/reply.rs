@@ -22,7 +22,7 @@ pub(crate) enum Reason {
 /// Returns an error of the engine as a refusal.
 pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     let column = error.place.as_ref().map(|place| place.column).or(error.column);
-    let line = error.place.map(|place| (place.line, place.text));
+    let line = error.place.map(|place| (place.line, place.text.clone()));
     let error = Error { kind: error.kind, message: error.message, attribute: error.name, column };
     Refusal { error, position: None, line }
 }

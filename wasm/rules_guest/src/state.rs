@@ -290,8 +290,7 @@ impl State {
     pub fn explain(&mut self, length: usize) -> Outcome {
         let State { engine: held, port, .. } = self;
         let engine = engine(held)?;
-        let explanations =
-            engine.explain(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
+        let explanations = engine.explain(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
         port.reply(|out| reply::explanations(&explanations, out));
         Ok(())
     }

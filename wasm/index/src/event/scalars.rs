@@ -29,9 +29,9 @@ pub struct Names(Items);
 ///
 /// let mut json = Scalars::new(br#"{"age": 30}"#);
 /// let mut names = json.object()?;
-/// assert_eq!(json.name(&mut names, <[u8]>::to_vec)?.as_deref(), Some(&b"age"[..]));
+/// assert_eq!(json.name(&mut names, |name, place| (name.to_vec(), place))?, Some((b"age".to_vec(), Some(2))));
 /// json.value(|value| assert_eq!(value, Scalar::Integer(30)))?;
-/// assert!(json.name(&mut names, |_| ())?.is_none());
+/// assert!(json.name(&mut names, |_, _| ())?.is_none());
 /// json.finish()?;
 /// # Ok::<(), be_tree_index::error::Error>(())
 /// ```
@@ -53,9 +53,15 @@ impl<'a> Scalars<'a> {
         }
     }
 
-    /// Returns the result of `take` for the next name, or `None` after the last.
-    pub fn name<T>(&mut self, names: &mut Names, take: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Error> {
-        self.0.name(&mut names.0, |name| take(name.bytes)).map_err(|error| *error)
+    /// Returns the result of `take` for the next name and the place of its first character in the text, or `None` after the last
+    /// name. A name with escapes has no place.
+    pub fn name<T>(
+        &mut self,
+        names: &mut Names,
+        take: impl FnOnce(&[u8], Option<usize>) -> T,
+    ) -> Result<Option<T>, Error> {
+        let taken = self.0.name(&mut names.0, |name| take(name.bytes, name.end.map(|end| end - name.bytes.len())));
+        taken.map_err(|error| *error)
     }
 
     /// Returns the result of `take` for the value that comes next.
@@ -92,11 +98,6 @@ impl<'a> Scalars<'a> {
     /// Checks that nothing follows.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.0.finish().map_err(|error| *error)
-    }
-
-    /// Returns an error with the column of the cursor.
-    pub fn locate(&self, error: Error) -> Error {
-        self.0.locate(error)
     }
 
     fn mismatch(&mut self, expected: &str) -> Error {

@@ -255,8 +255,7 @@ impl Body {
             self.locals += 1;
         }
         let place = pattern.ty.at as u32;
-        let mut guard =
-            RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![], place };
+        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![], place };
         names.own = Some((OWN, ty));
         for clause in &pattern.clauses {
             match clause {
