@@ -451,6 +451,16 @@ defmodule BeTree.Rules do
     Instance.call(rules.runtime, rules.instance, export, arguments, input, scheduler: :slices, timeout: timeout)
   end
 
+  @doc false
+  # Returns the options of a call that are not given, all of them.
+  @spec default_options() :: map
+  def default_options, do: @defaults
+
+  @doc false
+  # Returns the memory of rules with these options.
+  @spec memory([new_option]) :: pos_integer
+  def memory(options), do: Options.validate!(options, @new_options)[:memory]
+
   defp check_options([]), do: @defaults
   defp check_options(options), do: Options.put!(@defaults, options, @options)
 

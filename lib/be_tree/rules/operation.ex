@@ -9,6 +9,10 @@ defmodule BeTree.Rules.Operation do
   alias BeTree.{Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
+  # The limits of firings in docs/abi.md: that of the engine, and no firing at all.
+  @default -1
+  @quiet -2
+
   @derive {Inspect, only: [:kind, :position]}
   @enforce_keys [:rules, :kind, :options]
   defstruct [:rules, :kind, :argument, :input, :options, position: 0]
@@ -23,9 +27,20 @@ defmodule BeTree.Rules.Operation do
           position: non_neg_integer
         }
 
+  @doc "Returns facts as the input of the module."
+  @spec encode([Rules.fact()]) :: binary
+  def encode(facts), do: :erlang.term_to_binary(facts, minor_version: 2)
+
+  @doc "Returns options with which rules do not fire for the matches that they find."
+  @spec quiet(map) :: map
+  def quiet(options), do: %{options | firings: @quiet}
+
   @spec assert(Rules.t(), [Rules.fact()], map) :: Rules.outcome()
-  def assert(rules, facts, options) do
-    run(%__MODULE__{rules: rules, kind: :assert, input: :erlang.term_to_binary(facts), options: options})
+  def assert(rules, facts, options), do: assert_encoded(rules, encode(facts), options)
+
+  @spec assert_encoded(Rules.t(), binary, map) :: Rules.outcome()
+  def assert_encoded(rules, input, options) do
+    run(%__MODULE__{rules: rules, kind: :assert, input: input, options: options})
   end
 
   @spec retract(Rules.t(), Rules.id(), map) :: Rules.outcome()
@@ -56,6 +71,7 @@ defmodule BeTree.Rules.Operation do
           ids: page.ids ++ outcome.ids,
           firings: page.firings + outcome.firings,
           last_rule: outcome.last_rule || page.last_rule,
+          next_due: outcome.next_due,
           fuel: page.fuel + slices.fuel,
           slices: page.slices + slices.count
       }
@@ -87,7 +103,7 @@ defmodule BeTree.Rules.Operation do
 
   defp call(%{rules: rules, options: options} = operation, budget, timeout) do
     %{runtime: runtime, instance: instance} = rules
-    {export, arguments, input} = export(operation, options.firings || -1)
+    {export, arguments, input} = export(operation, options.firings || @default)
     slice = Slices.fuel_of_slice(options, runtime)
     request = %{input: input, output: :binary, fuel: budget, slice: slice, scheduler: :normal, timeout: timeout}
     options = %{options | fuel: budget, timeout: timeout}

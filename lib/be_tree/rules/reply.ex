@@ -13,6 +13,7 @@ defmodule BeTree.Rules.Reply do
           position: non_neg_integer,
           firings: non_neg_integer,
           last_rule: String.t() | nil,
+          next_due: integer | nil,
           ids: [pos_integer],
           notices: [Notice.t()]
         }
@@ -20,7 +21,7 @@ defmodule BeTree.Rules.Reply do
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
-      {:ok, {reason, position, firings, last_rule, ids, notices}}
+      {:ok, {reason, position, firings, last_rule, next_due, ids, notices}}
       when reason in [:done, :firings, :notices, :room] and is_binary(ids) and is_list(notices) ->
         {:ok,
          %{
@@ -28,6 +29,7 @@ defmodule BeTree.Rules.Reply do
            position: position,
            firings: firings,
            last_rule: last_rule,
+           next_due: next_due,
            ids: for(<<id::little-64 <- ids>>, do: id),
            notices: Enum.map(notices, &notice/1)
          }}

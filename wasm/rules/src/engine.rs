@@ -129,6 +129,8 @@ pub struct Engine {
     /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
     defers: bool,
     lacked: Option<Full>,
+    /// Whether matches count as fired.
+    is_quiet: bool,
     /// The rule that fired last.
     last_rule: Option<u32>,
     /// The firings since [`Engine::record`].
@@ -170,6 +172,7 @@ impl Engine {
             limits,
             defers: false,
             lacked: None,
+            is_quiet: false,
             last_rule: None,
             record: None,
         };
@@ -646,6 +649,12 @@ impl Engine {
         Ok(Turn::More)
     }
 
+    /// Lets rules that would fire do nothing, as if they had fired before. A match that waits for the end of a window goes on
+    /// waiting. So facts can be loaded that were there before.
+    pub fn set_quiet(&mut self, is_quiet: bool) {
+        self.is_quiet = is_quiet;
+    }
+
     /// Returns the number of firings since [`Engine::begin`].
     pub fn call_firings(&self) -> u32 {
         self.words.get(CALL_FIRED)
@@ -663,6 +672,7 @@ impl Engine {
 
     /// Takes the best entry of the agenda one step on.
     fn step(&mut self) -> Result<(), Error> {
+        let is_quiet = self.is_quiet;
         let fired = self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
@@ -687,6 +697,9 @@ impl Engine {
                     number
                 }
             };
+            if is_quiet {
+                return Ok(None);
+            }
             let mut facts = [0; SLOTS];
             for (number, fact) in facts.iter_mut().zip(&bound).take(step.program.rules[number as usize].slots.len()) {
                 *number = step.words.get64(fact + NUMBER);

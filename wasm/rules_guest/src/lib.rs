@@ -6,7 +6,7 @@ mod reply;
 mod state;
 
 use be_tree_module::stack;
-use state::{Request, State, STATE};
+use state::{Most, Request, State, STATE};
 
 /// The version of the ABI.
 const VERSION: i32 = 1;
@@ -41,28 +41,29 @@ pub extern "C" fn be_tree_room() -> i32 {
     STATE.with(|state| state.change(State::room))
 }
 
-/// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, unless that is -1.
+/// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
+/// the limit allows, and with -2 none, as if they had fired before.
 #[no_mangle]
 pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Assert { length: length as usize, from, most: u32::try_from(most).ok() }))
+    STATE.with(|state| state.operate(Request::Assert { length: length as usize, from, most: Most::from_code(most) }))
 }
 
 /// Retracts a fact, and fires rules.
 #[no_mangle]
 pub extern "C" fn be_tree_retract(id: u64, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Retract { id, most: u32::try_from(most).ok() }))
+    STATE.with(|state| state.operate(Request::Retract { id, most: Most::from_code(most) }))
 }
 
 /// Moves time to `now` milliseconds, and fires rules.
 #[no_mangle]
 pub extern "C" fn be_tree_advance(now: i64, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Advance { now, most: u32::try_from(most).ok() }))
+    STATE.with(|state| state.operate(Request::Advance { now, most: Most::from_code(most) }))
 }
 
 /// Fires the rules that are due.
 #[no_mangle]
 pub extern "C" fn be_tree_run(most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Run { most: u32::try_from(most).ok() }))
+    STATE.with(|state| state.operate(Request::Run { most: Most::from_code(most) }))
 }
 
 /// Continues an operation that a trap stopped.

@@ -27,11 +27,11 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     Refusal { error, position: None, line }
 }
 
-/// Writes `{Reason, Position, Firings, LastRule, Ids, Notices}`: the reason an atom, the position that of the next fact, the rule that
-/// fired last a binary or `nil`, the packed numbers of the inserted facts, and the notices, which are left out for lack of room.
+/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the reason an atom, the position that of the next fact, the rule
+/// that fired last a binary or `nil`, the time at which a window closes next or `nil`, the packed numbers of the inserted facts, and the notices, which are left out for lack of room.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
-    writer.tuple(6);
+    writer.tuple(7);
     writer.atom(match reason {
         Reason::Done => "done",
         Reason::Firings => "firings",
@@ -44,6 +44,7 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64
         Some(rule) => writer.binary(rule.as_bytes()),
         None => writer.atom("nil"),
     }
+    time(engine.next_due(), &mut writer);
     let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
     let notices = engine.notices();
@@ -152,10 +153,7 @@ pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
     for (name, time) in [("now", now), ("next_due", engine.next_due())] {
         writer.tuple(2);
         writer.atom(name);
-        match time {
-            Some(time) => writer.integer(time),
-            None => writer.atom("nil"),
-        }
+        self::time(time, &mut writer);
     }
     writer.tuple(2);
     writer.atom("types");
@@ -165,11 +163,16 @@ pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
         writer.tuple(3);
         writer.binary(name.as_bytes());
         writer.unsigned(engine.count(name).unwrap_or(0).into());
-        match engine.life(name).ok().flatten() {
-            Some(life) => writer.integer(life),
-            None => writer.atom("nil"),
-        }
+        time(engine.life(name).ok().flatten(), &mut writer);
     }
     writer.end_list();
     writer.end_list();
+}
+
+/// Writes milliseconds, or `nil`.
+fn time(time: Option<i64>, writer: &mut Writer) {
+    match time {
+        Some(time) => writer.integer(time),
+        None => writer.atom("nil"),
+    }
 }

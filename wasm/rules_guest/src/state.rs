@@ -39,7 +39,29 @@ pub(crate) struct State {
     port: Port,
 }
 
-/// An operation that can be cut off. `most` is the most firings, if it is not the engine's limit.
+/// The most firings of an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Most {
+    /// As many as the engine's limit allows.
+    Limit,
+    /// This number.
+    Number(u32),
+    /// None: matches count as fired.
+    Quiet,
+}
+
+impl Most {
+    /// Returns the limit of the code -1, no firing of -2, and otherwise the number.
+    pub fn from_code(code: i32) -> Self {
+        match code {
+            -1 => Most::Limit,
+            -2 => Most::Quiet,
+            number => Most::Number(number as u32),
+        }
+    }
+}
+
+/// An operation that can be cut off.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Request {
     #[default]
@@ -47,25 +69,25 @@ pub(crate) enum Request {
     Assert {
         length: usize,
         from: u32,
-        most: Option<u32>,
+        most: Most,
     },
     Retract {
         id: u64,
-        most: Option<u32>,
+        most: Most,
     },
     Advance {
         now: i64,
-        most: Option<u32>,
+        most: Most,
     },
     Run {
-        most: Option<u32>,
+        most: Most,
     },
 }
 
 impl Request {
-    fn most(self) -> Option<u32> {
+    fn most(self) -> Most {
         match self {
-            Request::Nothing => None,
+            Request::Nothing => Most::Limit,
             Request::Assert { most, .. }
             | Request::Retract { most, .. }
             | Request::Advance { most, .. }
@@ -201,7 +223,12 @@ impl State {
         let State { engine: held, facts, ids, port, request, limits, .. } = self;
         abandon(facts, ids, held);
         let engine = engine(held)?;
-        engine.set_firings(request.most().unwrap_or(limits.firings));
+        let most = request.most();
+        engine.set_firings(match most {
+            Most::Limit | Most::Quiet => limits.firings,
+            Most::Number(number) => number,
+        });
+        engine.set_quiet(matches!(most, Most::Quiet));
         engine.begin().map_err(reply::refusal)?;
         if let Request::Assert { length, from, .. } = *request {
             let input = port.message(length)?;
