@@ -122,7 +122,10 @@ defmodule BeTree.Packaging.BuildTest do
   defp release(app, be_tree, rust) do
     mix!(app, ["compile"], rust)
     File.mkdir_p!(Path.join(be_tree, "priv"))
-    for path <- [@wasm, @wasm <> ".sha256", @rules, @rules <> ".sha256"], do: File.cp!(built(app, path), Path.join(be_tree, path))
+
+    for path <- [@wasm, @wasm <> ".sha256", @rules, @rules <> ".sha256"],
+        do: File.cp!(built(app, path), Path.join(be_tree, path))
+
     File.rm_rf!(Path.join(app, "_build"))
   end
 

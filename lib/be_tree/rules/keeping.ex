@@ -93,8 +93,11 @@ defmodule BeTree.Rules.Keeping do
       end
     end)
     |> case do
-      {:ok, facts} -> {:ok, for(fact <- Enum.sort_by(facts, & &1.id), do: {fact.type, Map.put(fact.fields, "at", fact.at)})}
-      {:error, error} -> {:error, error}
+      {:ok, facts} ->
+        {:ok, for(fact <- Enum.sort_by(facts, & &1.id), do: {fact.type, Map.put(fact.fields, "at", fact.at)})}
+
+      {:error, error} ->
+        {:error, error}
     end
   end
 

@@ -389,5 +389,4 @@ defmodule BeTree.Rules.Server do
       {:error, error, journal} -> %{state | journal: report(error, journal)}
     end
   end
-
 end

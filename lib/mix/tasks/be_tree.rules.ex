@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.Rules do
   @moduledoc """
   Runs rules over a file of facts, and prints what they did and what that cost.
 
-      mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--no-notices]
+      mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--quiet]
 
   `RULES` is a text of rules (`BeTree.Rules`), and `FACTS` has a fact a line: a JSON object of one name, the type, whose value is
   the object of fields, `{"login": {"user": "ann", "ok": false, "at": 1000}}`. Empty lines are skipped.
@@ -21,7 +21,7 @@ defmodule Mix.Tasks.BeTree.Rules do
     * `--until` - move time to these milliseconds after the last fact, so that windows close;
     * `--memory` - the bytes of memory that rules and facts may take, 1 GiB by default;
     * `--top` - the number of rules in the list of the most expensive ones, 10 by default;
-    * `--no-notices` - print no notices.
+    * `--quiet` - print no notices.
 
   On an error in a file the task prints the file, the line and the place, and ends with status 1.
   """
@@ -34,8 +34,8 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   @requirements ["app.start"]
 
-  @switches [until: :integer, memory: :integer, top: :integer, notices: :boolean]
-  @usage "mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--no-notices]"
+  @switches [until: :integer, memory: :integer, top: :integer, quiet: :boolean]
+  @usage "mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--quiet]"
   # The facts between two lines of progress on a terminal.
   @progress 1_000
 
@@ -82,7 +82,11 @@ defmodule Mix.Tasks.BeTree.Rules do
     with {:error, reason} <- File.open(path, [:read], fn _device -> :ok end),
          do: Mix.raise("#{path}: #{:file.format_error(reason)}")
 
-    path |> File.stream!() |> Stream.map(&String.trim/1) |> Stream.with_index(1) |> Stream.reject(&match?({"", _line}, &1))
+    path
+    |> File.stream!()
+    |> Stream.map(&String.trim/1)
+    |> Stream.with_index(1)
+    |> Stream.reject(&match?({"", _line}, &1))
   end
 
   defp insert({fact, line}, sum, rules, path, options) do
@@ -109,14 +113,16 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   defp pages({outcome, page}, sum, options) do
     sum = count(page, sum)
-    if Keyword.get(options, :notices, true), do: Enum.each(page.notices, &print/1)
+    unless options[:quiet], do: Enum.each(page.notices, &print/1)
     if outcome == :more, do: page |> Rules.next() |> pages(sum, options), else: {:ok, sum}
   end
 
   defp count(%{firings: 0} = page, sum), do: %{sum | fuel: sum.fuel + page.fuel}
 
   defp count(page, sum) do
-    rules = Map.update(sum.rules, page.last_rule, {1, page.fuel}, fn {firings, fuel} -> {firings + 1, fuel + page.fuel} end)
+    rules =
+      Map.update(sum.rules, page.last_rule, {1, page.fuel}, fn {firings, fuel} -> {firings + 1, fuel + page.fuel} end)
+
     %{sum | firings: sum.firings + page.firings, notices: sum.notices + length(page.notices), rules: rules}
   end
 

@@ -40,7 +40,8 @@ defmodule BeTree.Rules.ServerTest do
 
   defp notices(name) do
     receive do
-      {Server, ^name, notices} -> for(%Notice{} = notice <- notices, do: {notice.name, notice.values["order"]}) ++ notices(name)
+      {Server, ^name, notices} ->
+        for(%Notice{} = notice <- notices, do: {notice.name, notice.values["order"]}) ++ notices(name)
     after
       0 -> []
     end
@@ -119,10 +120,16 @@ defmodule BeTree.Rules.ServerTest do
       options = [dir: folder, durability: unquote(durability)]
       {name, id} = start!(options)
       :ok = Server.subscribe(name)
-      for n <- 1..50, do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+      for n <- 1..50,
+          do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
       assert {:error, %Error{}} = Server.assert(name, {:order, id: "x"})
       assert :ok = Server.swap(name, @orders <> "rule seen when p: payment then notify seen(order: p.order)\n")
-      for n <- 51..80, do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+      for n <- 51..80,
+          do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
       {:ok, _page} = Server.advance(name, 620_000)
       expected = state(name)
       kill(name, id)
@@ -142,7 +149,10 @@ defmodule BeTree.Rules.ServerTest do
   test "a base replaces the journal", %{tmp_dir: folder} do
     options = [dir: folder, durability: :none, base_bytes: 20_000]
     {name, id} = start!(options)
-    for n <- 1..600, do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+    for n <- 1..600,
+        do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
     eventually(fn -> Path.wildcard(Path.join(folder, "*.base")) != [] end)
     expected = state(name)
     kill(name, id)
@@ -177,7 +187,9 @@ defmodule BeTree.Rules.ServerTest do
   end
 
   test "a call that fires too many rules ends, and the next one goes on" do
-    rules = "fact step(left: integer) rule next when s: step(left > 0) then modify s(left: s.left - 1), notify at(order: s.left)"
+    rules =
+      "fact step(left: integer) rule next when s: step(left > 0) then modify s(left: s.left - 1), notify at(order: s.left)"
+
     {name, _id} = start!(rules: rules, firings: 10, notices: 4)
     :ok = Server.subscribe(name)
     assert {:error, %Error{kind: :out_of_bounds}} = Server.assert(name, {:step, left: 15})

@@ -16,7 +16,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
   end
 
   test "notices and rules can be left out" do
-    run(["run", @rules, @facts, "--no-notices", "--top", "0"])
+    run(["run", @rules, @facts, "--quiet", "--top", "0"])
     said = Enum.join(all_said(), "\n")
     refute said =~ "underpaid"
     assert said =~ "2 firings, 2 notices"
