@@ -1,6 +1,7 @@
 defmodule BeTree.RulesTest do
   use ExUnit.Case, async: true
 
+  alias BeTree.Engine.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Notice, Page, Span}
   alias BeTree.Runtime.Wasmtime
@@ -126,15 +127,15 @@ defmodule BeTree.RulesTest do
       end
 
       test "memory grows, ends, and is used again", %{runtime: runtime} do
-        rules = Rules.new!(@orders, runtime: runtime, memory: 6_000_000)
+        rules = Rules.new!(@orders, runtime: runtime, memory: 16_000_000)
         order = &{:order, id: &1, user: "user #{&1}"}
         assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, order))
         assert ids == Enum.to_list(1..5_000)
 
-        batches = 5_001..100_000 |> Enum.map(order) |> Enum.chunk_every(500)
+        batches = 5_001..200_000 |> Enum.map(order) |> Enum.chunk_every(500)
         assert {inserted, %Error{kind: :out_of_memory, position: position}} = assert_until_full(rules, batches, 5_000)
         assert Rules.info!(rules).facts == inserted + position
-        ones = for number <- 200_001..300_000, do: [order.(number)]
+        ones = for number <- 300_001..400_000, do: [order.(number)]
         assert {_inserted, %Error{kind: :out_of_memory, position: 0}} = assert_until_full(rules, ones, 0)
         full = Rules.info!(rules).facts
         for id <- 1..500, do: Rules.retract!(rules, id)
@@ -289,9 +290,24 @@ defmodule BeTree.RulesTest do
 
     for fuel <- [97, 1_013] ++ Enum.map(1..40, fn _ -> 500 + :rand.uniform(300_000) end) do
       rules = Rules.new!(text)
-      assert {:ok, outcome} = Rules.Reply.outcome(trapping(rules, call, fuel))
-      assert {outcome.reason, outcome.ids, outcome.notices} == {:done, expected.ids, expected.notices}
+      assert {ids, notices} = to_end(rules, call, fuel)
+      assert {ids, notices} == {expected.ids, expected.notices}
       assert state(rules) == state(whole)
+    end
+  end
+
+  # The engine lacks room now and then, and the call goes on behind it.
+  defp to_end(rules, {export, [length, _from, most], input} = call, fuel) do
+    {:ok, outcome} = rules |> trapping(call, fuel) |> Rules.Reply.outcome()
+
+    case outcome.reason do
+      :done ->
+        {outcome.ids, outcome.notices}
+
+      :room ->
+        {:ok, ""} = Instance.call(Wasmtime, rules.instance, "be_tree_room", [], nil)
+        {ids, notices} = to_end(rules, {export, [length, outcome.position, most], input}, fuel)
+        {outcome.ids ++ ids, outcome.notices ++ notices}
     end
   end
 
