@@ -263,6 +263,10 @@ defmodule BeTree.Rules.Server do
   def handle_call(:journal_bytes, _from, %{journal: nil} = state), do: {:reply, {:ok, 0}, state}
   def handle_call(:journal_bytes, _from, state), do: {:reply, {:ok, Journal.bytes(state.journal)}, state}
 
+  # A message of no use.
+  @impl GenServer
+  def handle_cast(_message, state), do: {:noreply, state}
+
   @impl GenServer
   def handle_info({:timeout, timer, :due}, %{timer: {timer, _at}} = state) do
     {reply, state} = operate({:advance, now()}, %{state | timer: nil})
