@@ -48,7 +48,7 @@ defmodule BeTree.Runtime do
           | {:tag}
 
   @typedoc """
-  The settings of a call. All keys but `:timeout` are required.
+  The settings of a call. All keys but `:timeout` and `:waited` are required.
 
     * `:input` - bytes for the inbox, or `nil`;
     * `:output` - the form of the output. `:none` returns `nil`, and `:binary` the bytes. `:u64s` returns packed unsigned 64-bit
@@ -60,7 +60,9 @@ defmodule BeTree.Runtime do
       schedulers, for any slice. If its process is killed, the call is cut off only when it takes much longer than a change;
     * `:timeout` - the milliseconds that the call may wait for its turn, `:infinity` by default. After it, a call on `:dirty`
       schedulers is cut off too, but only when it has used more fuel than any change needs: about 0.1 seconds, and 2
-      microseconds for each byte of input. A change that is cut off may be half made.
+      microseconds for each byte of input. A change that is cut off may be half made;
+    * `:waited` - a function, or `nil`. A runtime that knows how long the call waited for its turn calls it with that time, in native
+      time units, if it waited.
   """
   @type request :: %{
           required(:input) => binary | nil,
@@ -68,7 +70,8 @@ defmodule BeTree.Runtime do
           required(:fuel) => pos_integer | :infinity,
           required(:slice) => pos_integer | :infinity,
           required(:scheduler) => :normal | :dirty,
-          optional(:timeout) => timeout
+          optional(:timeout) => timeout,
+          optional(:waited) => (integer -> term) | nil
         }
 
   @typedoc """

@@ -8,11 +8,14 @@ defmodule BeTree.Test.OsNode do
 
   import ExUnit.Callbacks, only: [on_exit: 2]
 
-  @doc "Starts a node that runs this Elixir code, and returns its port."
-  def start(code) do
+  @doc """
+  Starts a node that runs this Elixir code, and returns its port. `limits:` is a command of the shell that lowers limits of the node
+  first.
+  """
+  def start(code, options \\ []) do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
     arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
-    executable = System.find_executable("elixir")
+    {executable, arguments} = limited(System.find_executable("elixir"), arguments, options[:limits])
 
     port =
       Port.open({:spawn_executable, executable}, [
@@ -27,6 +30,12 @@ defmodule BeTree.Test.OsNode do
     # The scripts of Elixir and Erlang replace themselves by the node, so this is its own pid.
     on_exit({__MODULE__, port}, fn -> System.cmd("kill", ["-9", "#{os_pid}"], stderr_to_stdout: true) end)
     port
+  end
+
+  defp limited(executable, arguments, nil), do: {executable, arguments}
+
+  defp limited(executable, arguments, command) do
+    {System.find_executable("sh"), ["-c", ~s(#{command} && exec "$@"), "sh", executable | arguments]}
   end
 
   @doc "Ends the node with SIGKILL. `os_pid` is its own `System.pid/0`: the port's process may be a shell. Returns when it has ended."

@@ -182,12 +182,22 @@ defmodule BeTree.Runtime.Wasmtime do
 
     case run(instance, nil, export, arguments, request, deadline) do
       held when held in [:busy, :vacant] ->
-        in_turn(held, nil, instance, timeout, &run(instance, &1, export, arguments, request, deadline))
+        started = System.monotonic_time()
+
+        in_turn(held, nil, instance, timeout, fn ticket ->
+          waited = System.monotonic_time() - started
+          outcome = run(instance, ticket, export, arguments, request, deadline)
+          if outcome not in [:busy, :vacant], do: tell(Map.get(request, :waited), waited)
+          outcome
+        end)
 
       outcome ->
         convert(outcome)
     end
   end
+
+  defp tell(nil, _waited), do: :ok
+  defp tell(function, waited), do: function.(waited)
 
   @doc "Like `c:BeTree.Runtime.resume/1`, for a call that `invoke/4` began."
   @spec continue(Runtime.suspended()) ::

@@ -8,7 +8,7 @@ defmodule BeTree.Server.Builder do
   # The builder reads the log itself, so it waits for no other process. Its last message is `{:built, builder, outcome}`, or the
   # exit signal of its link.
 
-  alias BeTree.{Error, Guest, Index}
+  alias BeTree.{Error, Guest, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Instance, Reply}
   alias BeTree.Server.{Changes, Table}
 
@@ -34,7 +34,7 @@ defmodule BeTree.Server.Builder do
   def next(table, base, tree, options) do
     used = tree && tree.runtime.info(tree.instance).memory
 
-    start(fn ->
+    start(table, fn ->
       with :ok <- settle(base.index, tree), do: copy(table, base, used, options)
     end)
   end
@@ -83,7 +83,7 @@ defmodule BeTree.Server.Builder do
   @doc "Builds in another index module, from the texts of the table up to `version`."
   @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
   def with_guest(guest, schema, table, version, options) do
-    start(fn ->
+    start(table, fn ->
       with {:ok, tree} <- BeTree.new(schema, Keyword.put(options.new, :guest, guest)),
            {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
            :ok <- check_count(tree, count),
@@ -125,14 +125,19 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  defp start(build) do
+  defp start(table, build) do
     server = self()
+    metadata = %{server: table.server, operation: :build}
 
     spawn_link(fn ->
-      outcome = CrashReport.guard(build)
+      outcome = CrashReport.guard(fn -> Telemetry.span(:base, metadata, build, &measure/1) end)
       send(server, {:built, self(), outcome})
     end)
   end
+
+  defp measure({:ok, {:renewed, _index, version}}), do: %{version: version}
+  defp measure({:ok, built}), do: %{version: built.version}
+  defp measure({:error, _error}), do: %{}
 
   defp continue(table, index, version, tree?, options) do
     with {:ok, tree} <- if(tree?, do: Changes.tree_again(index, [], options.memory), else: {:ok, nil}) do

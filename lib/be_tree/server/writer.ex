@@ -11,7 +11,7 @@ defmodule BeTree.Server.Writer do
 
   import BeTree.Engine.Limits, only: [is_id: 1]
 
-  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
   alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
@@ -202,7 +202,7 @@ defmodule BeTree.Server.Writer do
 
   defp with_runtime(%{table: table} = state, %Index{runtime: runtime}) do
     log = Changes.log?(runtime)
-    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.name))}
+    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.server))}
   end
 
   # Everything but a change first needs the changes that wait for the journal.
@@ -325,7 +325,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
   # A replica of the present base could not apply the log. A base of the tree needs no log.
@@ -453,7 +453,7 @@ defmodule BeTree.Server.Writer do
     rows = for {_from, _reply, row} <- group, row != nil, do: row
     records = Enum.map(rows, &Store.record/1)
 
-    case Journal.append(journal, records) do
+    case write(journal, records, state) do
       {:ok, journal} ->
         state =
           make(rows, %{state | journal: journal, group: [], kept_bytes: state.kept_bytes + IO.iodata_length(records)})
@@ -466,6 +466,14 @@ defmodule BeTree.Server.Writer do
         for {from, _reply, _row} <- group, do: GenServer.reply(from, {:error, error})
         state
     end
+  end
+
+  defp write(journal, records, %{table: %{server: server}, options: %{durability: durability}}) do
+    metadata = %{server: server, durability: durability}
+
+    Telemetry.span(:journal, metadata, fn -> Journal.append(journal, records) end, fn _outcome ->
+      %{changes: length(records), bytes: IO.iodata_length(records)}
+    end)
   end
 
   defp unmake(state) do
@@ -590,7 +598,7 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, View.new(base.index, table.name), oldest)
+      Table.put_base(table, base, View.new(base.index, table.server), oldest)
 
       bytes = Builder.bytes(Table.later(table, base.version))
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
@@ -745,8 +753,10 @@ defmodule BeTree.Server.Writer do
 
   defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
     {_length, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
+    # A tree that a change has damaged is made anew with the next one.
+    counts = with {:error, _error} <- BeTree.info(state.tree), do: {:ok, index.info}
 
-    %{
+    Map.merge(elem(counts, 1), %{
       expressions: state.count,
       version: state.version,
       base: base.version,
@@ -758,7 +768,7 @@ defmodule BeTree.Server.Writer do
       replicas: Builder.copies(index),
       journal: journal_info(state.journal),
       error: state.error
-    }
+    })
   end
 
   defp journal_info(nil), do: nil

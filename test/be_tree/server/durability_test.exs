@@ -6,7 +6,7 @@ defmodule BeTree.Server.DurabilityTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.Servers
+  alias BeTree.Test.{Servers, Tmpfs}
 
   @moduletag timeout: :infinity
   @schema [a: :integer, s: {:string, optional: true}]
@@ -149,17 +149,7 @@ defmodule BeTree.Server.DurabilityTest do
   end
 
   test "a full disk refuses changes and nothing else", %{folder: folder} do
-    case System.cmd("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], stderr_to_stdout: true) do
-      {_output, 0} ->
-        try do
-          full(folder)
-        after
-          System.cmd("umount", ["-l", folder])
-        end
-
-      {output, _status} ->
-        IO.puts("Left out: a server on a full disk, because none can be mounted here: #{String.trim(output)}")
-    end
+    Tmpfs.with_room(folder, "256k", &full/1)
   end
 
   defp full(folder) do

@@ -8,6 +8,7 @@ pub(crate) mod key;
 mod lowered;
 mod maps;
 mod scalars;
+mod strict;
 #[cfg(test)]
 mod tests;
 
