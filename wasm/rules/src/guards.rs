@@ -30,12 +30,13 @@ impl Step<'_> {
     /// Returns whether a guard holds for the bound facts, apart from its deadline.
     pub fn guard_holds(&self, guard: &Guard, bound: &mut Bound) -> bool {
         if guard.aggregate == Aggregate::None {
-            return !self.is_blocked(guard, bound);
+            return self.blocker(guard, bound) == 0;
         }
         self.satisfies(guard, self.aggregate(guard, bound, None), bound)
     }
 
-    fn is_blocked(&self, guard: &Guard, bound: &mut Bound) -> bool {
+    /// Returns the newest fact for which a `none` does not hold, or 0.
+    pub fn blocker(&self, guard: &Guard, bound: &mut Bound) -> Address {
         let link = self.link_of(&guard.probe);
         let kept = bound[OWN as usize];
         let mut fact = self.head(&guard.probe, bound);
@@ -47,7 +48,7 @@ impl Step<'_> {
             fact = self.words.get(fact + link);
         }
         bound[OWN as usize] = kept;
-        fact != 0
+        fact
     }
 
     /// Returns whether the value of an aggregate satisfies its clauses.

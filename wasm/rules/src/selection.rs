@@ -22,8 +22,6 @@ pub(crate) const FEW: usize = 16;
 pub(crate) struct Selection {
     index: Index,
     search: Search,
-    /// The fact as an event.
-    event: Vec<u8>,
     /// The conditions without a test that the index takes.
     pub rest: Vec<u32>,
 }
@@ -47,7 +45,7 @@ impl Selection {
             optional: true,
             bounds: Bounds::Unbounded,
         };
-        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(of_index)?;
+        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(Error::from)?;
         let mut index = Index::new(schema);
         let mut rest = Vec::new();
         for condition in &ty.conditions {
@@ -59,17 +57,18 @@ impl Selection {
             }
             let text = parts.join(" and ");
             let insertion = Insertion { id: (*condition).into(), text: text.as_bytes(), constants: Vec::new() };
-            index.insert(&insertion).map_err(of_index)?;
+            index.insert(&insertion).map_err(Error::from)?;
         }
         let mut search = Search::default();
-        search.reserve(&index).map_err(of_index)?;
-        Ok(Some(Selection { index, search, event: Vec::new(), rest }))
+        search.reserve(&index).map_err(Error::from)?;
+        search.reserve_event(&index).map_err(Error::from)?;
+        Ok(Some(Selection { index, search, rest }))
     }
 
     /// Returns the conditions whose expressions the fact makes true, in ascending order.
     pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
-        self.event.clear();
-        let mut writer = Writer::new(&mut self.event);
+        let mut event = Vec::new();
+        let mut writer = Writer::new(&mut event);
         writer.list(ty.fields.len());
         for (number, field) in ty.fields.iter().enumerate() {
             match (ty.cell(words, fact, number), field.kind) {
@@ -81,14 +80,15 @@ impl Selection {
             }
         }
         writer.end_list();
-        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
+        let opened = self.search.open(&self.index, Format::Record, &event, None::<std::iter::Empty<u64>>);
         opened.map_err(|_| Full::Search)?;
         Ok(self.search.run(&self.index).ids())
     }
-}
 
-fn of_index(error: be_tree_index::error::Error) -> Error {
-    Error::new(error.kind, error.message)
+    /// Forgets the memory of the last search, see [`Search::abandon`].
+    pub fn abandon(&mut self) {
+        self.search.abandon();
+    }
 }
 
 /// Returns a test as an expression of the index, if it is one.
