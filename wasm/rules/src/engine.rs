@@ -60,6 +60,18 @@ pub enum Owned {
     String(Vec<u8>),
 }
 
+impl Owned {
+    /// Returns the value as one of a new fact.
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Owned::Integer(integer) => Value::Integer(*integer),
+            Owned::Float(float) => Value::Float(*float),
+            Owned::Boolean(boolean) => Value::Boolean(*boolean),
+            Owned::String(bytes) => Value::String(bytes),
+        }
+    }
+}
+
 /// A fact that is checked and not inserted yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewFact<'a> {
