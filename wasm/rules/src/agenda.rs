@@ -1,8 +1,9 @@
 //! The agenda: seeds and single matches, in the order of firing.
 //!
 //! A rule's seeds are a list, newest fact first. A heap holds the rules that have seeds, by priority, newest seed and number. The
-//! words of a rule: its newest seed, its place in the heap from 1, and the number of its conditions that no fact meets. A seed
-//! has the next seed, the fact's number, address and slot, whether it was searched, and the path of its last match.
+//! words of a rule: its newest seed, its place in the heap from 1, the number of its conditions that no fact meets, and the last
+//! match of its queue of those that wait for a deadline. A seed has the next seed, the fact's number, address and slot, whether it
+//! was searched, and the path of its last match.
 //!
 //! A match that became valid without a new fact in it is on a second heap.
 
@@ -15,10 +16,11 @@ use crate::joins::Path;
 use crate::memory::{mix, Address, Full, Words};
 use crate::step::{Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 
-pub(crate) const RULE_WORDS: u32 = 3;
+pub(crate) const RULE_WORDS: u32 = 4;
 const TOP: Address = 0;
 const PLACE: Address = 1;
 const UNMET: Address = 2;
+pub(crate) const LAST_WAITING: Address = 3;
 
 const SEED_NUMBER: Address = 1;
 const SEED_FACT: Address = 3;
@@ -26,6 +28,7 @@ const SEED_SLOT: Address = 4;
 const SEED_SEARCHED: Address = 5;
 const SEED_PATH: Address = 6;
 
+pub(crate) const MATCH_LINK: Address = 0;
 const MATCH_RULE: Address = 1;
 const MATCH_NEWEST: Address = 2;
 const MATCH_HASH: Address = 4;
@@ -274,6 +277,7 @@ impl Step<'_> {
     pub fn match_block(&mut self, number: u32, bound: &Bound, deadline: i64) -> Result<Address, Full> {
         let rule = &self.program.rules[number as usize];
         let block = self.words.allocate(rule.match_size())?;
+        self.words.raw(block + MATCH_LINK, 0);
         self.words.raw(block + MATCH_RULE, number);
         let mut newest = 0;
         let mut hash = mix(KEY, number.into());

@@ -3,13 +3,14 @@
 use crate::agenda::{self, Best, RULE_WORDS};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
-use crate::compile::program::Program;
+use crate::compile::program::{Domain, Program};
+use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
-use crate::facts::{number_hash, Cells};
+use crate::facts::Cells;
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, StringTable, Words};
 use crate::notices::{self, Notice};
-use crate::selection::{Selection, FEW};
+use crate::selection::Selection;
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, CALL_FIRED, CLOCK, FACTS, FIRED, MATCH_HEAP, NEXT, NOTICES,
     NOTICE_WORDS, NUMBERS, POSITION, STRINGS,
@@ -163,7 +164,7 @@ impl Engine {
 
     /// Gives the parts of the program their words.
     fn lay_out(&mut self) -> Result<(), Error> {
-        let Program { types, conditions, rules } = &self.program;
+        let Program { types, conditions, rules, .. } = &self.program;
         let of_types: u32 = types.iter().map(|ty| ty.engine_words()).sum();
         let agenda = rules.len() as u32;
         let size = of_types + conditions.len() as u32 + (RULE_WORDS + 1) * agenda;
@@ -312,10 +313,21 @@ impl Engine {
         &self,
         ty: usize,
         time: Option<i64>,
-        mut values: Vec<Option<Value<'v>>>,
+        values: Vec<Option<Value<'v>>>,
     ) -> Result<NewFact<'v>, Error> {
+        self.check(ty, time, &values)?;
+        Ok(NewFact { ty, time, values })
+    }
+
+    /// Checks the values of a new fact.
+    fn check(&self, ty: usize, time: Option<i64>, values: &[Option<Value>]) -> Result<(), Error> {
         let declared = &self.program.types[ty];
-        for (field, value) in declared.fields.iter().zip(&mut values) {
+        if values.len() != declared.fields.len() {
+            let message =
+                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
+            return Err(Error::new(Kind::Type, message));
+        }
+        for (field, value) in declared.fields.iter().zip(values) {
             let Some(value) = value else {
                 if field.optional {
                     continue;
@@ -324,38 +336,31 @@ impl Engine {
                     format!("`{}` lacks `{}`; give it a value or declare it optional", declared.name, field.name);
                 return Err(Error::new(Kind::MissingAttribute, message).about(&field.name));
             };
-            if let (FieldKind::Float, Value::Integer(integer)) = (field.kind, *value) {
-                *value = Value::Float(integer as f64);
-            }
+            let is_any = field.domain == Domain::Any;
             let word = match (field.kind, *value) {
-                (FieldKind::Integer, Value::Integer(integer)) => Some(integer as u64),
-                (FieldKind::Float, Value::Float(float)) if float.is_finite() => Some(float.to_bits()),
-                (FieldKind::Boolean, Value::Boolean(_)) => None,
+                (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
+                (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
+                (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
+                (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
+                (FieldKind::String, Value::String(_)) if is_any => continue,
                 // Every string of a domain is a constant, so it exists.
-                (FieldKind::String, Value::String(bytes)) => {
-                    Some(STRINGS.find(&self.words, bytes).map_or(0, u64::from))
-                }
+                (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
                 _ => {
                     let wanted = crate::compile::kind_name(field.kind);
                     let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
                     return Err(Error::new(Kind::Type, message).about(&field.name));
                 }
             };
-            if word.is_some_and(|word| !field.domain.contains(word)) {
+            if !is_any && !field.domain.contains(word) {
                 let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
                 return Err(Error::new(Kind::OutOfBounds, message).about(&field.name));
             }
-        }
-        if values.len() != declared.fields.len() {
-            let message =
-                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
-            return Err(Error::new(Kind::Type, message));
         }
         if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
             let message = "a time is beyond a hundred million days from the epoch; give milliseconds";
             return Err(Error::new(Kind::OutOfBounds, message));
         }
-        Ok(NewFact { ty, time, values })
+        Ok(())
     }
 
     /// Begins a call: the limit on firings counts from here.
@@ -382,21 +387,50 @@ impl Engine {
     /// Errors: as [`Engine::assert`].
     pub fn assert_at(&mut self, fact: &NewFact, position: u32) -> Result<u64, Error> {
         self.recover();
-        let time = fact.time.unwrap_or(i64::MIN).max(self.now().max(-(LATEST as i64)));
+        self.insert(fact.ty, fact.time, &fact.values, position)
+    }
+
+    /// Inserts a fact as [`Engine::assert_at`] does: a type by number, its time, and the values of its fields in their order.
+    /// Nothing is allocated for the fact besides its place among the others.
+    ///
+    /// Errors: as [`Engine::fact`] and [`Engine::assert`].
+    pub fn assert_values(
+        &mut self,
+        ty: usize,
+        time: Option<i64>,
+        values: &[Option<Value>],
+        position: u32,
+    ) -> Result<u64, Error> {
+        self.recover();
+        self.check(ty, time, values)?;
+        self.insert(ty, time, values, position)
+    }
+
+    fn insert(
+        &mut self,
+        ty: usize,
+        at: Option<i64>,
+        values: &[Option<Value>],
+        position: u32,
+    ) -> Result<u64, Error> {
+        let time = at.unwrap_or(i64::MIN).max(self.now().max(-(LATEST as i64)));
         self.advance(time)?;
-        let kinds = &fact.values;
         self.retried(|step| {
             let mut cells: Cells = [None; 32];
-            for (cell, value) in cells.iter_mut().zip(kinds) {
+            let fields = &step.program.types[ty].fields;
+            for ((cell, value), field) in cells.iter_mut().zip(values).zip(fields) {
                 *cell = match *value {
                     None => None,
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => {
+                        Some((integer as f64).to_bits())
+                    }
                     Some(Value::Integer(integer)) => Some(integer as u64),
                     Some(Value::Float(float)) => Some(float.to_bits()),
                     Some(Value::Boolean(boolean)) => Some(boolean.into()),
                     Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
                 };
             }
-            let fact = step.insert(fact.ty, &cells, fact.time.unwrap_or(time))?;
+            let fact = step.insert(ty, &cells, at.unwrap_or(time))?;
             step.words.set(POSITION, position)?;
             Ok(step.words.get64(fact + NUMBER))
         })
@@ -428,8 +462,7 @@ impl Engine {
 
     /// Returns the type and the address of a fact.
     fn find(&self, id: u64) -> Option<(usize, Address)> {
-        let is = |fact: Address| self.words.get64(fact + NUMBER) == id;
-        let (_, fact) = NUMBERS.find(&self.words, number_hash(id), is)?;
+        let fact = NUMBERS.find(&self.words, id)?;
         Some((self.words.get(fact) as usize, fact))
     }
 

@@ -35,6 +35,29 @@ impl Step<'_> {
         self.program.types[probe.ty].links(probe.index)
     }
 
+    /// Returns whether the first look-up of a plan may find a partner for a new fact. Whatever is looked up later is older than
+    /// the fact, so a plan without a partner now never has one.
+    pub fn has_partner(&self, plan: &Plan, newest: u64, bound: &mut Bound) -> bool {
+        let Some(step) = plan.steps.first() else { return true };
+        let link = self.link_of(&step.probe);
+        let most = if step.is_older { newest - 1 } else { newest };
+        let mut fact = self.head(&step.probe, bound);
+        // A long list is left to the search.
+        for _ in 0..8 {
+            if fact == 0 {
+                return false;
+            }
+            if self.words.get64(fact + NUMBER) <= most {
+                bound[step.probe.slot as usize] = fact;
+                if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                    return true;
+                }
+            }
+            fact = self.words.get(fact + link);
+        }
+        true
+    }
+
     /// Binds the next match, after the match of `after`. Partners are at most as new as `newest`, or older where the plan says
     /// so. Returns whether there is one.
     pub fn search(&self, rule: &Rule, plan: &Plan, newest: u64, after: Option<Path>, bound: &mut Bound) -> bool {

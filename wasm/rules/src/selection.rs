@@ -14,9 +14,6 @@ use crate::compile::program::{FactType, Program};
 use crate::error::Error;
 use crate::memory::{Address, Full, StringTable, Words};
 
-/// A type with at most this number of conditions is tested without an index.
-pub(crate) const FEW: usize = 16;
-
 /// The conditions of a fact type in an index.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
@@ -24,6 +21,8 @@ pub(crate) struct Selection {
     search: Search,
     /// The fact as an event.
     event: Vec<u8>,
+    /// A string of it.
+    text: Vec<u8>,
     /// The conditions without a test that the index takes.
     pub rest: Vec<u32>,
 }
@@ -63,13 +62,28 @@ impl Selection {
         }
         let mut search = Search::default();
         search.reserve(&index).map_err(of_index)?;
-        Ok(Some(Selection { index, search, event: Vec::new(), rest }))
+        Ok(Some(Selection { index, search, event: Vec::new(), text: Vec::new(), rest }))
     }
 
     /// Returns the conditions whose expressions the fact makes true, in ascending order.
     pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
-        self.event.clear();
-        let mut writer = Writer::new(&mut self.event);
+        self.write(ty, words, fact)?;
+        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
+        opened.map_err(|_| Full::Search)?;
+        Ok(self.search.run(&self.index).ids())
+    }
+
+    /// Writes the fact as an event.
+    fn write(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<(), Full> {
+        let Selection { event, text, .. } = self;
+        event.clear();
+        let strings = ty.fields.iter().enumerate().filter(|(_, field)| field.kind == Kind::String);
+        let bytes = strings.filter_map(|(number, _)| ty.cell(words, fact, number));
+        let bytes: usize = bytes.map(|string| StringTable::length(words, string as Address)).sum();
+        // The head of the list and the longest other values take less.
+        event.try_reserve(64 + 16 * ty.fields.len() + bytes).map_err(|_| Full::Search)?;
+        text.try_reserve(bytes + 4).map_err(|_| Full::Search)?;
+        let mut writer = Writer::new(event);
         writer.list(ty.fields.len());
         for (number, field) in ty.fields.iter().enumerate() {
             match (ty.cell(words, fact, number), field.kind) {
@@ -77,13 +91,15 @@ impl Selection {
                 (Some(cell), Kind::Integer) => writer.integer(cell as i64),
                 (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
                 (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
-                (Some(cell), Kind::String) => writer.binary(&StringTable::bytes(words, cell as Address)),
+                (Some(cell), Kind::String) => {
+                    text.clear();
+                    StringTable::append(words, cell as Address, text);
+                    writer.binary(text);
+                }
             }
         }
         writer.end_list();
-        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
-        opened.map_err(|_| Full::Search)?;
-        Ok(self.search.run(&self.index).ids())
+        Ok(())
     }
 }
 

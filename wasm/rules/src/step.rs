@@ -1,7 +1,7 @@
 //! A step: everything that it reads and changes, and the addresses of the engine's own words.
 
 use crate::compile::program::Program;
-use crate::memory::{Address, Full, Heap, StringTable, Table, Words};
+use crate::memory::{Address, Full, Heap, Pages, StringTable, Table, Words};
 use crate::selection::Selection;
 
 /// The time in milliseconds, which never goes back.
@@ -24,11 +24,11 @@ pub(crate) const NOTICE_WORDS: Address = 13;
 pub(crate) const NOTICES: Address = 14;
 pub(crate) const STRINGS: StringTable = StringTable(Table(15));
 /// Facts by number.
-pub(crate) const NUMBERS: Table = Table(18);
+pub(crate) const NUMBERS: Pages = Pages(Table(18));
 /// Matches on the agenda.
 pub(crate) const MATCHES: Table = Table(21);
 pub(crate) const MATCH_HEAP: Heap = Heap(24);
-/// Matches that wait for a deadline.
+/// The matches that wait for a deadline and are the first of their queue, see `timers`.
 pub(crate) const TIMERS: Heap = Heap(27);
 
 /// Limits that a step obeys.

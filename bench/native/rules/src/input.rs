@@ -10,18 +10,24 @@ pub struct Fact {
     pub ty: usize,
     pub time: Option<i64>,
     pub values: Vec<Owned>,
+    /// The number of fields of its type. Those without a value are undefined.
+    pub fields: usize,
 }
 
 impl Fact {
     /// Returns a row as a fact of an engine. The row has the type's fields in their order.
     pub fn of((ty, fields): &Row, engine: &Engine) -> Fact {
         let ty = engine.fact_type(ty).expect("the type is declared");
-        Fact { ty, time: None, values: fields.iter().map(|(_, value)| value.clone()).collect() }
+        let fields = engine.field_count(ty);
+        Fact { ty, time: None, fields, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
     pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {
-        let values = self.values.iter().map(|value| Some(value.borrowed())).collect();
-        engine.assert(&engine.new_fact(self.ty, self.time, values)?)
+        let mut values = [None; 8];
+        for (place, value) in values.iter_mut().zip(&self.values) {
+            *place = Some(value.borrowed());
+        }
+        engine.assert_values(self.ty, self.time, &values[..self.fields], 0)
     }
 }
 

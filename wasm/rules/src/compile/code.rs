@@ -19,7 +19,9 @@ pub(crate) type Bound = [Address; SLOTS + 1];
 pub(crate) const NUMBER: u32 = 1;
 pub(crate) const TIME: u32 = 3;
 pub(crate) const DEFINED: u32 = 5;
-pub(crate) const FIELDS: u32 = 6;
+/// The single-fact conditions that it meets.
+pub(crate) const MET: u32 = 6;
+pub(crate) const FIELDS: u32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {

@@ -66,11 +66,18 @@ impl StringTable {
 
     /// Returns the bytes of a string.
     pub fn bytes(words: &Words, block: Address) -> Vec<u8> {
-        let length = words.get(block + LENGTH) as usize;
-        let mut bytes: Vec<u8> =
-            (0..length.div_ceil(4) as u32).flat_map(|at| words.get(block + BYTES + at).to_le_bytes()).collect();
-        bytes.truncate(length);
+        let mut bytes = Vec::with_capacity(StringTable::length(words, block) + 4);
+        StringTable::append(words, block, &mut bytes);
         bytes
+    }
+
+    /// Appends the bytes of a string to `bytes`, which has room for them and three more.
+    pub fn append(words: &Words, block: Address, bytes: &mut Vec<u8>) {
+        let (start, length) = (bytes.len(), StringTable::length(words, block));
+        for word in 0..length.div_ceil(4) as u32 {
+            bytes.extend_from_slice(&StringTable::word(words, block, word).to_le_bytes());
+        }
+        bytes.truncate(start + length);
     }
 }
 
@@ -91,5 +98,10 @@ fn word(chunk: &[u8]) -> u32 {
 
 /// Returns the hash of a string.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u32 {
-    bytes.chunks(4).fold(mix(1, bytes.len() as u64), |hash, chunk| mix(hash, word(chunk).into())) as u32
+    let mut pairs = bytes.chunks_exact(8);
+    let mut hash = mix(1, bytes.len() as u64);
+    for pair in pairs.by_ref() {
+        hash = mix(hash, u64::from(word(&pair[..4])) | u64::from(word(&pair[4..])) << 32);
+    }
+    pairs.remainder().chunks(4).fold(hash, |hash, chunk| mix(hash, word(chunk).into())) as u32
 }

@@ -146,8 +146,8 @@ impl Job for Correlation {
                 Event::Order { id } => (2, ("order", vec![("id", integer(id))])),
                 Event::Payment { order } => (3, ("payment", vec![("order", integer(order))])),
             };
-            let values = row.1.iter().map(|(_, value)| value.clone()).collect();
-            self.facts.push(Fact { ty: number, time: Some(time), values });
+            let values: Vec<Owned> = row.1.iter().map(|(_, value)| value.clone()).collect();
+            self.facts.push(Fact { ty: number, time: Some(time), fields: values.len(), values });
             self.rows.push(row);
         }
     }

@@ -55,9 +55,9 @@ impl Job for Many {
             if !is_failure {
                 fields.push(("level", Owned::Integer(level)));
             }
-            let values = fields.iter().map(|(_, value)| value.clone()).collect();
+            let values: Vec<Owned> = fields.iter().map(|(_, value)| value.clone()).collect();
             let ty = if is_failure { failure } else { reading };
-            self.facts.push(Fact { ty, time: Some(self.now), values });
+            self.facts.push(Fact { ty, time: Some(self.now), fields: values.len(), values });
             self.rows.push((if is_failure { "failure" } else { "reading" }, fields));
         }
     }
