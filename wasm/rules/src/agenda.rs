@@ -9,10 +9,9 @@
 
 use std::cmp::Ordering;
 
-use crate::compile::code::{Bound, NUMBER, SLOTS};
+use crate::compile::code::{Bound, NUMBER};
 use crate::compile::program::Rule;
 use crate::facts::{is_alive, KEY};
-use crate::joins::Path;
 use crate::memory::{mix, Address, Full, Words};
 use crate::step::{Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 
@@ -137,17 +136,15 @@ impl Step<'_> {
         None
     }
 
-    /// Returns the path of the last match of a seed, if it was searched.
-    pub fn seed_path(&self, number: u32, seed: Address) -> Option<Path> {
-        if self.words.get(seed + SEED_SEARCHED) == 0 {
-            return None;
-        }
-        let mut path = [(0, 0); SLOTS];
-        let steps = self.program.rules[number as usize].slots.len() - 1;
-        for (at, place) in (seed + SEED_PATH..).step_by(3).zip(path.iter_mut().take(steps)) {
-            *place = (self.words.get(at), self.words.get64(at + 1));
-        }
-        Some(path)
+    /// Returns whether a seed has found a match.
+    pub fn is_searched(&self, seed: Address) -> bool {
+        self.words.get(seed + SEED_SEARCHED) != 0
+    }
+
+    /// Returns the fact of a look-up in the last match of a seed: its address and number.
+    pub fn reached(&self, seed: Address, depth: usize) -> (Address, u64) {
+        let at = seed + SEED_PATH + 3 * depth as u32;
+        (self.words.get(at), self.words.get64(at + 1))
     }
 
     /// Binds the next match of the best seed of the rule. Without one, removes the seed and returns `false`.
@@ -160,19 +157,35 @@ impl Step<'_> {
         let plan = &rule.plans[slot];
         if is_alive(self.words, fact, newest) {
             bound[slot] = fact;
-            let after = self.seed_path(number, seed);
-            if self.search(rule, plan, newest, after, bound) {
-                let path = self.path(plan, bound);
-                self.words.set(seed + SEED_SEARCHED, 1)?;
-                for (at, (fact, number)) in (seed + SEED_PATH..).step_by(3).zip(path).take(plan.steps.len()) {
-                    self.words.set(at, fact)?;
-                    self.words.set64(at + 1, number)?;
+            let goes_on = self.is_searched(seed);
+            if goes_on {
+                for depth in 0..plan.steps.len() {
+                    self.scratch.path[depth] = self.reached(seed, depth);
                 }
-                return Ok(true);
+            }
+            if self.search(rule, plan, newest, goes_on, bound) {
+                return self.keep_path(seed, plan.steps.len(), goes_on).map(|()| true);
             }
         }
         self.pop_seed(number)?;
         Ok(false)
+    }
+
+    /// Stores the match that a search found with its seed, which may have another.
+    fn keep_path(&mut self, seed: Address, steps: usize, is_another: bool) -> Result<(), Full> {
+        if !is_another {
+            self.words.set(seed + SEED_SEARCHED, 1)?;
+        }
+        for depth in 0..steps {
+            let (fact, number) = self.scratch.path[depth];
+            if is_another && self.reached(seed, depth) == (fact, number) {
+                continue;
+            }
+            let at = seed + SEED_PATH + 3 * depth as u32;
+            self.words.set(at, fact)?;
+            self.words.set64(at + 1, number)?;
+        }
+        Ok(())
     }
 
     /// Returns the best entry.

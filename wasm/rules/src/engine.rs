@@ -6,7 +6,6 @@ use crate::compile::compile;
 use crate::compile::program::{Domain, Program};
 use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
-use crate::facts::Cells;
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, StringTable, Words};
 use crate::notices::{self, Notice};
@@ -406,32 +405,26 @@ impl Engine {
         self.insert(ty, time, values, position)
     }
 
-    fn insert(
-        &mut self,
-        ty: usize,
-        at: Option<i64>,
-        values: &[Option<Value>],
-        position: u32,
-    ) -> Result<u64, Error> {
+    fn insert(&mut self, ty: usize, at: Option<i64>, values: &[Option<Value>], position: u32) -> Result<u64, Error> {
         let time = at.unwrap_or(i64::MIN).max(self.now().max(-(LATEST as i64)));
         self.advance(time)?;
         self.retried(|step| {
-            let mut cells: Cells = [None; 32];
-            let fields = &step.program.types[ty].fields;
-            for ((cell, value), field) in cells.iter_mut().zip(values).zip(fields) {
-                *cell = match *value {
+            step.scratch.cells.clear();
+            for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
+                let cell = match *value {
                     None => None,
-                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => {
-                        Some((integer as f64).to_bits())
-                    }
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => Some((integer as f64).to_bits()),
                     Some(Value::Integer(integer)) => Some(integer as u64),
                     Some(Value::Float(float)) => Some(float.to_bits()),
                     Some(Value::Boolean(boolean)) => Some(boolean.into()),
                     Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
                 };
+                step.scratch.cells.set(number, cell);
             }
-            let fact = step.insert(ty, &cells, at.unwrap_or(time))?;
-            step.words.set(POSITION, position)?;
+            let fact = step.insert(ty, at.unwrap_or(time))?;
+            if step.words.get(POSITION) != position {
+                step.words.set(POSITION, position)?;
+            }
             Ok(step.words.get64(fact + NUMBER))
         })
     }
@@ -552,6 +545,7 @@ impl Engine {
 
     /// Takes the best entry of the agenda one step on.
     fn step(&mut self) -> Result<(), Error> {
+        let is_recorded = self.record.is_some();
         let fired = self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
@@ -576,15 +570,17 @@ impl Engine {
                     number
                 }
             };
-            let mut facts = [0; SLOTS];
-            for (number, fact) in facts.iter_mut().zip(&bound).take(step.program.rules[number as usize].slots.len()) {
-                *number = step.words.get64(fact + NUMBER);
+            if is_recorded {
+                let facts = bound.iter().take(step.program.rules[number as usize].slots.len());
+                for (place, fact) in step.scratch.fired.iter_mut().zip(facts) {
+                    *place = step.words.get64(fact + NUMBER);
+                }
             }
             step.fire(number, &mut bound)?;
-            Ok(Some((number, facts)))
+            Ok(Some(number))
         })?;
-        if let (Some(record), Some(firing)) = (&mut self.record, fired) {
-            record.push(firing);
+        if let (Some(record), Some(number)) = (&mut self.record, fired) {
+            record.push((number, self.scratch.fired));
         }
         Ok(())
     }

@@ -20,8 +20,29 @@ const OLDEST: Address = 2;
 const NEWEST: Address = 3;
 const INDICES: Address = 4;
 
-/// The values of a fact's fields.
-pub(crate) type Cells = [Option<u64>; 32];
+/// The values of a fact's fields, and a bit for each that is defined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cells {
+    values: [u64; 32],
+    defined: u32,
+}
+
+impl Cells {
+    /// Leaves all fields undefined.
+    pub fn clear(&mut self) {
+        self.defined = 0;
+    }
+
+    pub fn set(&mut self, field: usize, value: Option<u64>) {
+        match value {
+            Some(value) => {
+                self.values[field] = value;
+                self.defined |= 1 << field;
+            }
+            None => self.defined &= !(1 << field),
+        }
+    }
+}
 
 impl FactType {
     /// Returns the number of words that the engine has for the type.
@@ -93,8 +114,8 @@ pub(crate) fn is_alive(words: &Words, fact: Address, number: u64) -> bool {
 }
 
 impl Step<'_> {
-    /// Inserts a fact, and returns its address.
-    pub fn insert(&mut self, ty: usize, cells: &Cells, time: i64) -> Result<Address, Full> {
+    /// Inserts a fact with the fields of [`Scratch::cells`], and returns its address.
+    pub fn insert(&mut self, ty: usize, time: i64) -> Result<Address, Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         let facts = self.words.get(FACTS);
@@ -110,10 +131,12 @@ impl Step<'_> {
         self.words.raw(fact, ty as u32);
         self.words.raw64(fact + NUMBER, number);
         self.words.raw64(fact + TIME, time as u64);
-        let mut defined = 0;
+        let defined = self.scratch.cells.defined;
         for (field, declared) in fact_type.fields.iter().enumerate() {
-            let Some(cell) = cells[field] else { continue };
-            defined |= 1 << field;
+            if defined & 1 << field == 0 {
+                continue;
+            }
+            let cell = self.scratch.cells.values[field];
             self.words.raw64(fact + FIELDS + 2 * field as u32, cell);
             if declared.kind == Kind::String {
                 STRINGS.retain(self.words, cell as Address)?;

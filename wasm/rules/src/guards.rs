@@ -161,9 +161,9 @@ impl Step<'_> {
         let changed = &rule.guards[guard as usize];
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        let mut after = None;
-        while self.search(rule, plan, newest, after, &mut bound) {
-            after = Some(self.path(plan, &bound));
+        let mut goes_on = false;
+        while self.search(rule, plan, newest, goes_on, &mut bound) {
+            goes_on = true;
             let held_before = match changed.aggregate {
                 // It blocked the match.
                 Aggregate::None => false,
@@ -195,9 +195,11 @@ impl Step<'_> {
         let newest = numbers(seed_slot);
         let Some(seed) = self.find_seed(number, seed_slot as u8, newest) else { return false };
         debug_assert!(is_alive(self.words, bound[seed_slot], newest));
-        let Some(path) = self.seed_path(number, seed) else { return true };
-        for (step, (_, reached)) in rule.plans[seed_slot].steps.iter().zip(path) {
-            let own = numbers(step.probe.slot as usize);
+        if !self.is_searched(seed) {
+            return true;
+        }
+        for (depth, step) in rule.plans[seed_slot].steps.iter().enumerate() {
+            let (own, (_, reached)) = (numbers(step.probe.slot as usize), self.reached(seed, depth));
             if own != reached {
                 return own < reached;
             }

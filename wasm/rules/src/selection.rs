@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::memory::{Address, Full, StringTable, Words};
 
 /// The conditions of a fact type in an index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Selection {
     index: Index,
     search: Search,
@@ -25,6 +25,14 @@ pub(crate) struct Selection {
     text: Vec<u8>,
     /// The conditions without a test that the index takes.
     pub rest: Vec<u32>,
+}
+
+impl Clone for Selection {
+    fn clone(&self) -> Self {
+        let (index, mut search) = (self.index.clone(), Search::default());
+        search.reserve(&index).expect("a copy of an index has memory for a search");
+        Selection { index, search, event: Vec::new(), text: Vec::new(), rest: self.rest.clone() }
+    }
 }
 
 impl Selection {
@@ -160,6 +168,14 @@ fn simple(code: &Code) -> Option<Test> {
 }
 
 fn comparison(kind: Kind, relation: Relation, offset: u32, constant: u64, words: &Words) -> Option<String> {
+    // The index has no comparison of booleans.
+    if kind == Kind::Boolean {
+        return match (relation, constant) {
+            (Relation::Equal, 1) => Some(name(offset)),
+            (Relation::Equal, 0) => Some(format!("not {}", name(offset))),
+            _ => None,
+        };
+    }
     let relation = match relation {
         Relation::Equal => "=",
         Relation::Unequal => "<>",
@@ -179,7 +195,6 @@ fn constant_text(kind: Kind, constant: u64, words: &Words) -> Option<String> {
     Some(match kind {
         Kind::Integer => (constant as i64).to_string(),
         Kind::Float => format!("{:?}", f64::from_bits(constant)),
-        // The index has no comparison of booleans.
         Kind::Boolean => return None,
         Kind::String => {
             let bytes = StringTable::bytes(words, constant as Address);

@@ -1,6 +1,9 @@
 //! A step: everything that it reads and changes, and the addresses of the engine's own words.
 
+use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
+use crate::facts::Cells;
+use crate::joins::Path;
 use crate::memory::{Address, Full, Heap, Pages, StringTable, Table, Words};
 use crate::selection::Selection;
 
@@ -38,16 +41,43 @@ pub(crate) struct StepLimits {
 }
 
 /// Lists that live as long as a step.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// The single-fact conditions that a fact meets. Its room is that of all conditions.
     pub met: Vec<u32>,
+    /// The fields of a fact to insert.
+    pub cells: Cells,
+    /// The last match of a search, or the one after which it goes on.
+    pub path: Path,
+    /// The facts of a firing as its actions so far left them: their addresses and numbers.
+    pub current: Path,
+    /// The numbers of the facts of the last firing, if firings are recorded.
+    pub fired: [u64; SLOTS],
     /// By fact type: its conditions in an index, if they are many.
     pub selections: Vec<Option<Selection>>,
     /// Strings that lose an owner when the step ends.
     pub released: Vec<Address>,
     /// Notices, of which the first [`NOTICE_WORDS`] words count.
     pub notices: Vec<u32>,
+}
+
+impl Clone for Scratch {
+    fn clone(&self) -> Self {
+        Scratch {
+            met: with_room(&self.met),
+            selections: self.selections.clone(),
+            released: with_room(&self.released),
+            notices: self.notices.clone(),
+            ..*self
+        }
+    }
+}
+
+/// Returns a copy of a list that has its room too. That of `clone` has none.
+fn with_room(list: &Vec<u32>) -> Vec<u32> {
+    let mut copy = Vec::with_capacity(list.capacity());
+    copy.extend_from_slice(list);
+    copy
 }
 
 /// One step.

@@ -37,7 +37,11 @@ impl Refusing {
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those that the system's allocator asks for.
-        if Self::grants() { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
+        if Self::grants() {
+            unsafe { System.alloc(layout) }
+        } else {
+            std::ptr::null_mut()
+        }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above.
@@ -45,7 +49,11 @@ unsafe impl GlobalAlloc for Refusing {
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        if Self::grants() { unsafe { System.realloc(pointer, layout, size) } } else { std::ptr::null_mut() }
+        if Self::grants() {
+            unsafe { System.realloc(pointer, layout, size) }
+        } else {
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -186,6 +194,8 @@ fn a_refused_request_of_the_index_changes_nothing() {
 #[test]
 fn a_refused_assertion_leaves_the_fact_out() {
     let mut engine = Engine::new(RULES, Limits::default()).unwrap();
+    // Time moves in a step of its own.
+    engine.advance(0).unwrap();
     let long = vec![b'x'; 100_000];
     let mut refusals = 0;
     for number in 0..40_u8 {

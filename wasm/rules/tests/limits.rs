@@ -3,7 +3,7 @@
 mod support;
 
 use be_tree_rules::{Engine, Kind, Limits, Pause, Value};
-use support::{manners, waltzdb};
+use support::waltzdb;
 
 const CHAIN: &str = "
     fact step(number: integer, name: string)

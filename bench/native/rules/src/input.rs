@@ -18,8 +18,8 @@ impl Fact {
     /// Returns a row as a fact of an engine. The row has the type's fields in their order.
     pub fn of((ty, fields): &Row, engine: &Engine) -> Fact {
         let ty = engine.fact_type(ty).expect("the type is declared");
-        let fields = engine.field_count(ty);
-        Fact { ty, time: None, fields, values: fields.iter().map(|(_, value)| value.clone()).collect() }
+        let count = engine.field_count(ty);
+        Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
     pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {

@@ -8,17 +8,8 @@ mod programs;
 pub use correlation::{replay, Stream};
 
 /// The names of the jobs.
-pub const NAMES: [&str; 9] = [
-    "manners",
-    "waltzdb",
-    "reject",
-    "reject-1k",
-    "accept",
-    "accept-1k",
-    "cycle",
-    "correlation",
-    "many",
-];
+pub const NAMES: [&str; 9] =
+    ["manners", "waltzdb", "reject", "reject-1k", "accept", "accept-1k", "cycle", "correlation", "many"];
 
 /// Totals by name.
 pub type Totals = Vec<(&'static str, u64)>;

@@ -167,6 +167,22 @@ impl Code {
         }
     }
 
+    /// Returns a test of a boolean field as an equality, by which facts can be looked up. `not` of an undefined field is true, so
+    /// that of an optional one stays.
+    pub fn as_equality(self) -> Code {
+        let equal = |field, constant| {
+            Code::Compare(Kind::Boolean, Relation::Equal, Box::new(field), Box::new(Code::Constant(constant)))
+        };
+        match self {
+            field @ Code::Field { .. } => equal(field, 1),
+            Code::Not(operand) => match *operand {
+                field @ Code::Field { bit: 0, .. } => equal(field, 0),
+                operand => Code::Not(Box::new(operand)),
+            },
+            code => code,
+        }
+    }
+
     /// Calls `visit` for this expression and all parts of it.
     pub fn visit(&self, visit: &mut impl FnMut(&Code)) {
         visit(self);

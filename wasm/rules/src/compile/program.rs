@@ -88,6 +88,8 @@ pub(crate) struct Rule {
     /// The number of single-fact conditions that need a fact.
     pub needs: u32,
     pub actions: Vec<Action>,
+    /// Whether it has aggregates with names or `let`.
+    pub has_locals: bool,
     /// The words of the engine for this rule, see `agenda`.
     pub at: Address,
 }

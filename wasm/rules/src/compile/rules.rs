@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot};
-use crate::compile::switch::Switch;
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
+use crate::compile::switch::Switch;
 use crate::compile::{life, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
@@ -142,6 +142,7 @@ impl Compiler<'_> {
             flips,
             needs: needs.len() as u32,
             actions,
+            has_locals: body.locals > 0,
             at: 0,
         });
         Ok(())
@@ -212,7 +213,7 @@ impl Body {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?;
+                        let code = names.test(part)?.as_equality();
                         if code.reads_locals() {
                             let message = "an aggregate's value can stand in its own clauses and in actions only";
                             return Err(Error::new(error::Kind::Type, message).at(names.text, part.at));
@@ -269,7 +270,7 @@ impl Body {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?;
+                        let code = names.test(part)?.as_equality();
                         if !code.reads_locals() {
                             guard.conjuncts.push(code);
                             continue;

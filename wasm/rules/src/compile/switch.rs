@@ -35,7 +35,8 @@ impl Switch {
                 fields.push((*offset, *bit));
             }
         }
-        let asks = |field: (u32, u32), of: &Vec<(u32, u32, u64)>| of.iter().any(|(offset, bit, _)| (*offset, *bit) == field);
+        let asks =
+            |field: (u32, u32), of: &Vec<(u32, u32, u64)>| of.iter().any(|(offset, bit, _)| (*offset, *bit) == field);
         let most = fields.iter().rev().max_by_key(|field| asked.iter().filter(|of| asks(**field, of)).count());
         let (offset, bit) = most.copied().unwrap_or((DEFINED, 0));
         let mut switch = Switch { offset, bit, cases: Vec::new(), others: 0 };

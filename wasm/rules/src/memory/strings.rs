@@ -90,10 +90,12 @@ fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
         && (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk))
 }
 
+/// Returns up to four bytes as a word. A copy of so few bytes would be a call of the host in the sandbox.
 fn word(chunk: &[u8]) -> u32 {
-    let mut word = [0; 4];
-    word[..chunk.len()].copy_from_slice(chunk);
-    u32::from_le_bytes(word)
+    match *chunk {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => chunk.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)),
+    }
 }
 
 /// Returns the hash of a string.

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use be_tree_rules::{Engine, Limits, Owned, Value};
 
 /// The source of a case: a seed, or bytes, after whose end everything is 0.
+#[allow(dead_code)] // Each program uses one of them.
 pub enum Random<'a> {
     Seed(u64),
     Bytes(&'a [u8]),

@@ -95,7 +95,8 @@ pub fn facts(guests: usize) -> Vec<Row> {
     for (number, guest) in data.split_whitespace().enumerate() {
         let (name, sex) = ((number + 1).to_string(), &guest[..1]);
         for hobby in guest[1..].bytes() {
-            let fields = vec![("name", text(&name)), ("sex", text(sex)), ("hobby", Owned::Integer((hobby - b'0').into()))];
+            let fields =
+                vec![("name", text(&name)), ("sex", text(sex)), ("hobby", Owned::Integer((hobby - b'0').into()))];
             facts.push(("guest", fields));
         }
     }

@@ -31,7 +31,7 @@ rule unpaid
 ";
 
 const EVENTS: usize = 10_000;
-const EVENTS_A_SECOND: u64 = 1_400;
+const EVENTS_A_SECOND: u64 = 900;
 const LOGINS: i64 = 5 * 60_000;
 const ORDERS: i64 = 10 * 60_000;
 
@@ -139,9 +139,7 @@ impl Job for Correlation {
             let (time, event) = self.stream.next();
             let integer = |number: u64| Owned::Integer(number as i64);
             let (number, row): (usize, Row) = match event {
-                Event::Login { user, ok } => {
-                    (0, ("login", vec![("user", integer(user)), ("ok", Owned::Boolean(ok))]))
-                }
+                Event::Login { user, ok } => (0, ("login", vec![("user", integer(user)), ("ok", Owned::Boolean(ok))])),
                 Event::Change { user } => (1, ("password_change", vec![("user", integer(user))])),
                 Event::Order { id } => (2, ("order", vec![("id", integer(id))])),
                 Event::Payment { order } => (3, ("payment", vec![("order", integer(order))])),
