@@ -91,7 +91,7 @@ bench.publish: $(ready) ## Measure published indexes, two minutes
 bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute
 	@MIX_ENV=dev mix run bench/live.exs
 
-bench.rules: $(ready) ## Measure stateful rules beside CLIPS, durable_rules and Drools, ten minutes
+bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
 	@MIX_ENV=dev mix run bench/rules.exs
 
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes

@@ -1,10 +1,10 @@
-# Measures stateful rules natively and in the sandbox, beside CLIPS, durable_rules and Drools where the machine has them: Manners,
+# Measures stateful rules natively and in the sandbox, beside CLIPS and durable_rules where the machine has them: Manners,
 # Waltzdb, the message tests of durable_rules, correlation of a stream, and many rules. All engines get the same rules and facts,
 # and their results are compared. Writes charts of growth to _build/bench/rules.
 #
 #     mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers]
 
-for file <- ~w(program clips drools peers chart), do: Code.require_file("rules/#{file}.ex", __DIR__)
+for file <- ~w(program clips peers chart), do: Code.require_file("rules/#{file}.ex", __DIR__)
 
 defmodule BeTree.Bench.Rules do
   @moduledoc false
@@ -28,10 +28,8 @@ defmodule BeTree.Bench.Rules do
     {"many", [10, 100, 1_000, 10_000, 100_000], [10, 1_000], %{100_000 => 20.0}}
   ]
 
-  # The types whose facts are compared. Drools has another order of firing, which changes the labels of Waltzdb, but not the
-  # edges and junctions.
+  # The types whose facts are compared.
   @counted %{"manners" => ["path", "seating", "chosen"], "waltzdb" => ["edge", "junction", "edge_label"]}
-  @fixed %{"manners" => ["path", "seating", "chosen"], "waltzdb" => ["edge", "junction"]}
   # Beyond these sizes a peer needs minutes.
   @most %{"manners" => 128, "waltzdb" => 50}
 
@@ -160,11 +158,9 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp peer(peer, how, name, size, input, options) when is_map_key(@counted, name) do
-    cond do
-      size > @most[name] -> :none
-      peer == :clips -> Peers.clips(how, input, @counted[name], runs(options), @folder)
-      peer == :drools -> Peers.drools(how, input, @counted[name], runs(options), @folder)
-    end
+    if peer == :clips and size <= @most[name],
+      do: Peers.clips(how, input, @counted[name], runs(options), @folder),
+      else: :none
   end
 
   defp peer(_peer, _how, _name, _size, _input, _options), do: :none
@@ -173,9 +169,11 @@ defmodule BeTree.Bench.Rules do
 
   # CLIPS fires in our order, so its firings are equal too.
   defp check(peer, name, size, totals, ours) do
-    for type <- @fixed[name] || [] do
+    for type <- @counted[name] || [] do
       expected = expected(name, size)[type]
-      if totals[type] != expected, do: Mix.raise("#{peer}, #{name} #{size}: #{totals[type]} of #{type}, not #{expected}")
+
+      if totals[type] != expected,
+        do: Mix.raise("#{peer}, #{name} #{size}: #{totals[type]} of #{type}, not #{expected}")
     end
 
     if peer == :clips and totals["firings"] != ours["firings"] do
@@ -188,14 +186,23 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp expected("manners", n), do: %{"path" => div(n * (n + 1), 2) - n, "seating" => n, "chosen" => n - 1}
-  defp expected("waltzdb", r), do: %{"edge" => 2 * (76 * r + 72), "junction" => 60 * (r + 1)}
+
+  defp expected("waltzdb", r),
+    do: %{"edge" => 2 * (76 * r + 72), "junction" => 60 * (r + 1), "edge_label" => 422 * r + 443}
 
   defp percentile(values, share), do: values |> Enum.sort() |> Enum.at(div((length(values) - 1) * share, 100))
 
   defp chart(name, rows) do
-    lines = for {engine, rows} <- Enum.group_by(rows, &elem(&1, 0)), do: {engine, for({_, size, time} <- rows, do: {size, time})}
+    lines =
+      for {engine, rows} <- Enum.group_by(rows, &elem(&1, 0)),
+          do: {engine, for({_, size, time} <- rows, do: {size, time})}
+
     # Times of events are microseconds.
-    lines = if name == "many", do: for({engine, points} <- lines, do: {engine, for({x, y} <- points, do: {x, y / 1_000})}), else: lines
+    lines =
+      if name == "many",
+        do: for({engine, points} <- lines, do: {engine, for({x, y} <- points, do: {x, y / 1_000})}),
+        else: lines
+
     [title, sizes | _rest] = name |> title() |> String.split([": ", ","])
     path = Path.join(@folder, "#{name}.svg")
     File.write!(path, Chart.svg(title, sizes, lines))

@@ -22,7 +22,10 @@ defmodule BeTree.Bench.Rules.Chart do
       ~s(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 #{@width} #{@height}" font-family="sans-serif" font-size="12">\n),
       ~s(<rect width="#{@width}" height="#{@height}" fill="white"/>\n),
       ~s(<text x="#{@left}" y="18" font-size="14">#{title}</text>\n),
-      for({size, _time} <- Enum.uniq_by(points, &elem(&1, 0)), do: text(x.(size), @height - @bottom + 18, "middle", size)),
+      for(
+        {size, _time} <- Enum.uniq_by(points, &elem(&1, 0)),
+        do: text(x.(size), @height - @bottom + 18, "middle", size)
+      ),
       text((@left + @width - @right) / 2, @height - 12, "middle", sizes),
       for(power <- powers(points), do: [rule(y.(power)), text(@left - 6, y.(power) + 4, "end", label(power))]),
       for({{name, points}, color} <- Enum.zip(lines, Stream.cycle(@colors)), do: line(name, points, color, x, y)),
@@ -32,7 +35,12 @@ defmodule BeTree.Bench.Rules.Chart do
 
   defp powers(points) do
     {least, most} = points |> Enum.map(&elem(&1, 1)) |> Enum.min_max()
-    for power <- floor(:math.log10(least))..ceil(:math.log10(most)), time = :math.pow(10, power), time >= least, time <= most, do: time
+
+    for power <- floor(:math.log10(least))..ceil(:math.log10(most)),
+        time = :math.pow(10, power),
+        time >= least,
+        time <= most,
+        do: time
   end
 
   defp label(time) when time >= 1_000, do: "#{round(time / 1_000)} s"
@@ -57,7 +65,8 @@ defmodule BeTree.Bench.Rules.Chart do
     ]
   end
 
-  defp rule(y), do: ~s(<line x1="#{@left}" x2="#{@width - @right}" y1="#{round(y)}" y2="#{round(y)}" stroke="#dddddd"/>\n)
+  defp rule(y),
+    do: ~s(<line x1="#{@left}" x2="#{@width - @right}" y1="#{round(y)}" y2="#{round(y)}" stroke="#dddddd"/>\n)
 
   defp text(x, y, anchor, text), do: ~s(<text x="#{round(x)}" y="#{round(y)}" text-anchor="#{anchor}">#{text}</text>\n)
 end

@@ -64,7 +64,9 @@ defmodule BeTree.Bench.Rules.Clips do
     slots = Enum.map(tests, &slot(&1, own))
 
     bound =
-      for {^variable, field} when variable != nil <- read, not Enum.any?(slots, &match?({^field, _constraint}, &1)), do: {field, nil}
+      for {^variable, field} when variable != nil <- read,
+          not Enum.any?(slots, &match?({^field, _constraint}, &1)),
+          do: {field, nil}
 
     fields = Enum.group_by(slots ++ bound, &elem(&1, 0), &elem(&1, 1))
 

@@ -3,7 +3,7 @@
 //! A rule's seeds are a list, newest fact first. A heap holds the rules that have seeds, by priority, newest seed and number. The
 //! words of a rule: its newest seed, its place in the heap from 1, the number of its conditions that no fact meets, and the last
 //! match of its queue of those that wait for a deadline. A seed has the next seed, the fact's number, address and slot, whether it
-//! was searched, and the path of its last match.
+//! was searched, and the next fact and the path of its last match ([`Scratch::next`](crate::step::Scratch::next)).
 //!
 //! A match that became valid without a new fact in it is on a second heap.
 
@@ -25,7 +25,8 @@ const SEED_NUMBER: Address = 1;
 const SEED_FACT: Address = 3;
 const SEED_SLOT: Address = 4;
 const SEED_SEARCHED: Address = 5;
-const SEED_PATH: Address = 6;
+const SEED_NEXT: Address = 6;
+const SEED_PATH: Address = 9;
 
 pub(crate) const MATCH_LINK: Address = 0;
 const MATCH_RULE: Address = 1;
@@ -162,6 +163,7 @@ impl Step<'_> {
                 for depth in 0..plan.steps.len() {
                     self.scratch.path[depth] = self.reached(seed, depth);
                 }
+                self.scratch.next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
             }
             if self.search(rule, plan, newest, goes_on, bound) {
                 return self.keep_path(seed, plan.steps.len(), goes_on).map(|()| true);
@@ -175,6 +177,11 @@ impl Step<'_> {
     fn keep_path(&mut self, seed: Address, steps: usize, is_another: bool) -> Result<(), Full> {
         if !is_another {
             self.words.set(seed + SEED_SEARCHED, 1)?;
+        }
+        if steps > 0 && !(is_another && self.reached(seed, 0) == self.scratch.path[0]) {
+            let (fact, number) = self.scratch.next;
+            self.words.set(seed + SEED_NEXT, fact)?;
+            self.words.set64(seed + SEED_NEXT + 1, number)?;
         }
         for depth in 0..steps {
             let (fact, number) = self.scratch.path[depth];

@@ -7,7 +7,7 @@ use crate::compile::program::{Domain, Program};
 use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
 use crate::language::{nearest, parse};
-use crate::memory::{Address, Full, StringTable, Words};
+use crate::memory::{Address, Full, Room, StringTable, Words};
 use crate::notices::{self, Notice};
 use crate::selection::Selection;
 use crate::step::{
@@ -154,7 +154,7 @@ impl Engine {
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let scratch = Scratch { met: Vec::with_capacity(longest), selections: selections?, ..Scratch::default() };
+        let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
         let mut engine = Engine { program, words, scratch, limits, record: None };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
@@ -247,10 +247,9 @@ impl Engine {
                 notices.resize(notices.len() + more, 0);
                 Ok(())
             }
-            Full::Freed => {
+            Full::Released => {
                 let released = &mut self.scratch.released;
-                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())?;
-                self.words.grow(full)
+                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())
             }
             full => self.words.grow(full),
         }

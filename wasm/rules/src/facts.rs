@@ -272,7 +272,7 @@ impl Step<'_> {
         } else {
             let block = self.words.allocate(1 + met.len() as u32)?;
             self.words.raw(block, met.len() as u32);
-            for (address, condition) in (block + 1..).zip(met) {
+            for (address, condition) in (block + 1..).zip(met.iter()) {
                 self.words.raw(address, *condition);
             }
             block
@@ -387,8 +387,8 @@ impl Step<'_> {
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if declared.kind == Kind::String {
                 if let Some(string) = fact_type.cell(self.words, fact, field) {
-                    if self.scratch.released.len() == self.scratch.released.capacity() {
-                        return Err(Full::Freed);
+                    if self.scratch.released.is_full() {
+                        return Err(Full::Released);
                     }
                     self.scratch.released.push(string as Address);
                 }

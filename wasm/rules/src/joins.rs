@@ -68,6 +68,10 @@ impl Step<'_> {
                 let fact = bound[step.probe.slot as usize];
                 *place = (fact, self.words.get64(fact + NUMBER));
             }
+            if let Some(step) = plan.steps.first() {
+                let next = self.words.get(self.scratch.path[0].0 + self.link_of(&step.probe));
+                self.scratch.next = (next, if next == 0 { 0 } else { self.words.get64(next + NUMBER) });
+            }
         }
         is_found
     }
@@ -87,8 +91,14 @@ impl Step<'_> {
         };
         let link = self.link_of(&step.probe);
         let (reached, number) = self.scratch.path[depth];
-        let mut fact =
-            if *goes_on && is_alive(self.words, reached, number) { reached } else { self.head(&step.probe, bound) };
+        let next = self.scratch.next;
+        let mut fact = if *goes_on && is_alive(self.words, reached, number) {
+            reached
+        } else if *goes_on && depth == 0 && next.0 != 0 && is_alive(self.words, next.0, next.1) {
+            next.0
+        } else {
+            self.head(&step.probe, bound)
+        };
         // Facts before the place where the search goes on.
         let most = match (*goes_on, step.is_older) {
             (true, _) => number,

@@ -4,7 +4,7 @@ use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
 use crate::facts::Cells;
 use crate::joins::Path;
-use crate::memory::{Address, Full, Heap, Pages, StringTable, Table, Words};
+use crate::memory::{Address, Full, Heap, Pages, Room, StringTable, Table, Words};
 use crate::selection::Selection;
 
 /// The time in milliseconds, which never goes back.
@@ -41,14 +41,17 @@ pub(crate) struct StepLimits {
 }
 
 /// Lists that live as long as a step.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     /// The single-fact conditions that a fact meets. Its room is that of all conditions.
-    pub met: Vec<u32>,
+    pub met: Room<u32>,
     /// The fields of a fact to insert.
     pub cells: Cells,
     /// The last match of a search, or the one after which it goes on.
     pub path: Path,
+    /// The fact after that of the path's first look-up in its list, by address and number: the search goes on there if that of the
+    /// path is gone. Facts come before both in the list, never between.
+    pub next: (Address, u64),
     /// The facts of a firing as its actions so far left them: their addresses and numbers.
     pub current: Path,
     /// The numbers of the facts of the last firing, if firings are recorded.
@@ -56,28 +59,9 @@ pub(crate) struct Scratch {
     /// By fact type: its conditions in an index, if they are many.
     pub selections: Vec<Option<Selection>>,
     /// Strings that lose an owner when the step ends.
-    pub released: Vec<Address>,
+    pub released: Room<Address>,
     /// Notices, of which the first [`NOTICE_WORDS`] words count.
     pub notices: Vec<u32>,
-}
-
-impl Clone for Scratch {
-    fn clone(&self) -> Self {
-        Scratch {
-            met: with_room(&self.met),
-            selections: self.selections.clone(),
-            released: with_room(&self.released),
-            notices: self.notices.clone(),
-            ..*self
-        }
-    }
-}
-
-/// Returns a copy of a list that has its room too. That of `clone` has none.
-fn with_room(list: &Vec<u32>) -> Vec<u32> {
-    let mut copy = Vec::with_capacity(list.capacity());
-    copy.extend_from_slice(list);
-    copy
 }
 
 /// One step.

@@ -146,7 +146,9 @@ const RULES: &str = "
 
 const TYPES: [&str; 4] = ["login", "change", "order", "payment"];
 
-fn stream(mut engine: Engine) {
+#[test]
+fn a_refused_request_changes_nothing() {
+    let mut engine = Engine::new(RULES, Limits::default()).unwrap();
     let mut refusals = [0; 4];
     let mut random = 7_u64;
     for number in 0..3_000_i64 {
@@ -178,16 +180,6 @@ fn stream(mut engine: Engine) {
     refuse(&mut engine, &TYPES, true, |engine| engine.run().map(drop));
     assert!(refusals[0] > 10, "{refusals:?}");
     assert_eq!(engine.len(), 0);
-}
-
-#[test]
-fn a_refused_request_changes_nothing() {
-    stream(Engine::new(RULES, Limits::default()).unwrap());
-}
-
-#[test]
-fn a_refused_request_of_the_index_changes_nothing() {
-    stream(Engine::indexed(RULES, Limits::default()).unwrap());
 }
 
 /// A single fact that needs room of each kind: an assertion is one step.

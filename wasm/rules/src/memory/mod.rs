@@ -4,12 +4,14 @@
 
 mod heap;
 mod pages;
+mod room;
 mod strings;
 mod table;
 mod words;
 
 pub(crate) use heap::Heap;
 pub(crate) use pages::Pages;
+pub(crate) use room::Room;
 pub(crate) use strings::StringTable;
 pub(crate) use table::Table;
 pub(crate) use words::{mix, Address, Full, Words};
