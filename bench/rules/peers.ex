@@ -10,7 +10,10 @@ defmodule BeTree.Bench.Rules.Peers do
   @doc "Returns the names and versions of the peers that the machine has, and the reasons for the others."
   @spec find(Path.t()) :: %{atom => {:ok, String.t(), term} | {:skipped, String.t()}}
   def find(folder) do
-    drools = {:skipped, "its order of firing is not ours: Manners, which needs the newest facts first, does not end"}
+    drools =
+      {:skipped,
+       "translated rules of Manners did not end in minutes, since it does not fire for the newest facts first"}
+
     %{clips: find_clips(), durable: find_durable(folder), drools: drools}
   end
 

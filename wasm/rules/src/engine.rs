@@ -214,6 +214,7 @@ impl Engine {
     #[inline]
     fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
+        scratch.blocker = None;
         let mut step = Step { program, words, scratch, limits: StepLimits { facts: limits.facts } };
         let value = run(&mut step)?;
         step.commit()?;
@@ -249,7 +250,8 @@ impl Engine {
             }
             Full::Released => {
                 let released = &mut self.scratch.released;
-                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())
+                let more = (2 * released.capacity()).max(64);
+                released.try_reserve_exact(more).map_err(|_| refused())
             }
             full => self.words.grow(full),
         }

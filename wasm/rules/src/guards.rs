@@ -28,18 +28,37 @@ struct Total {
 
 impl Step<'_> {
     /// Returns whether a guard holds for the bound facts, apart from its deadline.
-    pub fn guard_holds(&self, guard: &Guard, bound: &mut Bound) -> bool {
+    pub fn guard_holds(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
         if guard.aggregate == Aggregate::None {
             return !self.is_blocked(guard, bound);
         }
         self.satisfies(guard, self.aggregate(guard, bound, None), bound)
     }
 
-    fn is_blocked(&self, guard: &Guard, bound: &mut Bound) -> bool {
+    fn is_blocked(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
+        let head = self.head(&guard.probe, bound);
+        if guard.probe.index != 0 {
+            return self.blocker(guard, head, 0, bound) != 0;
+        }
+        // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
+        let place = std::ptr::from_ref(guard) as usize;
+        let (_, last) = self.scratch.blocker.filter(|(known, _)| *known == place).unwrap_or((place, head));
+        let mut blocker = self.blocker(guard, last, 0, bound);
+        if blocker == 0 && last != head {
+            blocker = self.blocker(guard, head, last, bound);
+        }
+        if blocker != 0 {
+            self.scratch.blocker = Some((place, blocker));
+        }
+        blocker != 0
+    }
+
+    /// Returns the first fact of a list, from `fact` up to `end`, that passes a guard's tests, or 0.
+    #[inline]
+    fn blocker(&self, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
         let link = self.link_of(&guard.probe);
         let kept = bound[OWN as usize];
-        let mut fact = self.head(&guard.probe, bound);
-        while fact != 0 {
+        while fact != end {
             bound[OWN as usize] = fact;
             if guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
                 break;
@@ -47,7 +66,11 @@ impl Step<'_> {
             fact = self.words.get(fact + link);
         }
         bound[OWN as usize] = kept;
-        fact != 0
+        if fact == end {
+            0
+        } else {
+            fact
+        }
     }
 
     /// Returns whether the value of an aggregate satisfies its clauses.

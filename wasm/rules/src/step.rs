@@ -52,6 +52,8 @@ pub(crate) struct Scratch {
     /// The fact after that of the path's first look-up in its list, by address and number: the search goes on there if that of the
     /// path is gone. Facts come before both in the list, never between.
     pub next: (Address, u64),
+    /// The `none`, by its place in memory, that blocked a match of this search last, and the fact that did.
+    pub blocker: Option<(usize, Address)>,
     /// The facts of a firing as its actions so far left them: their addresses and numbers.
     pub current: Path,
     /// The numbers of the facts of the last firing, if firings are recorded.

@@ -1,5 +1,5 @@
 //! The time that this thread has had a processor, so that other work on the machine does not count. Where the system does not tell,
-//! it is the time of a clock.
+//! it is the time of a clock. The system counts at its ticks, so a single short measurement is wrong and the mean of many is right.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -3,12 +3,14 @@
 //! The oracle enumerates all combinations of facts after each change, in the order that the crate's documentation fixes. It has its
 //! own form of rules, and shares with the engine their text, the order of joins and the lives of facts alone.
 
+// Each program uses a part of this.
+#![allow(dead_code)]
+
 use std::cmp::Reverse;
 
 use be_tree_rules::{Engine, Limits, Owned, Value};
 
 /// The source of a case: a seed, or bytes, after whose end everything is 0.
-#[allow(dead_code)] // Each program uses one of them.
 pub enum Random<'a> {
     Seed(u64),
     Bytes(&'a [u8]),
