@@ -88,8 +88,8 @@ bench.quick: $(ready) ## Run the small benchmarks, two minutes
 bench.publish: $(ready) ## Measure published indexes, two minutes
 	@MIX_ENV=dev mix run bench/publish.exs
 
-bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute
-	@MIX_ENV=dev mix run bench/live.exs
+bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, or its memory for MINUTES
+	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES))
 
 bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
 	@MIX_ENV=dev mix run bench/rules.exs
@@ -110,7 +110,7 @@ bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a repor
 bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
 	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
 
-bench.every.quick: $(ready) ## Run every quick benchmark, under ten minutes, and print the time of each
+bench.every.quick: $(ready) $(report) ## Run every quick benchmark, under ten minutes, and print the time of each
 	@scripts/bench-every-quick
 
 bench.web: web $(browser_ready) ## Measure the package for JavaScript, a minute

@@ -30,7 +30,7 @@ defmodule BeTree.Server do
   it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
   At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
-  dropped. Neither searches nor changes wait for that. A change of more than 1,000 subscriptions makes a base at once, and other
+  dropped. Neither searches nor changes wait for that, and the other replicas stay as they are. A change of more than 1,000 subscriptions makes a base at once, and other
   changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
@@ -74,9 +74,10 @@ defmodule BeTree.Server do
 
   ## Memory
 
-  A server holds the base, the tree that accepts changes, and the replicas. They share the pages of the base that they have not
-  written since. The next base frees their copies of pages, so at constant size the memory stays flat. The server also keeps the
-  texts of the expressions.
+  A server holds the base, the tree that accepts changes, and the replicas, one for each scheduler unless `:replicas` says otherwise.
+  At first they share the pages of the base. After many changes each has a copy of its own, so a server that is changed takes its
+  index once for each replica and twice more. At constant size the memory then stays flat. The server also keeps the texts of
+  the expressions.
 
   `docs/server.md` describes how a server works, and its cost.
   """
@@ -86,7 +87,7 @@ defmodule BeTree.Server do
   import BeTree.Engine.Limits, only: [is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
   alias BeTree.Engine.Options.Common
   alias BeTree.Server.{Changes, Copy, Follower, Keeper, Request, Table, View, Writer}
 
@@ -121,7 +122,18 @@ defmodule BeTree.Server do
                    "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
              ],
              image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
-           ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
+           ] ++
+             Common.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
+             [
+               replicas: [
+                 type: {:integer, 1, Limits.max_replicas()},
+                 default: {:computed, &System.schedulers_online/0},
+                 default_doc: "the number of online schedulers",
+                 doc:
+                   "the number of searches that may run at once, up to #{Limits.max_replicas()}. A replica is made when it is " <>
+                     "first needed. Each applies every change, and takes as much memory as the index after many changes"
+               ]
+             ] ++ Common.take([:queue])
 
   @change_options Common.timeout(
                     "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
@@ -848,6 +860,7 @@ defmodule BeTree.Server do
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
     * `:memory` - the bytes of the base;
+    * `:replicas` - how many replicas there are, `:count`, and the memory that they have of their own, `:bytes`;
     * `:error` - the error of the last base that could not be built, or `nil`.
 
   The map of a server that follows has `:follows` and `:connected` too, and no `:expressions`: `count/1` returns them.

@@ -56,9 +56,8 @@ defmodule BeTree.Server.Follower do
 
   defp recover(state, nil), do: state
 
-  defp recover(state, {%{index: %{runtime: runtime, instance: instance}} = base, rows}) do
-    {length, _lag} = runtime.lag(instance)
-    :ok = Builder.append(runtime, instance, Enum.drop(rows, length))
+  defp recover(state, {base, rows}) do
+    :ok = Builder.complete_log(base, rows)
     %{state | base: base, version: base.version + length(rows)}
   end
 
@@ -200,7 +199,7 @@ defmodule BeTree.Server.Follower do
     case Image.read({:binary, pieces |> Enum.reverse() |> IO.iodata_to_binary()}, read_options(options)) do
       {:ok, index} ->
         state = stop_building(state)
-        base = %{id: id, index: index, version: version, complete: false}
+        base = %{id: id, index: index, version: version, origin: version, complete: false}
         # The log may have rows of another lineage.
         Table.put_base(state.table, base, view(base, state), :infinity)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
@@ -225,15 +224,15 @@ defmodule BeTree.Server.Follower do
 
   defp build_if_due(state), do: state
 
-  defp built(state, {:ok, built}) do
-    case Builder.add(built, Table.later(state.table, built.added)) do
-      {:ok, built} ->
-        base = %{state.base | index: built.index, version: built.version}
-        Table.put_base(state.table, base, view(base, state), state.base.version)
-        build_if_due(%{state | base: base, bases: state.bases + 1})
+  defp built(%{table: table} = state, {:ok, {:renewed, index, version}}) do
+    base = %{state.base | index: index, version: version}
+    Table.renew_base(table, base)
+    # The courier of another follower may lack the rows since the base before.
+    Table.forget(table, state.base.version, :infinity)
 
-      error ->
-        built(state, error)
+    case index.runtime.rebase(index.instance, index.snapshot) do
+      :ok -> build_if_due(%{state | base: base, bases: state.bases + 1, error: nil})
+      error -> built(%{state | base: base}, error)
     end
   end
 
@@ -252,14 +251,14 @@ defmodule BeTree.Server.Follower do
   end
 
   defp info(%{base: base, options: options} = state) do
-    {log, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
+    {_length, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
 
     %{
       follows: options.follow,
       connected: state.connected,
       version: max(state.version, 0),
       base: if(base, do: base.version, else: 0),
-      log: log,
+      log: if(base, do: state.version - base.version, else: 0),
       lag: lag,
       bases: state.bases,
       building: state.builder != nil,

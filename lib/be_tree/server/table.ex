@@ -22,8 +22,11 @@ defmodule BeTree.Server.Table do
   @typedoc "A change: its version, the ids that it deletes, and the subscriptions that it inserts afterwards."
   @type row :: {version, [BeTree.id()], [Subscription.wire()]}
 
-  @typedoc "`complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base."
-  @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
+  @typedoc """
+  `complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base. `origin` is
+  the version at which the log of the replicas began.
+  """
+  @type base :: %{id: reference, index: Index.t(), version: version, origin: version, complete: boolean}
 
   @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
   @spec new(atom) :: t
@@ -139,15 +142,37 @@ defmodule BeTree.Server.Table do
     if oldest == :infinity, do: :ets.delete_all_objects(table.log)
     # In one operation, so that no search finds an index that a recovery does not.
     :ets.insert(table.name, [{:base, base}, {:view, view}])
-    if oldest != :infinity, do: forget(table, oldest)
+    if oldest != :infinity, do: forget(table, oldest, :infinity)
+    forget_texts(table, base)
+  end
 
-    unless base.complete,
-      do: :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", base.version}], [true]}])
+  @doc "Makes `base` the base of the server, a later state of the same replicas, so the view and the log stay as they are."
+  @spec renew_base(t, base) :: :ok
+  def renew_base(%__MODULE__{} = table, base) do
+    :ets.insert(table.name, {:base, base})
+    forget_texts(table, base)
+  end
 
+  # Without the texts of the base, those of later changes are of no use once a base contains them.
+  defp forget_texts(_table, %{complete: true}), do: :ok
+
+  defp forget_texts(table, %{version: version}) do
+    :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", version}], [true]}])
     :ok
   end
 
-  defp forget(table, oldest), do: :ets.select_delete(table.log, [{{:"$1", :_, :_}, [{:"=<", :"$1", oldest}], [true]}])
+  @doc "Drops rows of the log up to the version `oldest`, the first ones, at most `most`."
+  @spec forget(t, version, non_neg_integer | :infinity) :: :ok
+  def forget(%__MODULE__{log: log} = table, oldest, most) do
+    case most != 0 and :ets.first(log) do
+      version when is_integer(version) and version <= oldest ->
+        :ets.delete(log, version)
+        forget(table, oldest, if(most == :infinity, do: :infinity, else: most - 1))
+
+      _later ->
+        :ok
+    end
+  end
 
   @spec base(t) :: base | nil
   def base(%__MODULE__{name: name}), do: base(name)
