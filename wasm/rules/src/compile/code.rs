@@ -169,7 +169,7 @@ impl Code {
 
     /// Returns a test of a boolean field as an equality, by which facts can be looked up. `not` of an undefined field is true, so
     /// that of an optional one stays.
-    pub fn as_equality(self) -> Code {
+    pub fn into_equality(self) -> Code {
         let equal = |field, constant| {
             Code::Compare(Kind::Boolean, Relation::Equal, Box::new(field), Box::new(Code::Constant(constant)))
         };

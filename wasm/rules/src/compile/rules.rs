@@ -213,7 +213,7 @@ impl Body {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?.as_equality();
+                        let code = names.test(part)?.into_equality();
                         if code.reads_locals() {
                             let message = "an aggregate's value can stand in its own clauses and in actions only";
                             return Err(Error::new(error::Kind::Type, message).at(names.text, part.at));
@@ -270,7 +270,7 @@ impl Body {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?.as_equality();
+                        let code = names.test(part)?.into_equality();
                         if !code.reads_locals() {
                             guard.conjuncts.push(code);
                             continue;

@@ -58,7 +58,7 @@ impl Stream {
     }
 
     /// Returns the next event and its time.
-    pub fn next(&mut self) -> (i64, Event) {
+    pub fn event(&mut self) -> (i64, Event) {
         self.number += 1;
         let time = (1_000 * self.number / EVENTS_A_SECOND) as i64;
         let kind = self.random.below(8);
@@ -89,7 +89,7 @@ pub fn replay(users: u64, events: u64) -> (u64, u64) {
     let mut paid: HashSet<u64> = HashSet::new();
     let (mut takeovers, mut unpaid) = (0, 0);
     for _ in 0..events {
-        let (time, event) = stream.next();
+        let (time, event) = stream.event();
         while due.front().is_some_and(|(at, _)| at + ORDERS <= time) {
             let (_, order) = due.pop_front().expect("there is one");
             unpaid += u64::from(!paid.remove(&order));
@@ -136,7 +136,7 @@ impl Job for Correlation {
         self.rows.clear();
         self.facts.clear();
         for _ in 0..EVENTS {
-            let (time, event) = self.stream.next();
+            let (time, event) = self.stream.event();
             let integer = |number: u64| Owned::Integer(number as i64);
             let (number, row): (usize, Row) = match event {
                 Event::Login { user, ok } => (0, ("login", vec![("user", integer(user)), ("ok", Owned::Boolean(ok))])),
