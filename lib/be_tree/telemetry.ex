@@ -36,6 +36,10 @@ defmodule BeTree.Telemetry do
   | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
   | `error` | the whole `BeTree.Error`, which holds no event |
 
+  Calls of `BeTree.Rules` emit `[:be_tree, :rules, :start]`, and `[:be_tree, :rules, :stop]` with `fuel`, `slices`, `firings`, `facts` (inserted),
+  `notices`, `duration` and `monotonic_time`, or `[:be_tree, :rules, :exception]`. Their metadata has `rules`, the handle, and `operation`:
+  `:assert`, `:retract`, `:advance` or `:run`. A stop also has `reason`, by which there is more than a page, or `nil`.
+
   `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
 
   The process that runs the slice emits the event, and handlers run in that process. A search that is cancelled by

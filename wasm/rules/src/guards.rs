@@ -38,14 +38,14 @@ impl Step<'_> {
     fn is_blocked(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
         let head = self.head(&guard.probe, bound);
         if guard.probe.index != 0 {
-            return self.blocker(guard, head, 0, bound) != 0;
+            return self.blocker_from(guard, head, 0, bound) != 0;
         }
         // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
         let place = std::ptr::from_ref(guard) as usize;
         let (_, last) = self.scratch.blocker.filter(|(known, _)| *known == place).unwrap_or((place, head));
-        let mut blocker = self.blocker(guard, last, 0, bound);
+        let mut blocker = self.blocker_from(guard, last, 0, bound);
         if blocker == 0 && last != head {
-            blocker = self.blocker(guard, head, last, bound);
+            blocker = self.blocker_from(guard, head, last, bound);
         }
         if blocker != 0 {
             self.scratch.blocker = Some((place, blocker));
@@ -53,9 +53,14 @@ impl Step<'_> {
         blocker != 0
     }
 
+    /// Returns the newest fact for which a `none` does not hold, or 0.
+    pub fn blocker(&self, guard: &Guard, bound: &mut Bound) -> Address {
+        self.blocker_from(guard, self.head(&guard.probe, bound), 0, bound)
+    }
+
     /// Returns the first fact of a list, from `fact` up to `end`, that passes a guard's tests, or 0.
     #[inline]
-    fn blocker(&self, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
+    fn blocker_from(&self, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
         let link = self.link_of(&guard.probe);
         let kept = bound[OWN as usize];
         while fact != end {

@@ -3,6 +3,8 @@
 //! A condition's tests that are comparisons with constants, lists, `is null`, and their combinations make the expression. The other
 //! tests run for the conditions that the index returns. So a fact's cost depends on the conditions that it meets.
 
+use std::collections::TryReserveError;
+
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
@@ -19,10 +21,6 @@ use crate::memory::{Address, Full, StringTable, Words};
 pub(crate) struct Selection {
     index: Index,
     search: Search,
-    /// The fact as an event.
-    event: Vec<u8>,
-    /// A string of it.
-    text: Vec<u8>,
     /// The conditions without a test that the index takes.
     pub rest: Vec<u32>,
 }
@@ -30,8 +28,9 @@ pub(crate) struct Selection {
 impl Clone for Selection {
     fn clone(&self) -> Self {
         let (index, mut search) = (self.index.clone(), Search::default());
-        search.reserve(&index).expect("a copy of an index has memory for a search");
-        Selection { index, search, event: Vec::new(), text: Vec::new(), rest: self.rest.clone() }
+        let reserved = search.reserve(&index).and_then(|()| search.reserve_event(&index));
+        reserved.expect("a copy of an index has memory for a search");
+        Selection { index, search, rest: self.rest.clone() }
     }
 }
 
@@ -54,7 +53,7 @@ impl Selection {
             optional: true,
             bounds: Bounds::Unbounded,
         };
-        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(of_index)?;
+        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(Error::from)?;
         let mut index = Index::new(schema);
         let mut rest = Vec::new();
         for condition in &ty.conditions {
@@ -66,53 +65,54 @@ impl Selection {
             }
             let text = parts.join(" and ");
             let insertion = Insertion { id: (*condition).into(), text: text.as_bytes(), constants: Vec::new() };
-            index.insert(&insertion).map_err(of_index)?;
+            index.insert(&insertion).map_err(Error::from)?;
         }
         let mut search = Search::default();
-        search.reserve(&index).map_err(of_index)?;
-        Ok(Some(Selection { index, search, event: Vec::new(), text: Vec::new(), rest }))
+        search.reserve(&index).map_err(Error::from)?;
+        search.reserve_event(&index).map_err(Error::from)?;
+        Ok(Some(Selection { index, search, rest }))
     }
 
     /// Returns the conditions whose expressions the fact makes true, in ascending order.
     pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
-        self.write(ty, words, fact)?;
-        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
+        let event = event(ty, words, fact).map_err(|_| Full::Search)?;
+        let opened = self.search.open(&self.index, Format::Record, &event, None::<std::iter::Empty<u64>>);
         opened.map_err(|_| Full::Search)?;
         Ok(self.search.run(&self.index).ids())
     }
 
-    /// Writes the fact as an event.
-    fn write(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<(), Full> {
-        let Selection { event, text, .. } = self;
-        event.clear();
-        let strings = ty.fields.iter().enumerate().filter(|(_, field)| field.kind == Kind::String);
-        let bytes = strings.filter_map(|(number, _)| ty.cell(words, fact, number));
-        let bytes: usize = bytes.map(|string| StringTable::length(words, string as Address)).sum();
-        // The head of the list and the longest other values take less.
-        event.try_reserve(64 + 16 * ty.fields.len() + bytes).map_err(|_| Full::Search)?;
-        text.try_reserve(bytes + 4).map_err(|_| Full::Search)?;
-        let mut writer = Writer::new(event);
-        writer.list(ty.fields.len());
-        for (number, field) in ty.fields.iter().enumerate() {
-            match (ty.cell(words, fact, number), field.kind) {
-                (None, _) => writer.atom("undefined"),
-                (Some(cell), Kind::Integer) => writer.integer(cell as i64),
-                (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
-                (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
-                (Some(cell), Kind::String) => {
-                    text.clear();
-                    StringTable::append(words, cell as Address, text);
-                    writer.binary(text);
-                }
-            }
-        }
-        writer.end_list();
-        Ok(())
+    /// Forgets the memory of the last search, see [`Search::abandon`].
+    pub fn abandon(&mut self) {
+        self.search.abandon();
     }
 }
 
-fn of_index(error: be_tree_index::error::Error) -> Error {
-    Error::new(error.kind, error.message)
+/// Returns a fact as an event. Nothing of it outlives the search, which may be cut off.
+fn event(ty: &FactType, words: &Words, fact: Address) -> Result<Vec<u8>, TryReserveError> {
+    let strings = ty.fields.iter().enumerate().filter(|(_, field)| field.kind == Kind::String);
+    let strings = strings.filter_map(|(number, _)| ty.cell(words, fact, number));
+    let bytes: usize = strings.map(|string| StringTable::length(words, string as Address)).sum();
+    let (mut event, mut text) = (Vec::new(), Vec::new());
+    // The head of the list and the longest other values take less.
+    event.try_reserve_exact(64 + 16 * ty.fields.len() + bytes)?;
+    text.try_reserve_exact(bytes + 4)?;
+    let mut writer = Writer::new(&mut event);
+    writer.list(ty.fields.len());
+    for (number, field) in ty.fields.iter().enumerate() {
+        match (ty.cell(words, fact, number), field.kind) {
+            (None, _) => writer.atom("undefined"),
+            (Some(cell), Kind::Integer) => writer.integer(cell as i64),
+            (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
+            (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
+            (Some(cell), Kind::String) => {
+                text.clear();
+                StringTable::append(words, cell as Address, &mut text);
+                writer.binary(&text);
+            }
+        }
+    }
+    writer.end_list();
+    Ok(event)
 }
 
 /// Returns a test as an expression of the index, if it is one.

@@ -34,6 +34,11 @@ pub(crate) const MATCH_HEAP: Heap = Heap(24);
 /// The matches that wait for a deadline and are the first of their queue, see `timers`.
 pub(crate) const TIMERS: Heap = Heap(27);
 
+/// The number of the fact that was inserted last from outside.
+pub(crate) const ASSERTED: Address = 30;
+/// 1 while the events of one time happen, and otherwise 0.
+pub(crate) const GATHERING: Address = 32;
+
 /// Limits that a step obeys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepLimits {

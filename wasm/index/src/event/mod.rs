@@ -7,11 +7,13 @@ pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
 mod maps;
+mod scalars;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, Format};
 pub use lowered::LoweredStrings;
+pub use scalars::{Names, Scalar, Scalars};
 
 use crate::error::Error;
 use crate::model::address::Address;

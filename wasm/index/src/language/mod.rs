@@ -56,7 +56,7 @@ mod lexer;
 mod numbers;
 mod parser;
 mod print;
-mod suggest;
+pub mod suggest;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -17,6 +17,7 @@ pub(super) struct RawGuard {
     pub having: Vec<Code>,
     pub local: Option<u8>,
     pub deadlines: Vec<(u8, i64)>,
+    pub place: u32,
 }
 
 impl RawGuard {
@@ -50,6 +51,7 @@ impl Joins<'_> {
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
+            place: raw.place,
         }
     }
 

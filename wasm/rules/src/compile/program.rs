@@ -98,6 +98,8 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub ty: usize,
+    /// The byte of the text at which the condition lies.
+    pub place: u32,
 }
 
 /// A `none` or an aggregate: a condition on all facts that match.
@@ -111,6 +113,8 @@ pub(crate) struct Guard {
     pub local: Option<u8>,
     /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
     pub deadlines: Vec<(u8, i64)>,
+    /// The byte of the text at which the condition lies.
+    pub place: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -204,7 +204,7 @@ impl Body {
             return Err(Error::new(error::Kind::OutOfBounds, message).at(names.text, pattern.ty.at));
         }
         let slot = self.slots.len() as u8;
-        self.slots.push(Slot { ty });
+        self.slots.push(Slot { ty, place: pattern.ty.at as u32 });
         if let Some(name) = &pattern.name {
             names.bindings.push((name.text.clone(), Binding::Fact { slot, ty }));
         }
@@ -264,7 +264,8 @@ impl Body {
             names.bindings.push((name.text.clone(), Binding::Local { local: self.locals, kind }));
             self.locals += 1;
         }
-        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![] };
+        let place = pattern.ty.at as u32;
+        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![], place };
         names.own = Some((OWN, ty));
         for clause in &pattern.clauses {
             match clause {
