@@ -3,13 +3,13 @@
 use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
-use crate::compile::program::{FactType, Program};
+use crate::compile::program::{Domain, FactType, Program};
+use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
-use crate::facts::{number_hash, Cells};
 use crate::language::{nearest, parse};
-use crate::memory::{Address, Full, StringTable, Words};
+use crate::memory::{Address, Full, Room, StringTable, Words};
 use crate::notices::{self, Notice};
-use crate::selection::{Selection, FEW};
+use crate::selection::Selection;
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CLOCK, FACTS, FIRED, GATHERING, MATCH_HEAP,
     NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, STRINGS, TIMERS,
@@ -59,6 +59,18 @@ pub enum Owned {
     Boolean(bool),
     /// A string.
     String(Vec<u8>),
+}
+
+impl Owned {
+    /// Returns the value as one of a new fact.
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Owned::Integer(integer) => Value::Integer(*integer),
+            Owned::Float(float) => Value::Float(*float),
+            Owned::Boolean(boolean) => Value::Boolean(*boolean),
+            Owned::String(bytes) => Value::String(bytes),
+        }
+    }
 }
 
 /// A fact that is checked and not inserted yet.
@@ -163,7 +175,7 @@ impl Engine {
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let scratch = Scratch { met: Vec::with_capacity(longest), selections: selections?, ..Scratch::default() };
+        let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
         let mut engine = Engine {
             text: text.to_owned(),
             program,
@@ -183,7 +195,7 @@ impl Engine {
 
     /// Gives the parts of the program their words.
     fn lay_out(&mut self) -> Result<(), Error> {
-        let Program { types, conditions, rules } = &self.program;
+        let Program { types, conditions, rules, .. } = &self.program;
         let of_types: u32 = types.iter().map(|ty| ty.engine_words()).sum();
         let agenda = rules.len() as u32;
         let size = of_types + conditions.len() as u32 + (RULE_WORDS + 1) * agenda;
@@ -234,6 +246,7 @@ impl Engine {
     #[inline]
     fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
+        scratch.blocker = None;
         let mut step = Step { program, words, scratch, limits: StepLimits { facts: limits.facts } };
         let value = run(&mut step)?;
         step.commit()?;
@@ -298,10 +311,10 @@ impl Engine {
                 notices.resize(notices.len() + more, 0);
                 Ok(())
             }
-            Full::Freed => {
+            Full::Released => {
                 let released = &mut self.scratch.released;
-                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())?;
-                self.words.grow(full)
+                let more = (2 * released.capacity()).max(64);
+                released.try_reserve_exact(more).map_err(|_| refused())
             }
             full => self.words.grow(full),
         }
@@ -363,18 +376,23 @@ impl Engine {
         &self,
         ty: usize,
         time: Option<i64>,
-        mut values: Vec<Option<Value<'v>>>,
+        values: Vec<Option<Value<'v>>>,
     ) -> Result<NewFact<'v>, Error> {
-        self.check(ty, time, &mut values)?;
+        self.check(ty, time, &values)?;
         Ok(NewFact { ty, time, values })
     }
 
-    /// Checks the time and the values of a fact of a type by number, and makes integers in place of floats floats.
+    /// Checks the time and the values of a fact of a type by number.
     ///
     /// Errors: as [`Engine::fact`].
-    pub fn check(&self, ty: usize, time: Option<i64>, values: &mut [Option<Value>]) -> Result<(), Error> {
+    pub fn check(&self, ty: usize, time: Option<i64>, values: &[Option<Value>]) -> Result<(), Error> {
         let declared = &self.program.types[ty];
-        for (field, value) in declared.fields.iter().zip(&mut *values) {
+        if values.len() != declared.fields.len() {
+            let message =
+                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
+            return Err(Error::new(Kind::Type, message));
+        }
+        for (field, value) in declared.fields.iter().zip(values) {
             let Some(value) = value else {
                 if field.optional {
                     continue;
@@ -383,32 +401,25 @@ impl Engine {
                     format!("`{}` lacks `{}`; give it a value or declare it optional", declared.name, field.name);
                 return Err(Error::new(Kind::MissingAttribute, message).about(&field.name));
             };
-            if let (FieldKind::Float, Value::Integer(integer)) = (field.kind, *value) {
-                *value = Value::Float(integer as f64);
-            }
+            let is_any = field.domain == Domain::Any;
             let word = match (field.kind, *value) {
-                (FieldKind::Integer, Value::Integer(integer)) => Some(integer as u64),
-                (FieldKind::Float, Value::Float(float)) if float.is_finite() => Some(float.to_bits()),
-                (FieldKind::Boolean, Value::Boolean(_)) => None,
+                (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
+                (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
+                (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
+                (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
+                (FieldKind::String, Value::String(_)) if is_any => continue,
                 // Every string of a domain is a constant, so it exists.
-                (FieldKind::String, Value::String(bytes)) => {
-                    Some(STRINGS.find(&self.words, bytes).map_or(0, u64::from))
-                }
+                (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
                 _ => {
                     let wanted = crate::compile::kind_name(field.kind);
                     let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
                     return Err(Error::new(Kind::Type, message).about(&field.name));
                 }
             };
-            if word.is_some_and(|word| !field.domain.contains(word)) {
+            if !is_any && !field.domain.contains(word) {
                 let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
                 return Err(Error::new(Kind::OutOfBounds, message).about(&field.name));
             }
-        }
-        if values.len() != declared.fields.len() {
-            let message =
-                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
-            return Err(Error::new(Kind::Type, message));
         }
         if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
             let message = "a time is beyond a hundred million days from the epoch; give milliseconds";
@@ -445,6 +456,23 @@ impl Engine {
         self.insert_at(fact.ty, fact.time, &fact.values, position)
     }
 
+    /// Inserts a fact as [`Engine::assert_at`] does: a type by number, its time, and the values of its fields in their order.
+    /// Nothing is allocated for the fact besides its place among the others.
+    ///
+    /// Errors: as [`Engine::fact`] and [`Engine::assert`].
+    pub fn assert_values(
+        &mut self,
+        ty: usize,
+        time: Option<i64>,
+        values: &[Option<Value>],
+        position: u32,
+    ) -> Result<u64, Error> {
+        self.recover();
+        self.check(ty, time, values)?;
+        self.advance(self.arrival(time))?;
+        self.insert_at(ty, time, values, position)
+    }
+
     /// Returns the time of the engine once a fact with this time is inserted. Time begins at 0 if nothing says otherwise.
     pub fn arrival(&self, time: Option<i64>) -> i64 {
         match time {
@@ -467,20 +495,24 @@ impl Engine {
     ) -> Result<u64, Error> {
         let now = self.arrival(time);
         self.retried(|step| {
-            let mut cells: Cells = [None; 32];
-            for (cell, value) in cells.iter_mut().zip(values) {
-                *cell = match *value {
+            step.scratch.cells.clear();
+            for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
+                let cell = match *value {
                     None => None,
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => Some((integer as f64).to_bits()),
                     Some(Value::Integer(integer)) => Some(integer as u64),
                     Some(Value::Float(float)) => Some(float.to_bits()),
                     Some(Value::Boolean(boolean)) => Some(boolean.into()),
                     Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
                 };
+                step.scratch.cells.set(number, cell);
             }
-            let fact = step.insert(ty, &cells, time.unwrap_or(now))?;
+            let fact = step.insert(ty, time.unwrap_or(now))?;
+            if step.words.get(POSITION) != position {
+                step.words.set(POSITION, position)?;
+            }
             let number = step.words.get64(fact + NUMBER);
             step.words.set64(ASSERTED, number)?;
-            step.words.set(POSITION, position)?;
             Ok(number)
         })
     }
@@ -527,8 +559,7 @@ impl Engine {
 
     /// Returns the type and the address of a fact.
     fn find(&self, id: u64) -> Option<(usize, Address)> {
-        let is = |fact: Address| self.words.get64(fact + NUMBER) == id;
-        let (_, fact) = NUMBERS.find(&self.words, number_hash(id), is)?;
+        let fact = NUMBERS.find(&self.words, id)?;
         Some((self.words.get(fact) as usize, fact))
     }
 
@@ -673,6 +704,7 @@ impl Engine {
     /// Takes the best entry of the agenda one step on.
     fn step(&mut self) -> Result<(), Error> {
         let is_quiet = self.is_quiet;
+        let is_recorded = self.record.is_some();
         let fired = self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
@@ -700,17 +732,19 @@ impl Engine {
             if is_quiet {
                 return Ok(None);
             }
-            let mut facts = [0; SLOTS];
-            for (number, fact) in facts.iter_mut().zip(&bound).take(step.program.rules[number as usize].slots.len()) {
-                *number = step.words.get64(fact + NUMBER);
+            if is_recorded {
+                let facts = bound.iter().take(step.program.rules[number as usize].slots.len());
+                for (place, fact) in step.scratch.fired.iter_mut().zip(facts) {
+                    *place = step.words.get64(fact + NUMBER);
+                }
             }
             step.fire(number, &mut bound)?;
-            Ok(Some((number, facts)))
+            Ok(Some(number))
         })?;
-        if let Some(firing) = fired {
-            self.last_rule = Some(firing.0);
+        if let Some(number) = fired {
+            self.last_rule = Some(number);
             if let Some(record) = &mut self.record {
-                record.push(firing);
+                record.push((number, self.scratch.fired));
             }
         }
         Ok(())

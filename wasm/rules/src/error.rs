@@ -1,5 +1,6 @@
 //! Errors of rules, facts and operations.
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub use be_tree_index::error::Kind;
@@ -21,7 +22,7 @@ pub struct Error {
     /// The kind, by which a caller handles it.
     pub kind: Kind,
     /// The fault and its remedy.
-    pub message: String,
+    pub message: Cow<'static, str>,
     /// The name that it is about.
     pub name: Option<String>,
     /// The place in the text of the rules. Errors of facts have none.
@@ -32,7 +33,7 @@ pub struct Error {
 
 impl Error {
     /// Returns an error without a place.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
         Error { kind, message: message.into(), name: None, place: None, column: None }
     }
 
@@ -58,7 +59,7 @@ impl Error {
 
 impl From<be_tree_index::error::Error> for Error {
     fn from(error: be_tree_index::error::Error) -> Self {
-        Error { kind: error.kind, message: error.message, name: error.attribute, place: None, column: error.column }
+        Error { kind: error.kind, message: error.message.into(), name: error.attribute, place: None, column: error.column }
     }
 }
 

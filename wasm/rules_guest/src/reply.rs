@@ -23,7 +23,7 @@ pub(crate) enum Reason {
 pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     let column = error.place.as_ref().map(|place| place.column).or(error.column);
     let line = error.place.map(|place| (place.line, place.text.clone()));
-    let error = Error { kind: error.kind, message: error.message, attribute: error.name, column };
+    let error = Error { kind: error.kind, message: error.message.into_owned(), attribute: error.name, column };
     Refusal { error, position: None, line }
 }
 
