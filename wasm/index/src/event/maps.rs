@@ -34,6 +34,12 @@ impl Maps {
         Ok(Box::new(Maps { log: Vec::new(), parts }))
     }
 
+    /// Forgets what was read, for the next object of a list.
+    pub fn forget(&mut self) {
+        self.log.clear();
+        self.parts.fill(None);
+    }
+
     fn log(&mut self, attribute: AttributeId) -> Result<(), Error> {
         self.log.try_reserve(1).map_err(out_of_memory)?;
         self.log.push(attribute);

@@ -7,11 +7,13 @@ pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
 mod maps;
+mod objects;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, Format};
 pub use lowered::LoweredStrings;
+pub use objects::Object;
 
 use crate::error::Error;
 use crate::model::address::Address;
@@ -90,6 +92,8 @@ pub enum Value {
     Segments(Span),
     /// Caps in [`Event::caps`], in the order of the event.
     Caps(Span),
+    /// Objects in [`Event::objects`], in the order of the event.
+    Objects(Span),
     /// The position of an address in [`Event::addresses`].
     Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
@@ -112,12 +116,19 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
-    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event.
+    /// The objects of lists.
+    pub objects: Vec<Object>,
+    /// The values of objects that are defined.
+    pub object_values: Vec<Value>,
+    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event. Those of objects are behind
+    /// them.
     pub addresses: Vec<Address>,
     /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
     pub lowered: LoweredStrings,
     /// The numbers of the patterns that are true of the event, once a search found them.
     pub patterns: Vec<i64>,
+    /// The values of an object while it is read.
+    object: Vec<Value>,
     /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
 }
@@ -155,17 +166,20 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
 const SOUGHT: usize = 32;
 
 impl Event {
-    /// Empties the event and makes room for `attributes` values, all undefined. Errors: [`crate::error::Kind::OutOfMemory`].
-    pub fn reset(&mut self, attributes: usize) -> Result<(), Error> {
+    /// Empties the event, whose attributes become undefined. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reset(&mut self, schema: &Schema) -> Result<(), Error> {
         self.values.clear();
-        // A search adds the value of the index's own attribute.
-        reserve(&mut self.values, attributes + 1)?;
-        self.values.resize(attributes, Value::Undefined);
+        // A search adds the values of the index's own attributes.
+        reserve(&mut self.values, schema.all_attributes().len())?;
+        self.values.resize(schema.len(), Value::Undefined);
         self.bytes.clear();
         self.integers.clear();
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.objects.clear();
+        self.object_values.clear();
+        self.object.clear();
         self.addresses.clear();
         self.lowered.clear();
         self.patterns.clear();
@@ -195,8 +209,35 @@ impl Event {
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
         }
+        self.reserve_objects(schema, bytes)?;
         let last = schema.attributes().iter().rposition(|attribute| attribute.ty == Type::Ip);
         reserve(&mut self.addresses, last.map_or(0, |last| last + 1))?;
+        Ok(())
+    }
+
+    /// Makes room for lists of objects in an event of `bytes` bytes, and for their columns.
+    fn reserve_objects(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
+        let objects: Vec<&Schema> = schema.lists().map(|(list, _)| schema.objects(list)).collect();
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let has = |types: &[Type]| {
+            objects.iter().flat_map(|objects| objects.attributes()).any(|attribute| types.contains(&attribute.ty))
+        };
+        // The fewest bytes of an object in any format: 1, and of a value under a name: 3.
+        reserve(&mut self.objects, bytes)?;
+        reserve(&mut self.object_values, bytes / 3)?;
+        reserve(&mut self.object, objects.iter().map(|objects| objects.len()).max().unwrap_or(0))?;
+        // A column has the values once more.
+        if has(&[Type::Boolean, Type::Integer, Type::IntegerEnum, Type::IntegerList, Type::DateTime]) {
+            reserve(&mut self.integers, 2 * bytes)?;
+        }
+        if has(&[Type::String, Type::StringList]) {
+            reserve(&mut self.strings, bytes)?;
+        }
+        if has(&[Type::Ip]) {
+            reserve(&mut self.addresses, schema.len() + bytes / 3)?;
+        }
         Ok(())
     }
 
