@@ -2,7 +2,22 @@ defmodule BeTree.Bench do
   @moduledoc false
   # Runs the cases, prints the results, and writes them as JSON lines.
 
-  alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Library, Machine, Native, Readme, Report, Structures, Tiny}
+  alias BeTree.Bench.{
+    Adversaries,
+    Bars,
+    Cache,
+    Cases,
+    Churn,
+    Growth,
+    Library,
+    Machine,
+    Native,
+    Readme,
+    Report,
+    Structures,
+    Tiny
+  }
+
   alias BeTree.Engine.Json
 
   @results "_build/bench/results.jsonl"

@@ -41,16 +41,16 @@ defmodule BeTree.Bench.Structures do
   # Returns the structures, the equality first: a name, the rule with a number, and an event.
   defp structures do
     [
-      {"equality", &~s(s = "#{word(&1)}"), fn -> %{s: word(any())} end},
-      {"start", &~s(starts_with(s, "#{word(&1)}")), fn -> %{s: word(any()) <> message()} end},
-      {"end", &~s(ends_with(s, "#{word(&1)}")), fn -> %{s: message() <> word(any())} end},
-      {"part", &~s(contains(s, "#{word(&1)}")), fn -> %{s: message() <> word(any()) <> message()} end},
-      {"like", &~s(s like "*#{word(&1)}?*x"), fn -> %{s: message() <> word(any()) <> message() <> "x"} end},
-      {"lower", &~s(lower(s\) = "#{word(&1)}"), fn -> %{s: String.upcase(word(any()))} end},
-      {"network", &~s(a in ("#{network(&1)}.0/24")), fn -> %{s: "", a: "#{network(any())}.7"} end},
+      {"equality", &~s|s = "#{word(&1)}"|, fn -> %{s: word(any())} end},
+      {"start", &~s|starts_with(s, "#{word(&1)}")|, fn -> %{s: word(any()) <> message()} end},
+      {"end", &~s|ends_with(s, "#{word(&1)}")|, fn -> %{s: message() <> word(any())} end},
+      {"part", &~s|contains(s, "#{word(&1)}")|, fn -> %{s: message() <> word(any()) <> message()} end},
+      {"like", &~s|s like "*#{word(&1)}?*x"|, fn -> %{s: message() <> word(any()) <> message() <> "x"} end},
+      {"lower", &~s|lower(s) = "#{word(&1)}"|, fn -> %{s: String.upcase(word(any()))} end},
+      {"network", &~s|a in ("#{network(&1)}.0/24")|, fn -> %{s: "", a: "#{network(any())}.7"} end},
       {"circle", &circle(rem(&1, 141) - 70, div(&1, 141) - 71, 20), fn -> place(120, 130) end},
-      {"regex", &~s(s matches ".*#{word(&1)}[0-9]+"), fn -> %{s: message() <> word(any()) <> "7"} end},
-      {"objects", &~s(any items (sku = "#{word(&1)}" and qty > 2)), fn -> cart(5) end}
+      {"regex", &~s|s matches ".*#{word(&1)}[0-9]+"|, fn -> %{s: message() <> word(any()) <> "7"} end},
+      {"objects", &~s|any items (sku = "#{word(&1)}" and qty > 2)|, fn -> cart(5) end}
     ]
   end
 
@@ -59,16 +59,16 @@ defmodule BeTree.Bench.Structures do
     long = fn -> %{s: String.duplicate("a", 400)} end
 
     [
-      {"start", &~s(starts_with(s, "#{same}#{word(&1)}")), long},
-      {"end", &~s(ends_with(s, "#{word(&1)}#{same}")), long},
-      {"part", &~s(contains(s, "#{same}#{word(&1)}")), long},
-      {"one letter", &~s(contains(s, "a") and s <> "#{word(&1)}"), long},
-      {"like", &~s(s like "*a?a*#{word(&1)}"), long},
-      {"network", &~s(a in ("10.0.0.0/8", "#{network(&1)}.0/24"\) and s <> "#{word(&1)}"),
+      {"start", &~s|starts_with(s, "#{same}#{word(&1)}")|, long},
+      {"end", &~s|ends_with(s, "#{word(&1)}#{same}")|, long},
+      {"part", &~s|contains(s, "#{same}#{word(&1)}")|, long},
+      {"one letter", &~s|contains(s, "a") and s <> "#{word(&1)}"|, long},
+      {"like", &~s|s like "*a?a*#{word(&1)}"|, long},
+      {"network", &~s|a in ("10.0.0.0/8", "#{network(&1)}.0/24") and s <> "#{word(&1)}"|,
        fn -> %{s: "", a: "10.200.0.1"} end},
       {"circle", &circle(48.85 + &1 / 1.0e7, 2.35, 5), fn -> place(48.85, 2.35, 0.2) end},
-      {"regex", &~s(s matches "(a|b|aa)*#{word(&1)}"), fn -> %{s: String.duplicate("a", 20)} end},
-      {"objects", &~s(any items (sku = "same" and qty > #{&1})),
+      {"regex", &~s<s matches "(a|b|aa)*#{word(&1)}">, fn -> %{s: String.duplicate("a", 20)} end},
+      {"objects", &~s|any items (sku = "same" and qty > #{&1})|,
        fn -> %{s: "", items: for(qty <- 1..100, do: %{sku: "same", qty: qty})} end}
     ]
   end
@@ -81,7 +81,8 @@ defmodule BeTree.Bench.Structures do
   defp circle(latitude, longitude, kilometres),
     do: "geo_within_radius(#{latitude * 1.0}, #{longitude * 1.0}, #{kilometres})"
 
-  defp place(height, width), do: place(-height / 2 + :rand.uniform() * height, -width / 2 + :rand.uniform() * width, 0.0)
+  defp place(height, width),
+    do: place(-height / 2 + :rand.uniform() * height, -width / 2 + :rand.uniform() * width, 0.0)
 
   defp place(latitude, longitude, spread),
     do: %{s: "", latitude: latitude + spread * :rand.uniform(), longitude: longitude + spread * :rand.uniform()}

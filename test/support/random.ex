@@ -134,13 +134,20 @@ defmodule BeTree.Test.Random do
   # The objects of a list have no lower case.
   defp of_objects(name, objects) do
     case :rand.uniform(10) do
-      1 -> {:is, Enum.random([:null, :not_null, :empty]), name}
-      _ -> {:objects, Enum.random([:any, :any, :all, :none]), name, objects |> expression(Enum.random(0..3)) |> raise_lower()}
+      1 ->
+        {:is, Enum.random([:null, :not_null, :empty]), name}
+
+      _ ->
+        {:objects, Enum.random([:any, :any, :all, :none]), name,
+         objects |> expression(Enum.random(0..3)) |> raise_lower()}
     end
   end
 
   defp raise_lower({:lower, name}), do: name
-  defp raise_lower(expression) when is_tuple(expression), do: expression |> Tuple.to_list() |> Enum.map(&raise_lower/1) |> List.to_tuple()
+
+  defp raise_lower(expression) when is_tuple(expression),
+    do: expression |> Tuple.to_list() |> Enum.map(&raise_lower/1) |> List.to_tuple()
+
   defp raise_lower(other), do: other
 
   defp predicate_of(name, type, options, domains) do
@@ -351,7 +358,11 @@ defmodule BeTree.Test.Random do
   end
 
   defp dress_attribute({name, value}, lists) when is_map_key(lists, name) do
-    objects = for object <- value, dressed = dress(object, lists[name]), do: if(chance(0.5), do: dressed, else: Map.new(dressed))
+    objects =
+      for object <- value,
+          dressed = dress(object, lists[name]),
+          do: if(chance(0.5), do: dressed, else: Map.new(dressed))
+
     # An empty list of pairs is an object among terms, and an array in JSON.
     {name, Enum.map(objects, &if(&1 == [], do: %{}, else: &1))}
   end

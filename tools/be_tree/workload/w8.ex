@@ -90,9 +90,10 @@ defmodule BeTree.Workload.W8 do
   end
 
   defp form("like", seed, number), do: ~s(message like "*#{String.replace(words(seed, number), " ", "*")}*")
+
   defp form("regex", seed, number) do
     [one, two] = seed |> words(number) |> String.split()
-    ~s(message matches "(#{one}|#{two})[a-z ]*(#{String.slice(one, 0, 2)}|#{String.slice(two, 0, 2)})[0-9a-z ]+")
+    ~s<message matches "(#{one}|#{two})[a-z ]*(#{String.slice(one, 0, 2)}|#{String.slice(two, 0, 2)})[0-9a-z ]+">
   end
 
   defp form("network", _seed, number), do: ~s(source in \("#{network(number)}.0/24"\))

@@ -1,6 +1,6 @@
 //! Random events, written in every format, are read back as they were; damaged ones do no harm.
 
-use be_tree_index::event::{decode, Event, Object, Format, Text, Value};
+use be_tree_index::event::{decode, Event, Format, Object, Text, Value};
 use be_tree_index::model::address::Address;
 use be_tree_index::model::predicate::{CapType, Entity};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};

@@ -125,7 +125,12 @@ fn a_condition_is_printed_as_it_is_read() {
 #[test]
 fn wrong_conditions_are_refused_with_their_place() {
     for (text, kind, column, part) in [
-        ("any items (skus = 'x')", Kind::UnknownAttribute, 12, "objects in `items` have no attribute `skus`; did you mean `sku`?"),
+        (
+            "any items (skus = 'x')",
+            Kind::UnknownAttribute,
+            12,
+            "objects in `items` have no attribute `skus`; did you mean `sku`?",
+        ),
         ("any items (city = 'x')", Kind::UnknownAttribute, 12, "objects in `items` have no attribute `city`"),
         ("any items (sku = 'x') and sku = 'y'", Kind::UnknownAttribute, 27, "the schema has no attribute `sku`"),
         ("any item (sku = 'x')", Kind::UnknownAttribute, 5, "did you mean `items`?"),
@@ -135,7 +140,7 @@ fn wrong_conditions_are_refused_with_their_place() {
         ("items = 3", Kind::Type, 7, "use `any`, `all` or `none` with a condition"),
         ("any items (sku = 'x'", Kind::Syntax, 21, "`)` for the `(` at column 11"),
         ("any items ()", Kind::Syntax, 12, "expected an attribute"),
-        ("any items", Kind::Syntax, 5, ""),
+        ("any items", Kind::UnknownAttribute, 1, "no attribute `any`"),
         ("any items (any items (true))", Kind::Syntax, 12, "cannot have another one inside"),
         ("any items (lower(sku) = 'x')", Kind::Syntax, 17, "`lower` reads no attribute of an object"),
         ("any items (contains(lower(sku), 'x'))", Kind::Syntax, 26, "`lower` reads no attribute of an object"),
@@ -186,11 +191,20 @@ fn wrong_objects_are_refused_with_their_number() {
         (r#"{"items": 3}"#, Kind::Type, "items", "expected a list of objects, given"),
         (r#"{"items": [{"sku": "x"}, 3]}"#, Kind::Type, "items", "object 2 of `items`: expected"),
         (r#"{"items": [null]}"#, Kind::Type, "items", "object 1 of `items`"),
-        (r#"{"items": [{"qty": 3}]}"#, Kind::MissingAttribute, "items.sku", "object 1 of `items`: it lacks attribute `sku`"),
-        (r#"{"items": [{"sku": "x"}, {"sku": "y", "qty": "z"}]}"#, Kind::Type, "items.qty", "object 2 of `items`: attribute `qty`"),
+        (
+            r#"{"items": [{"qty": 3}]}"#,
+            Kind::MissingAttribute,
+            "items.sku",
+            "object 1 of `items`: it lacks attribute `sku`",
+        ),
+        (
+            r#"{"items": [{"sku": "x"}, {"sku": "y", "qty": "z"}]}"#,
+            Kind::Type,
+            "items.qty",
+            "object 2 of `items`: attribute `qty`",
+        ),
     ] {
-        let error =
-            search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap_err();
+        let error = search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap_err();
         assert_eq!((error.kind, error.attribute.as_deref()), (kind, Some(attribute)), "{event}: {error}");
         assert!(error.message.contains(part), "{event}: {error}");
     }

@@ -50,7 +50,9 @@ fn wanted(quantified: &Quantified<StringId>, objects: &Schema) -> Option<Wanted>
     for step in quantified.steps() {
         let wanted = match step {
             Step::Constant(_) => None,
-            Step::Predicate(predicate) => of_test(&predicate.test).map(|keys| Wanted { attribute: predicate.attribute, keys }),
+            Step::Predicate(predicate) => {
+                of_test(&predicate.test).map(|keys| Wanted { attribute: predicate.attribute, keys })
+            }
             Step::Not => {
                 stack.pop();
                 None

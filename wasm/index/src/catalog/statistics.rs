@@ -146,8 +146,10 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         Bounds::Float { min, max } => (None, Some((of_float(min), of_float(max)))),
         Bounds::Count(count) => (Some(count as f32), None),
     };
-    let is_list =
-        matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList);
+    let is_list = matches!(
+        attribute.ty,
+        Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList
+    );
     AttributeStatistics {
         defined: if attribute.optional { defined_where(cost::HALF_DEFINED_DEMAND) } else { 1.0 },
         asked: 0,

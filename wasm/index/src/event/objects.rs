@@ -64,7 +64,12 @@ impl Event {
 
     /// Returns the list of the values that `attribute` has in the objects of `list`, of strings or of integers. Booleans are 0
     /// and 1. Undefined if there is no such value.
-    pub(crate) fn column(&mut self, list: AttributeId, attribute: AttributeId, is_of_strings: bool) -> Result<Value, Error> {
+    pub(crate) fn column(
+        &mut self,
+        list: AttributeId,
+        attribute: AttributeId,
+        is_of_strings: bool,
+    ) -> Result<Value, Error> {
         let Value::Objects(span) = self.values[list.index()] else { return Ok(Value::Undefined) };
         let (integers, strings) = (self.integers.len(), self.strings.len());
         for position in span.start..span.start + span.len {

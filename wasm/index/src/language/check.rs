@@ -287,11 +287,9 @@ impl<'a, 's> Checker<'a, 's> {
     fn empty(&self, name: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         match named.attribute.ty {
-            Type::IntegerList
-            | Type::StringList
-            | Type::Segments
-            | Type::FrequencyCaps
-            | Type::ObjectList => Ok(named.test(Test::Empty)),
+            Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList => {
+                Ok(named.test(Test::Empty))
+            }
             _ => Err(self.misuse(&named, name)),
         }
     }

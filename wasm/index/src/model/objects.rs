@@ -185,7 +185,8 @@ mod tests {
                 assert!(asked <= quantified.predicates().count());
             }
         }
-        let predicate = |index| Step::Predicate(Predicate { attribute: AttributeId::from_index(index), test: Test::True });
+        let predicate =
+            |index| Step::Predicate(Predicate { attribute: AttributeId::from_index(index), test: Test::True });
         let chain = [predicate(0), predicate(1), Step::And, predicate(2), Step::And];
         let mut asked = 0;
         assert!(!Quantified::<u32>::new(Quantifier::All, chain.into()).is_met(|_| {

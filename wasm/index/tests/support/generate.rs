@@ -262,8 +262,7 @@ fn computed(random: &mut Random, schema: &Schema) -> Option<String> {
     }
     let mut operands = of(&[Type::Integer, Type::Float, Type::DateTime]);
     operands.extend(strings.iter().map(|name| format!("length({name})")));
-    let lists =
-        of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps, Type::ObjectList]);
+    let lists = of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps, Type::ObjectList]);
     operands.extend(lists.iter().map(|name| format!("size ( {name} )")));
     if operands.is_empty() {
         return None;
