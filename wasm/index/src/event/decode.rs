@@ -112,7 +112,7 @@ pub fn decode(
         Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
-            return check_required(schema, event, "the event");
+            return check_required(schema, &event.values, "the event");
         }
         #[cfg(feature = "terms")]
         Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
@@ -123,12 +123,12 @@ pub fn decode(
     }
     .map_err(|error| *error)?;
     event.find_sought(strings);
-    check_required(schema, event, "the event")
+    check_required(schema, &event.values, "the event")
 }
 
-/// Checks that `event` has a value for each required attribute. A message calls it `subject`.
-pub(super) fn check_required(schema: &Schema, event: &Event, subject: &str) -> Result<(), Error> {
-    match schema.required().iter().find(|&&id| event.values[id.index()] == Value::Undefined) {
+/// Checks that each required attribute has a value. A message calls the event or the object `subject`.
+pub(super) fn check_required(schema: &Schema, values: &[Value], subject: &str) -> Result<(), Error> {
+    match schema.required().iter().find(|&&id| values[id.index()] == Value::Undefined) {
         None => Ok(()),
         Some(&id) => {
             let name = &schema.attribute(id).name;
@@ -148,13 +148,13 @@ pub(super) struct Filler<'a, S> {
     pub is_far: bool,
     /// The maps that were read, once there is one.
     pub maps: Option<Box<Maps>>,
-    /// The least place of an address in an object, or 0 if no object is read.
-    pub apart: usize,
+    /// The position of the first value in the event's values: that of an object's values behind them, and otherwise 0.
+    pub base: usize,
 }
 
 impl<'a, S> Filler<'a, S> {
     fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event) -> Self {
-        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None, apart: 0 }
+        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None, base: 0 }
     }
 }
 
@@ -248,7 +248,7 @@ impl<S: Source> Filler<'_, S> {
     /// Returns whether nothing was read for the field `id` yet. Of a map that is always so.
     #[inline]
     pub fn is_missing(&self, id: FieldId) -> bool {
-        self.event.values.get(id.index()).is_none_or(|value| *value == Value::Undefined)
+        self.event.values.get(self.base + id.index()).is_none_or(|value| *value == Value::Undefined)
     }
 
     /// Reads the value of attribute `id`.
@@ -351,7 +351,7 @@ impl<S: Source> Filler<'_, S> {
 
     #[inline]
     pub fn set(&mut self, id: AttributeId, value: Value) {
-        self.event.values[id.index()] = value;
+        self.event.values[self.base + id.index()] = value;
     }
 
     /// Reads a string, and returns it with its hash. Its id is looked up later if look-ups are queued.
@@ -462,7 +462,7 @@ impl<S: Source> Filler<'_, S> {
         };
         let addresses = &mut self.event.addresses;
         // Each attribute of the event has a place of its own, so repeated names take no more room.
-        let position = if self.apart == 0 { id.index() } else { addresses.len().max(self.apart) };
+        let position = if self.base == 0 { id.index() } else { addresses.len().max(self.base) };
         if position >= addresses.len() {
             addresses.try_reserve(position + 1 - addresses.len()).map_err(out_of_memory)?;
             addresses.resize(position + 1, address);

@@ -90,7 +90,7 @@ impl<S: Source> Filler<'_, S> {
             // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
             // map around it that comes again.
             for attribute in &maps.log[start..end] {
-                self.event.values[attribute.index()] = Value::Undefined;
+                self.set(*attribute, Value::Undefined);
             }
             maps.parts[position] = None;
         }

@@ -127,8 +127,6 @@ pub struct Event {
     pub lowered: LoweredStrings,
     /// The numbers of the patterns that are true of the event, once a search found them.
     pub patterns: Vec<i64>,
-    /// The values of an object while it is read.
-    object: Vec<Value>,
     /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
 }
@@ -179,7 +177,6 @@ impl Event {
         self.caps.clear();
         self.objects.clear();
         self.object_values.clear();
-        self.object.clear();
         self.addresses.clear();
         self.lowered.clear();
         self.patterns.clear();
@@ -190,55 +187,40 @@ impl Event {
     /// Makes room for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
-        reserve(&mut self.values, schema.all_attributes().len())?;
+        let objects = || schema.lists().map(|(list, _)| schema.objects(list));
+        let of_objects = |types: &[Type]| {
+            objects().flat_map(|objects| objects.attributes()).any(|attribute| types.contains(&attribute.ty))
+        };
+        // The values of an object stand behind those of the event while it is read.
+        let longest = objects().map(|objects| objects.len()).max().unwrap_or(0);
+        reserve(&mut self.values, schema.all_attributes().len().max(schema.len() + longest))?;
         if schema.has_strings() {
             // The event itself, and the names of atoms: Latin-1 takes twice the bytes in UTF-8.
             reserve(&mut self.bytes, 3 * bytes)?;
             reserve(&mut self.sought, SOUGHT)?;
         }
-        // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8.
-        if has(&[Type::IntegerList]) {
-            reserve(&mut self.integers, bytes)?;
-        }
-        if has(&[Type::StringList]) {
-            reserve(&mut self.strings, bytes / 2)?;
-        }
+        // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8. The values of objects come
+        // once more in columns.
+        const IN_COLUMNS: [Type; 5] =
+            [Type::Boolean, Type::Integer, Type::IntegerEnum, Type::IntegerList, Type::DateTime];
+        let columns = usize::from(of_objects(&IN_COLUMNS));
+        reserve(&mut self.integers, bytes * (2 * columns).max(usize::from(has(&[Type::IntegerList]))))?;
+        let columns = usize::from(of_objects(&[Type::String, Type::StringList]));
+        reserve(&mut self.strings, bytes / 2 * (2 * columns).max(usize::from(has(&[Type::StringList]))))?;
         if has(&[Type::Segments]) {
             reserve(&mut self.segments, bytes / 4)?;
         }
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
         }
-        self.reserve_objects(schema, bytes)?;
+        if has(&[Type::ObjectList]) {
+            // The fewest bytes of an object are 1, and of a value under a name 3.
+            reserve(&mut self.objects, bytes)?;
+            reserve(&mut self.object_values, bytes / 3)?;
+        }
         let last = schema.attributes().iter().rposition(|attribute| attribute.ty == Type::Ip);
-        reserve(&mut self.addresses, last.map_or(0, |last| last + 1))?;
-        Ok(())
-    }
-
-    /// Makes room for lists of objects in an event of `bytes` bytes, and for their columns.
-    fn reserve_objects(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
-        let objects: Vec<&Schema> = schema.lists().map(|(list, _)| schema.objects(list)).collect();
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let has = |types: &[Type]| {
-            objects.iter().flat_map(|objects| objects.attributes()).any(|attribute| types.contains(&attribute.ty))
-        };
-        // The fewest bytes of an object in any format: 1, and of a value under a name: 3.
-        reserve(&mut self.objects, bytes)?;
-        reserve(&mut self.object_values, bytes / 3)?;
-        reserve(&mut self.object, objects.iter().map(|objects| objects.len()).max().unwrap_or(0))?;
-        // A column has the values once more.
-        if has(&[Type::Boolean, Type::Integer, Type::IntegerEnum, Type::IntegerList, Type::DateTime]) {
-            reserve(&mut self.integers, 2 * bytes)?;
-        }
-        if has(&[Type::String, Type::StringList]) {
-            reserve(&mut self.strings, bytes)?;
-        }
-        if has(&[Type::Ip]) {
-            reserve(&mut self.addresses, schema.len() + bytes / 3)?;
-        }
-        Ok(())
+        let addresses = if of_objects(&[Type::Ip]) { schema.len() + bytes / 3 } else { 0 };
+        reserve(&mut self.addresses, addresses.max(last.map_or(0, |last| last + 1)))
     }
 
     /// Makes room for the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates

@@ -42,22 +42,24 @@ impl Object {
 }
 
 impl Event {
-    /// Makes room for an object over `objects`, whose attributes become undefined.
-    pub(super) fn begin_object(&mut self, objects: &Schema) -> Result<(), Error> {
-        self.values.clear();
+    /// Begins an object over `objects`: its values, which are undefined, stand behind those of the event, from `base` on.
+    pub(super) fn begin_object(&mut self, objects: &Schema, base: usize) -> Result<(), Error> {
+        self.values.truncate(base);
         self.values.try_reserve(objects.len()).map_err(out_of_memory)?;
-        self.values.resize(objects.len(), Value::Undefined);
+        self.values.resize(base + objects.len(), Value::Undefined);
         Ok(())
     }
 
     /// Adds the object whose values were read.
-    pub(super) fn end_object(&mut self) -> Result<(), Error> {
+    pub(super) fn end_object(&mut self, base: usize) -> Result<(), Error> {
         let Event { values, objects, object_values, .. } = self;
         let start = object_values.len() as u32;
         let mut defined = 0;
-        for (position, &value) in values.iter().enumerate().filter(|(_, value)| **value != Value::Undefined) {
-            defined |= 1 << position;
-            push(object_values, value)?;
+        for (position, &value) in values[base..].iter().enumerate() {
+            if value != Value::Undefined {
+                defined |= 1 << position;
+                push(object_values, value)?;
+            }
         }
         push(objects, Object { start, defined })
     }
@@ -91,11 +93,6 @@ impl Event {
         let is_empty = self.integers.len() == integers && self.strings.len() == strings;
         Ok(if is_empty { Value::Undefined } else { value })
     }
-
-    /// Exchanges the values of the event for those of an object.
-    pub(super) fn exchange_values(&mut self) {
-        mem::swap(&mut self.values, &mut self.object);
-    }
 }
 
 /// Appends a part of `table` to it.
@@ -116,12 +113,10 @@ impl<S: Source> Filler<'_, S> {
         let is_far = mem::take(&mut self.is_far);
         let maps = self.maps.take();
         self.schema = outer.objects(id);
-        self.apart = outer.len();
-        self.event.exchange_values();
+        self.base = outer.len();
         let read = self.each_object(&mut list);
-        self.event.exchange_values();
-        self.event.object.clear();
-        self.apart = 0;
+        self.event.values.truncate(self.base);
+        self.base = 0;
         self.schema = outer;
         self.maps = maps;
         self.is_far = is_far;
@@ -138,12 +133,12 @@ impl<S: Source> Filler<'_, S> {
             if let Some(maps) = &mut self.maps {
                 maps.forget();
             }
-            self.event.begin_object(self.schema)?;
+            self.event.begin_object(self.schema, self.base)?;
             let names = self.source.names()?;
             let names = self.expect(names, S::MAP)?;
             self.members(names)?;
-            check_required(self.schema, self.event, "it")?;
-            self.event.end_object()?;
+            check_required(self.schema, &self.event.values[self.base..], "it")?;
+            self.event.end_object(self.base)?;
         }
         Ok(())
     }

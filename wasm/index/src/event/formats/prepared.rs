@@ -290,21 +290,19 @@ impl<'a> Reader<'a> {
     /// Reads a list of objects over the attributes of `schema`.
     fn objects(&mut self, schema: &Schema, strings: &Interner, event: &mut Event) -> Result<Option<Value>, Error> {
         let Some(count) = self.count(4) else { return Ok(None) };
-        let start = event.objects.len();
+        let (start, base) = (event.objects.len(), event.values.len());
         for _ in 0..count {
-            event.exchange_values();
-            let read = self.object(schema, strings, event);
-            event.exchange_values();
-            if !read? {
+            if !self.object(schema, base, strings, event)? {
                 return Ok(None);
             }
         }
+        event.values.truncate(base);
         Ok(Some(Value::Objects(Span { start: start as u32, len: count as u32 })))
     }
 
     /// Reads an object, and returns whether it is a sound one.
-    fn object(&mut self, schema: &Schema, strings: &Interner, event: &mut Event) -> Result<bool, Error> {
-        event.begin_object(schema)?;
+    fn object(&mut self, schema: &Schema, base: usize, strings: &Interner, event: &mut Event) -> Result<bool, Error> {
+        event.begin_object(schema, base)?;
         let Some(count) = self.count(4) else { return Ok(false) };
         let mut next = 0;
         for _ in 0..count {
@@ -315,12 +313,12 @@ impl<'a> Reader<'a> {
             }
             next = attribute.index() + 1;
             let Some(value) = self.value(code, strings, event)? else { return Ok(false) };
-            event.values[attribute.index()] = value;
+            event.values[base + attribute.index()] = value;
         }
-        if check_required(schema, event, "").is_err() {
+        if check_required(schema, &event.values[base..], "").is_err() {
             return Ok(false);
         }
-        event.end_object()?;
+        event.end_object(base)?;
         Ok(true)
     }
 
