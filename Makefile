@@ -107,7 +107,7 @@ bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a repor
 bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
 	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
 
-bench.every.quick: $(ready) ## Run every quick benchmark, under ten minutes, and print the time of each
+bench.every.quick: $(ready) $(report) ## Run every quick benchmark, under ten minutes, and print the time of each
 	@scripts/bench-every-quick
 
 bench.web: web $(browser_ready) ## Measure the package for JavaScript, a minute
