@@ -231,8 +231,9 @@ impl<S: Source> Filler<'_, S> {
         self.source.finish()
     }
 
-    /// Reads the values under the names of the event itself, or of an object in a list.
-    #[inline(never)]
+    /// Reads the values under the names of the event itself, or of an object in a list. It is inlined into the loop over objects
+    /// too, because a flat event would take longer with a call.
+    #[cfg_attr(feature = "terms", inline(always))]
     pub fn members(&mut self, mut names: S::Names) -> Read<()> {
         let schema = self.schema;
         let fields = schema.fields();
