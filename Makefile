@@ -88,8 +88,8 @@ bench.quick: $(ready) ## Run the small benchmarks, two minutes
 bench.publish: $(ready) ## Measure published indexes, two minutes
 	@MIX_ENV=dev mix run bench/publish.exs
 
-bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute
-	@MIX_ENV=dev mix run bench/live.exs
+bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, or its memory for MINUTES
+	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES))
 
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs

@@ -4,6 +4,11 @@
 # it, and at the end the server must find the same ids as a new tree of the same expressions.
 #
 #     mix run bench/live.exs [--seconds 8] [--expressions 100000]
+#
+# With --minutes, it instead changes and searches a server for that time, 1,000 changes a second at a constant size, and prints
+# the memory.
+#
+#     mix run bench/live.exs --minutes 10
 
 defmodule BeTree.Bench.Live do
   @moduledoc false
@@ -171,6 +176,91 @@ defmodule BeTree.Bench.Live do
     )
   end
 
+  # The greatest memory of a changed server, relative to one that was filled and searched.
+  @memory_bar 2
+  @interval 10
+
+  # Replaces expressions for minutes, each by its own text under another id, beside searches.
+  def long(%{expressions: expressions, minutes: minutes}) do
+    parameters = %{W3.defaults() | expressions: expressions, events: @events}
+    texts = parameters |> W3.expressions() |> Enum.to_list() |> List.to_tuple()
+    events = parameters |> W3.events() |> Enum.to_list() |> List.to_tuple()
+    before = resident_bytes()
+    if before == 0, do: Mix.raise("the memory of the VM is unknown on this system")
+    {:ok, _pid} = Server.start_link(name: Ads, schema: W3.schema(parameters), memory: @memory)
+
+    for part <- Enum.chunk_every(0..(expressions - 1), @chunk),
+        do: Server.insert_all!(Ads, for(number <- part, do: {number, elem(texts, number)}))
+
+    search(events, 2)
+    collect()
+    fresh = resident_bytes() - before
+    {rate, _share} = hd(@rates)
+
+    say(
+      "W3, #{Command.grouped(expressions)} expressions, #{Command.grouped(rate)} changes a second, four searching processes"
+    )
+
+    say("the server's memory, filled and searched: #{megabytes(fresh)}\n")
+    say(columns(["after", "searches/s", "changes", "bases", "replicas MB", "memory MB"]))
+    deadline = System.monotonic_time(:millisecond) + 60_000 * minutes
+
+    changers =
+      for number <- 0..(@changers - 1),
+          do:
+            Task.async(fn ->
+              replace(texts, number, rate / 2 / @changers, System.monotonic_time(:microsecond), deadline)
+            end)
+
+    greatest = watch(events, before, deadline, 0, 0)
+    Task.await_many(changers, :infinity)
+    times = greatest / fresh
+
+    say(
+      "the greatest memory is #{decimal(times)} times that of the server without changes" <>
+        bar("#{@memory_bar}", times <= @memory_bar)
+    )
+  end
+
+  defp watch(events, before, deadline, elapsed, greatest) do
+    if System.monotonic_time(:millisecond) >= deadline do
+      greatest
+    else
+      searches = search(events, @interval) |> length()
+      collect()
+      memory = resident_bytes() - before
+      info = Server.info!(Ads)
+      elapsed = elapsed + @interval
+
+      numbers = [
+        div(searches, @interval),
+        info.version,
+        info.bases,
+        div(info.replicas.bytes, 1_000_000),
+        div(memory, 1_000_000)
+      ]
+
+      say(columns(["#{elapsed} s" | Enum.map(numbers, &Command.grouped/1)]))
+      watch(events, before, deadline, elapsed, max(greatest, memory))
+    end
+  end
+
+  # The garbage of this benchmark is no memory of the server.
+  defp collect, do: for(process <- Process.list(), do: :erlang.garbage_collect(process))
+
+  # Replaces the expressions of one changer, in turns, at an even rate.
+  defp replace(texts, id, rate, due, deadline) do
+    wait = div(due - System.monotonic_time(:microsecond), 1_000)
+    if wait > 0, do: Process.sleep(wait)
+
+    if System.monotonic_time(:millisecond) < deadline do
+      text = elem(texts, rem(id, tuple_size(texts)))
+      Server.delete!(Ads, id)
+      Server.insert!(Ads, id + tuple_size(texts), text)
+      replace(texts, id + @changers, rate, due + round(1_000_000 / rate), deadline)
+    end
+  end
+
   # Times of changes with a folder, one caller, and of a start with the folder after 10,000 of them.
   @durable_changes 10_000
 
@@ -236,13 +326,20 @@ defmodule BeTree.Bench.Live do
     String.pad_trailing(title, 40) <> Enum.map_join(numbers, &String.pad_leading(&1, 12))
   end
 
-  # Returns the resident memory of the VM. Pages that replicas share count once.
   defp resident do
+    case resident_bytes() do
+      0 -> "unknown on this system"
+      bytes -> megabytes(bytes)
+    end
+  end
+
+  # Returns the resident bytes of the VM, or 0 on a system that does not tell. Pages that replicas share count once.
+  defp resident_bytes do
     with {:ok, rollup} <- File.read("/proc/self/smaps_rollup"),
          [kilobytes] <- Regex.run(~r/^Pss: +(\d+) kB$/m, rollup, capture: :all_but_first) do
-      megabytes(1_024 * String.to_integer(kilobytes))
+      1_024 * String.to_integer(kilobytes)
     else
-      _elsewhere -> "unknown on this system"
+      _elsewhere -> 0
     end
   end
 
@@ -251,8 +348,14 @@ defmodule BeTree.Bench.Live do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer)
-if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000]")
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer, minutes: :integer)
+
+if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000] [--minutes 10]")
 options = Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options))
-BeTree.Bench.Live.run(options)
-BeTree.Bench.Live.durable(options)
+
+if Map.has_key?(options, :minutes) do
+  BeTree.Bench.Live.long(options)
+else
+  BeTree.Bench.Live.run(options)
+  BeTree.Bench.Live.durable(options)
+end

@@ -6,6 +6,10 @@ defmodule BeTree.Cluster do
       :ok = BeTree.Cluster.insert(cluster, 1, "age >= 21")
       {:ok, [1]} = BeTree.Cluster.search(cluster, %{age: 30})
 
+  The functions of `BeTree` take a cluster too: `BeTree.search/3`, `BeTree.search_many/3`, `BeTree.stream/3`, `BeTree.explain/4`,
+  `BeTree.info/2`, `BeTree.Event.prepare/3`, `BeTree.insert/4`, `BeTree.insert_all/3`, `BeTree.put/4` and `BeTree.delete/3`. Those that
+  run step by step, `BeTree.Search.start/3` and `BeTree.profile/3`, do not.
+
   Each shard is a `BeTree.Server`, by its name and its node. All shards have the same schema, and a search asks all of them.
   Every node that changes the index has to use the same function of the id. A cluster is a plain value: it holds no process
   and no connection.
@@ -15,9 +19,17 @@ defmodule BeTree.Cluster do
   (`BeTree.Server`), and make a cluster with the follower in its place.
   """
 
-  alias BeTree.{Error, Event, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Subscription}
+  import BeTree.Engine.Limits, only: [is_name: 1]
+
+  alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Reply, Subscription}
   alias BeTree.Engine.Options.Common
+
+  # The modules whose functions the shards run. They are atoms here, because those modules call this one.
+  @tree :"Elixir.BeTree"
+  @server :"Elixir.BeTree.Server"
+  @event :"Elixir.BeTree.Event"
+  @batch :"Elixir.BeTree.Engine.Batch"
 
   # Milliseconds. A list of a million is inserted in half a minute.
   @search_timeout 5_000
@@ -43,7 +55,7 @@ defmodule BeTree.Cluster do
   @insert_options Common.take([:constants]) ++ @change_options
 
   # The ids of all shards are merged into one list, so each shard returns a list.
-  @search_options Common.take([:fuel, :slice, :ids, :stats]) ++
+  @search_options Common.take([:fuel, :slice, :ids, :stats, :strict]) ++
                     [
                       timeout: [
                         type: :timeout,
@@ -55,6 +67,12 @@ defmodule BeTree.Cluster do
                       as: [type: {:one_of, [:list]}, default: :list, doc: "the form of the ids, always a list"]
                     ]
 
+  @many_options Keyword.delete(@search_options, :stats)
+
+  @wait_options Common.timeout(
+                  "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
+                )
+
   @enforce_keys [:shards, :shard]
   defstruct @enforce_keys
 
@@ -62,7 +80,7 @@ defmodule BeTree.Cluster do
   @type shard :: {Server.name(), node}
 
   @typedoc "A cluster. Its fields are private."
-  @opaque t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
+  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
 
   @doc """
   Returns a cluster of `shards`, at least one.
@@ -93,7 +111,7 @@ defmodule BeTree.Cluster do
     %__MODULE__{shards: List.to_tuple(shards), shard: options[:shard] || (&:erlang.phash2(&1, count))}
   end
 
-  defp check({name, node}) when is_atom(name) and is_atom(node), do: :ok
+  defp check({name, node}) when is_name(name) and is_atom(node), do: :ok
   defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
 
   defp check_cluster(%__MODULE__{} = cluster), do: cluster
@@ -130,7 +148,7 @@ defmodule BeTree.Cluster do
     options = Options.validate!(options, @insert_options)
 
     with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), Server, :insert, [id, expression, options], options[:timeout])
+      ask(shard(cluster, id), @server, :insert, [id, expression, options], options[:timeout])
     end
   end
 
@@ -168,7 +186,7 @@ defmodule BeTree.Cluster do
   defp insert_into([{shard, placed} | rest], done, timeout) do
     subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
 
-    case ask(shard, Server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
+    case ask(shard, @server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
       {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done], timeout)
       {:error, error} -> delete_again(done, %{error | position: position(error, placed)}, timeout)
     end
@@ -183,7 +201,7 @@ defmodule BeTree.Cluster do
   defp delete_again([{shard, subscriptions} | rest], error, timeout) do
     ids = for {id, _text, _options} <- subscriptions, do: id
 
-    case ask(shard, Server, :delete_all, [ids, [timeout: timeout]], timeout) do
+    case ask(shard, @server, :delete_all, [ids, [timeout: timeout]], timeout) do
       {:ok, _count} ->
         delete_again(rest, error, timeout)
 
@@ -209,7 +227,7 @@ defmodule BeTree.Cluster do
     options = Options.validate!(options, @change_options)
 
     with :ok <- Subscription.check_id(id),
-         do: ask(shard(cluster, id), Server, :delete, [id, options], options[:timeout])
+         do: ask(shard(cluster, id), @server, :delete, [id, options], options[:timeout])
   end
 
   @doc "Like `delete/3`, but raises on error."
@@ -227,7 +245,7 @@ defmodule BeTree.Cluster do
   #{Options.docs(@search_options)}
 
   Returns `{:error, error}` when any shard fails. The message names the shard, and the kind is that of the shard's error,
-  `:not_found` when its node or its server cannot be reached, or `:timeout`.
+  `:no_server` when its node or its server cannot be reached, or `:timeout`.
 
       iex> for name <- [East, West], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{East, node()}, {West, node()}])
@@ -238,25 +256,216 @@ defmodule BeTree.Cluster do
   @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
   def search(cluster, event, options \\ []) do
-    %__MODULE__{shards: shards} = check_cluster(cluster)
+    check_cluster(cluster)
     # The shards take the caller's options, and use the default values themselves.
     timeout = Options.validate!(options, @search_options)[:timeout]
+    cluster |> ask_all(@tree, :search, [event, options], timeout) |> Enum.reduce({:ok, []}, &gather/2)
+  end
+
+  # Calls a function of each shard, whose name is the first argument. Returns each shard with its result.
+  defp ask_all(%__MODULE__{shards: shards}, module, function, arguments, timeout) do
     {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
 
     requests =
       for {name, node} = shard <- there,
-          do: {shard, :erpc.send_request(node, BeTree, :search, [name, event, options])}
+          do: {shard, :erpc.send_request(node, module, function, [name | arguments])}
 
-    results = for {name, _node} = shard <- here, do: {shard, BeTree.search(name, event, options)}
+    results = for {name, _node} = shard <- here, do: {shard, apply(module, function, [name | arguments])}
     deadline = Deadline.new(twice(timeout))
     # The call waits for every reply, so that none arrives later, when no process expects it.
-    results = results ++ for {shard, request} <- requests, do: {shard, receive_reply(request, deadline)}
-    Enum.reduce(results, {:ok, []}, &gather/2)
+    results ++ for {shard, request} <- requests, do: {shard, receive_reply(request, deadline)}
   end
 
   @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
   def search!(cluster, event, options \\ []), do: Bang.unwrap!(search(cluster, event, options))
+
+  @doc """
+  Returns a list with the ids for each of `events`, in order, as `BeTree.search_many/3` does. All shards search at the same time, and
+  each receives all events in one message.
+
+  ## Options
+
+  #{Options.docs(@many_options)}
+
+  Returns `{:error, error}` with the kinds of `search/3`, and the `position` of the event, from 0, if it concerns one.
+
+      iex> for name <- [North, South], do: BeTree.Server.start_link(name: name, schema: [age: :integer])
+      iex> cluster = BeTree.Cluster.new([{North, node()}, {South, node()}])
+      iex> BeTree.Cluster.insert_all!(cluster, for(id <- 1..100, do: {id, "age = \#{id}"}))
+      iex> BeTree.Cluster.search_many(cluster, [%{age: 30}, %{age: 31}])
+      {:ok, [[30], [31]]}
+  """
+  @spec search_many(t, Enumerable.t(), [Search.option()]) :: {:ok, [[BeTree.id()]]} | {:error, Error.t()}
+  def search_many(cluster, events, options \\ []) do
+    check_cluster(cluster)
+    timeout = Options.validate!(options, @many_options)[:timeout]
+
+    with :ok <- Check.enumerable(events, "events") do
+      cluster
+      |> ask_all(@tree, :search_many, [Enum.to_list(events), options], timeout)
+      |> Enum.reduce(nil, &gather_many/2)
+    end
+  end
+
+  @doc "Like `search_many/3`, but returns the lists and raises on error."
+  @spec search_many!(t, Enumerable.t(), [Search.option()]) :: [[BeTree.id()]]
+  def search_many!(cluster, events, options \\ []), do: Bang.unwrap!(search_many(cluster, events, options))
+
+  defp gather_many({shard, {:error, error}}, {:ok, _lists}), do: {:error, named(error, shard)}
+  defp gather_many({shard, {:error, error}}, nil), do: {:error, named(error, shard)}
+  defp gather_many(_result, {:error, error}), do: {:error, error}
+  defp gather_many({_shard, {:ok, lists}}, nil), do: {:ok, lists}
+  defp gather_many({_shard, {:ok, lists}}, {:ok, found}), do: {:ok, Enum.zip_with(found, lists, &merge/2)}
+
+  @doc false
+  # Returns a result for each event of a part of a stream, with options that were checked.
+  @spec search_each(t, [Event.t()], map) :: [{:ok, [BeTree.id()]} | {:error, Error.t()}]
+  def search_each(cluster, events, options) do
+    cluster
+    |> ask_all(@batch, :each, [events, options], for_each(options.timeout, events))
+    |> Enum.map(fn
+      {shard, {:error, error}} -> List.duplicate({shard, {:error, error}}, length(events))
+      {shard, results} -> Enum.map(results, &{shard, &1})
+    end)
+    |> Enum.zip_with(fn results -> Enum.reduce(results, {:ok, []}, &gather/2) end)
+  end
+
+  defp for_each(:infinity, _events), do: :infinity
+  defp for_each(timeout, events), do: min(length(events) * timeout, Limits.max_timeout())
+
+  @doc """
+  Inserts one subscription into its shard, or replaces the one with this id there, as `BeTree.Server.put/4` does.
+
+  ## Options
+
+  #{Options.docs(@insert_options)}
+  """
+  @spec put(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
+  def put(cluster, id, expression, options \\ []) do
+    options = Options.validate!(options, @insert_options)
+
+    with :ok <- Subscription.check_id(id) do
+      ask(shard(cluster, id), @server, :put, [id, expression, options], options[:timeout])
+    end
+  end
+
+  @doc "Like `put/4`, but raises on error."
+  @spec put!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
+  def put!(cluster, id, expression, options \\ []), do: Bang.unwrap!(put(cluster, id, expression, options))
+
+  @doc """
+  Explains the subscription `id`, as `BeTree.explain/4` does. Its shard makes the explanation.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+  """
+  @spec explain(t, Event.t(), BeTree.id(), timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
+  def explain(cluster, event, id, options \\ []) do
+    timeout = Check.timeout!(options)
+
+    with :ok <- Subscription.check_id(id),
+         do: ask(shard(cluster, id), @tree, :explain, [event, id, [timeout: timeout]], timeout)
+  end
+
+  @doc """
+  Returns the expression of a subscription, as `BeTree.Server.fetch/2` does.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Reading, schema: [age: :integer])
+      iex> cluster = BeTree.Cluster.new([{Reading, node()}])
+      iex> BeTree.Cluster.insert!(cluster, 1, "age >= 21")
+      iex> {BeTree.Cluster.fetch(cluster, 1), BeTree.Cluster.member?(cluster, 2)}
+      {{:ok, "age >= 21"}, false}
+      iex> {BeTree.Cluster.ids(cluster), BeTree.Cluster.count(cluster)}
+      {{:ok, [1]}, {:ok, 1}}
+  """
+  @spec fetch(t, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
+  def fetch(cluster, id) do
+    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), @server, :fetch, [id], @search_timeout)
+  end
+
+  @doc "Like `fetch/2`, but returns the expression and raises on error."
+  @spec fetch!(t, BeTree.id()) :: String.t()
+  def fetch!(cluster, id), do: Bang.unwrap!(fetch(cluster, id))
+
+  @doc "Returns whether the cluster has a subscription `id` whose text it knows. Raises a `BeTree.Error` if its shard cannot be reached."
+  @spec member?(t, BeTree.id()) :: boolean
+  def member?(cluster, id) do
+    case fetch(cluster, id) do
+      {:ok, _text} -> true
+      {:error, %Error{kind: :not_found}} -> false
+      {:error, error} -> raise error
+    end
+  end
+
+  @doc "Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard."
+  @spec ids(t) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
+  def ids(cluster) do
+    cluster |> check_cluster() |> ask_all(@server, :ids, [], @search_timeout) |> Enum.reduce({:ok, []}, &gather/2)
+  end
+
+  @doc "Like `ids/1`, but returns the ids and raises on error."
+  @spec ids!(t) :: [BeTree.id()]
+  def ids!(cluster), do: Bang.unwrap!(ids(cluster))
+
+  @doc "Returns the number of subscriptions of all shards, or the error of a shard."
+  @spec count(t) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(cluster), do: with({:ok, %{expressions: count}} <- info(cluster), do: {:ok, count})
+
+  @doc "Like `count/1`, but returns the number and raises on error."
+  @spec count!(t) :: non_neg_integer
+  def count!(cluster), do: Bang.unwrap!(count(cluster))
+
+  @doc "Returns the attributes of the first shard. All shards have the same."
+  @spec schema(t) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(cluster), do: ask(first(cluster), @server, :schema, [], @search_timeout)
+
+  @doc "Like `schema/1`, but returns the attributes and raises on error."
+  @spec schema!(t) :: [Domain.t()]
+  def schema!(cluster), do: Bang.unwrap!(schema(cluster))
+
+  @doc """
+  Returns the counts of `BeTree.info/2`, summed over the shards, and `:shards`, a list of each shard with its map. `:depth` is the
+  greatest.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kinds of `search/3`.
+  """
+  @spec info(t, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
+  def info(cluster, options \\ []) do
+    timeout = Check.timeout!(options)
+    infos = cluster |> check_cluster() |> ask_all(@tree, :info, [[timeout: timeout]], timeout)
+
+    case Enum.find(infos, &match?({_shard, {:error, _error}}, &1)) do
+      {shard, {:error, error}} -> {:error, named(error, shard)}
+      nil -> {:ok, for({shard, {:ok, info}} <- infos, do: {shard, info}) |> sum()}
+    end
+  end
+
+  @doc "Like `info/2`, but returns the map and raises on error."
+  @spec info!(t, timeout: timeout) :: map
+  def info!(cluster, options \\ []), do: Bang.unwrap!(info(cluster, options))
+
+  defp sum(infos) do
+    for {_shard, info} <- infos, {count, value} <- Map.take(info, Reply.counts()), reduce: %{shards: infos} do
+      %{^count => sum} = total when count == :depth -> %{total | depth: max(sum, value)}
+      %{^count => sum} = total -> %{total | count => sum + value}
+      total -> Map.put(total, count, value)
+    end
+  end
+
+  @doc false
+  # Prepares an event in the first shard.
+  @spec prepare(t, Event.t(), timeout: timeout) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
+  def prepare(cluster, event, options) do
+    ask(first(cluster), @event, :prepare, [event, options], Keyword.get(options, :timeout, :infinity))
+  end
+
+  defp first(cluster), do: elem(check_cluster(cluster).shards, 0)
 
   defp twice(:infinity), do: :infinity
   defp twice(timeout), do: min(2 * timeout, Limits.max_timeout())
@@ -283,12 +492,12 @@ defmodule BeTree.Cluster do
   defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not reply in time"}
 
   defp unreachable(_kind, {:erpc, :noconnection}) do
-    %Error{kind: :not_found, message: "its node cannot be reached, or was lost before it replied"}
+    %Error{kind: :no_server, message: "its node cannot be reached, or was lost before it replied"}
   end
 
   defp unreachable(kind, reason) do
     # The reason may have the arguments of a function, and so the event.
-    %Error{kind: :not_found, message: "it could not reply: #{kind} #{Describe.reason(reason)}"}
+    %Error{kind: :no_server, message: "it could not reply: #{kind} #{Describe.reason(reason)}"}
   end
 
   defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}

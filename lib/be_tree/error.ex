@@ -10,7 +10,7 @@ defmodule BeTree.Error do
       "expected a value\n\n    age >= and plan = 3\n           ^"
 
   An error holds no event and no value of one: neither its fields nor its message do, so it can be logged. It may name the
-  attribute, the column of the JSON, the types and the sizes.
+  attribute, the column of the JSON, the types and the sizes. With the option `strict: true` it names the name that the schema lacks.
 
   ## Fields
 
@@ -26,13 +26,13 @@ defmodule BeTree.Error do
   | kind | cause |
   | --- | --- |
   | `:syntax` | an expression or JSON cannot be read |
-  | `:unknown_attribute` | an expression names an attribute outside the schema |
+  | `:unknown_attribute` | an expression, or an event of a strict search, names an attribute outside the schema |
   | `:type` | a value has the wrong type |
   | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
   | `:missing_attribute` | an event lacks an attribute that is not optional |
   | `:duplicate_id` | a subscription has this id already |
-  | `:not_found` | nothing has this id or name, or it is gone |
-  | `:no_server` | no server of this name runs, or it ended during the call |
+  | `:not_found` | nothing has this id, or it is gone |
+  | `:no_server` | no server of this name runs, its node cannot be reached, or it ended during the call |
   | `:not_ready` | a server has no index yet: it is being filled, or waits for the server that it follows |
   | `:out_of_fuel` | a call used its whole budget of fuel |
   | `:timeout` | a call took longer than its timeout |

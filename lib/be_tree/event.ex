@@ -19,15 +19,16 @@ defmodule BeTree.Event do
   its fields, and in lists of pairs the first one that is defined.
 
   `BeTree.Domain` lists the values of each type, and what `coerce: true` converts. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
-  attribute. Attributes that the schema lacks are ignored, with any values.
+  attribute. Names that the schema lacks are ignored, with any values; the option
+  `strict: true` of searches and of `prepare/3` refuses them.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.Error
-  alias BeTree.Engine.{Bang, Check, Describe, Instance, Options, Target}
+  alias BeTree.{Cluster, Error}
+  alias BeTree.Engine.{Bang, Describe, Instance, Options, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Event.Prepared
 
@@ -42,13 +43,17 @@ defmodule BeTree.Event do
           | Prepared.t()
 
   @typedoc false
-  @type format :: 0..4
+  @type format :: 0..6
 
   @pairs 0
   @json 1
   @record 2
   @prepared 3
   @records 4
+  # The strict formats of pairs and of JSON are these, more than the others.
+  @strict 5
+
+  @prepare_options Common.wait() ++ Common.take([:strict])
 
   # An event of this many bytes is decoded in less time than a slice of a search takes.
   @small 16 * 1024
@@ -65,9 +70,16 @@ defmodule BeTree.Event do
 
   ## Options
 
-  #{Options.docs(Common.wait())}
+  #{Options.docs(@prepare_options)}
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
+
+  With `strict: true` it also refuses names that the schema lacks, with the kind `:unknown_attribute`:
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> {:error, error} = BeTree.Event.prepare(tree, %{age: 30, aeg: 31}, strict: true)
+      iex> error.message
+      "the schema has no attribute `aeg`; did you mean `age`?"
 
       iex> schema = [age: :integer, country: {:string, optional: true}]
       iex> {adults, canadians} = {BeTree.new!(schema), BeTree.new!(schema)}
@@ -77,11 +89,14 @@ defmodule BeTree.Event do
       iex> {BeTree.search!(adults, event), BeTree.search!(canadians, event)}
       {[1], [2]}
   """
-  @spec prepare(BeTree.target(), t, timeout: timeout) :: {:ok, Prepared.t()} | {:error, Error.t()}
-  def prepare(target, event, options \\ []) do
-    timeout = Check.timeout!(options)
+  @spec prepare(BeTree.target(), t, timeout: timeout, strict: boolean) :: {:ok, Prepared.t()} | {:error, Error.t()}
+  def prepare(target, event, options \\ [])
+  def prepare(%Cluster{} = cluster, event, options), do: Cluster.prepare(cluster, event, options)
 
-    with {:ok, format, bytes} <- encode(event),
+  def prepare(target, event, options) do
+    %{timeout: timeout, strict: strict} = Options.put!(%{timeout: :infinity, strict: false}, options, @prepare_options)
+
+    with {:ok, format, bytes} <- encode(event, strict),
          {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
@@ -100,11 +115,22 @@ defmodule BeTree.Event do
       iex> BeTree.search!(tree, BeTree.Event.prepare!(tree, %{age: 30}))
       [1]
   """
-  @spec prepare!(BeTree.target(), t, timeout: timeout) :: Prepared.t()
+  @spec prepare!(BeTree.target(), t, timeout: timeout, strict: boolean) :: Prepared.t()
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
-  # Returns the format and the bytes of an event, as docs/abi.md specifies them.
+  # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
+  # does not have. Records have no names, and those of a prepared event were resolved.
+  @spec encode(t, boolean) :: {:ok, format, binary} | {:error, Error.t()}
+  def encode(event, strict) do
+    case encode(event) do
+      {:ok, format, bytes} when strict and format in [@pairs, @json] -> {:ok, format + @strict, bytes}
+      encoded -> encoded
+    end
+  end
+
+  @doc false
+  # Returns the same in a format that is not strict.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}

@@ -24,7 +24,7 @@ defmodule BeTree.Search do
 
   ## Options
 
-  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as]))}
+  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict]))}
 
   ## Forms of the ids
 
@@ -52,7 +52,7 @@ defmodule BeTree.Search do
   process refers to any more is cancelled.
   """
 
-  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
+  alias BeTree.{Cluster, Error, Event, Fuel, Stats, Telemetry}
   alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
   alias BeTree.Engine.Options.Common
 
@@ -69,6 +69,7 @@ defmodule BeTree.Search do
           | {:timeout, timeout}
           | {:ids, [BeTree.id()]}
           | {:as, form}
+          | {:strict, boolean}
 
   @type form :: :list | :binary | :bitmap
 
@@ -78,8 +79,8 @@ defmodule BeTree.Search do
   @typedoc "The outcome of a slice: the search yielded, is done, or failed and is gone."
   @type outcome :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
-  @options Common.take([:fuel, :slice, :timeout, :ids, :as])
-  @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list})
+  @options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict])
+  @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list, strict: false})
 
   @doc """
   Starts a search and runs its first slice.
@@ -110,7 +111,11 @@ defmodule BeTree.Search do
       as: options.as
     }
 
-    with {:ok, format, bytes} <- Event.encode(event),
+    Telemetry.observe(search, fn -> first_slice(search, handle, event, options) end)
+  end
+
+  defp first_slice(search, %{runtime: runtime} = handle, event, options) do
+    with {:ok, format, bytes} <- Event.encode(event, options.strict),
          {:ok, input, ids_length} <- append_ids(bytes, options.ids) do
       arguments = [format, byte_size(bytes), ids_length, number(options.as)]
 
@@ -120,7 +125,8 @@ defmodule BeTree.Search do
         fuel: options.fuel,
         slice: Slices.fuel_of_slice(options, handle.runtime),
         scheduler: :normal,
-        timeout: options.timeout
+        timeout: options.timeout,
+        waited: Telemetry.waited(handle)
       }
 
       handle.instance
@@ -128,7 +134,6 @@ defmodule BeTree.Search do
       |> Slices.settle(search.slices)
       |> outcome(search)
     end
-    |> Telemetry.observe(search)
   end
 
   @doc """
@@ -146,7 +151,7 @@ defmodule BeTree.Search do
   """
   @spec resume(t) :: outcome
   def resume(%__MODULE__{slices: slices} = search) do
-    slices |> Slices.resume() |> outcome(search) |> Telemetry.observe(search)
+    Telemetry.observe(search, fn -> slices |> Slices.resume() |> outcome(search) end)
   end
 
   def resume(other), do: Check.expected!("a BeTree.Search", other)
@@ -176,7 +181,14 @@ defmodule BeTree.Search do
       [1]
   """
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
-  def run(target, event, options \\ []), do: finish(start(target, event, options))
+  def run(target, event, options \\ [])
+
+  # A cluster is searched by the processes of its nodes.
+  def run(%Cluster{} = cluster, event, options) do
+    with {:ok, ids, stats} <- Cluster.search(cluster, event, [stats: true] ++ options), do: {:done, ids, stats}
+  end
+
+  def run(target, event, options), do: finish(start(target, event, options))
 
   @doc false
   # Like `run/3`, with options that `check/1` returned.

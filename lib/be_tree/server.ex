@@ -30,7 +30,7 @@ defmodule BeTree.Server do
   it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
   At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
-  dropped. Neither searches nor changes wait for that. A change of more than 1,000 subscriptions makes a base at once, and other
+  dropped. Neither searches nor changes wait for that, and the other replicas stay as they are. A change of more than 1,000 subscriptions makes a base at once, and other
   changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Swapping
@@ -74,27 +74,30 @@ defmodule BeTree.Server do
 
   ## Memory
 
-  A server holds the base, the tree that accepts changes, and the replicas. They share the pages of the base that they have not
-  written since. The next base frees their copies of pages, so at constant size the memory stays flat. The server also keeps the
-  texts of the expressions.
+  A server holds the base, the tree that accepts changes, and the replicas, one for each scheduler unless `:replicas` says otherwise.
+  At first they share the pages of the base. After many changes each has a copy of its own, so a server that is changed takes its
+  index once for each replica and twice more. At constant size the memory then stays flat. The server also keeps the texts of
+  the expressions.
 
   `docs/server.md` describes how a server works, and its cost.
   """
 
   @behaviour Supervisor
 
-  import BeTree.Engine.Limits, only: [is_u64: 1]
+  import BeTree.Engine.Limits, only: [is_name: 1, is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Subscription}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Request, Table, View, Writer}
+  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
 
   @options [
              name: [
-               type: {:check, "an atom", &__MODULE__.name?/1},
+               type: {:check, "an atom or {:via, module, term}", &__MODULE__.name?/1},
                required: true,
-               doc: "an atom. Searches and changes take it; the supervisor and an ETS table have it too"
+               doc:
+                 "an atom, or `{:via, module, term}`, such as `{:via, Registry, {MyApp.Registry, id}}`. Searches and changes take " <>
+                   "it. The supervisor is registered under it, and an atom is also the name of an ETS table"
              ],
              schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
              follow: [
@@ -121,7 +124,29 @@ defmodule BeTree.Server do
                    "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
              ],
              image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
-           ] ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime, :replicas, :queue])
+           ] ++
+             Common.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
+             [
+               replicas: [
+                 type: {:integer, 1, Limits.max_replicas()},
+                 default: {:computed, &System.schedulers_online/0},
+                 default_doc: "the number of online schedulers",
+                 doc:
+                   "the number of searches that may run at once, up to #{Limits.max_replicas()}. A replica is made when it is " <>
+                     "first needed. Each applies every change, and takes as much memory as the index after many changes"
+               ]
+             ] ++
+             Common.take([:queue]) ++
+             [
+               max_restarts: [
+                 type: :positive,
+                 default: 100,
+                 doc:
+                   "how often the server's process may end in `:max_seconds` seconds. When it ends more often, the server's " <>
+                     "supervisor ends with the reason `:shutdown`, and its own supervisor decides"
+               ],
+               max_seconds: [type: :positive, default: 60, doc: "the seconds in which `:max_restarts` counts"]
+             ]
 
   @change_options Common.timeout(
                     "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
@@ -148,11 +173,8 @@ defmodule BeTree.Server do
   @validate_options Common.take([:constants])
   @wait_options Common.timeout("milliseconds that the call may wait for the server, or `:infinity`")
 
-  # More restarts than can happen in a second.
-  @any_number 1_000_000_000
-
   @typedoc "The name of a server on this node."
-  @type name :: atom
+  @type name :: atom | {:via, module, term}
 
   @typedoc "An option of `start_link/1`."
   @type option ::
@@ -163,6 +185,8 @@ defmodule BeTree.Server do
           | {:durability, :sync | {:interval, non_neg_integer} | :none}
           | {:load, {module, atom, list}}
           | {:image, Image.source()}
+          | {:max_restarts, pos_integer}
+          | {:max_seconds, pos_integer}
           | BeTree.new_option()
           | Index.option()
 
@@ -191,13 +215,18 @@ defmodule BeTree.Server do
   end
 
   defp start(name, options) do
-    if :ets.info(name, :owner) == :undefined or Table.server?(name) do
+    Names.check!(name)
+
+    if free?(name) do
       # The supervisor takes the name first, so one of many concurrent starts makes the tables.
       {__MODULE__, {name, options}} |> start_supervisor(name) |> reason()
     else
       {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
     end
   end
+
+  defp free?(name) when is_atom(name), do: :ets.info(name, :owner) == :undefined or Table.server?(name)
+  defp free?(_name), do: true
 
   defp start_supervisor({module, argument}, name), do: Supervisor.start_link(module, argument, name: name)
 
@@ -206,10 +235,19 @@ defmodule BeTree.Server do
   defp reason(other), do: other
 
   @doc """
-  Returns the child specification of a server, whose id is `{BeTree.Server, name}`, so one supervisor can have many servers.
+  Returns the child specification of a server, with which `{BeTree.Server, options}` stands in a list of children.
+
+    * `:id` is `{BeTree.Server, name}`, so one supervisor can have many servers;
+    * `:type` is `:supervisor`, so `:shutdown` is `:infinity`: the server ends when its last changes are on the disk;
+    * `:restart` is `:permanent`. Use `Supervisor.child_spec/2` for another value: with `:transient` or `:temporary` a server that
+      ends because of `:max_restarts` stays away.
+
+  A server that is restarted recovers its folder, or begins with `:load` or `:image`; without these options it is empty.
 
       iex> BeTree.Server.child_spec(name: Ads, schema: [age: :integer]).id
       {BeTree.Server, Ads}
+      iex> Supervisor.child_spec({BeTree.Server, name: Ads, schema: [age: :integer]}, restart: :transient).restart
+      :transient
   """
   @spec child_spec([option]) :: Supervisor.child_spec()
   def child_spec(options) do
@@ -253,21 +291,25 @@ defmodule BeTree.Server do
       Table.missing(name)
   end
 
-  # This process owns the tables, so it ends only when it is told to. The keeper restarts the server's process. This
-  # supervisor restarts the keeper however often it is killed, and the start of the keeper cannot fail.
+  # This process owns the tables, so it ends only when it is told to, or when the server's process cannot be kept running. The
+  # keeper restarts the server's process, and ends as a significant child when that ended too often.
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
     table = Table.new(name)
     Table.put_limits(table, {2 * options.memory, options.publish})
-    children = [{Keeper, {module, table, options}}]
-    Supervisor.init(children, strategy: :one_for_one, max_restarts: @any_number, max_seconds: 1)
+    keeper = Map.merge(Keeper.child_spec({module, table, options}), %{restart: :transient, significant: true})
+    {intensity, period} = options.restarts
+    # Elixir's own functions do not know the flags of significant children before 1.15.
+    flags = %{strategy: :one_for_one, intensity: intensity, period: period, auto_shutdown: :any_significant}
+    {:ok, {flags, [keeper]}}
   end
 
   defp check(options) do
     options = Options.validate!(options, @options)
     publish = Keyword.take(options, [:replicas, :queue])
-    {options[:name], check(options[:schema], options[:follow], publish, options)}
+    checked = check(options[:schema], options[:follow], publish, options)
+    {options[:name], Map.put(checked, :restarts, {options[:max_restarts], options[:max_seconds]})}
   end
 
   defp check(nil, nil, _publish, _options) do
@@ -307,7 +349,7 @@ defmodule BeTree.Server do
   defp read_options(options, publish), do: Keyword.take(options, [:memory, :fuel_per_reduction, :runtime]) ++ publish
 
   @doc false
-  def name?(name), do: is_atom(name) and name not in [nil, true, false]
+  def name?(name), do: is_name(name)
 
   @doc false
   def durability?({:interval, ms}), do: is_integer(ms) and ms >= 0 and ms <= 3_600_000
@@ -318,7 +360,7 @@ defmodule BeTree.Server do
   def load?(other), do: other == nil
 
   @doc false
-  def follow?({name, node}), do: is_atom(name) and is_atom(node)
+  def follow?({name, node}), do: is_name(name) and is_atom(node)
   def follow?(other), do: other == nil
 
   @doc """
@@ -381,7 +423,7 @@ defmodule BeTree.Server do
       Options.put!(%{timeout: :infinity, on_error: :stop}, options, @insert_all_options)
 
     with {:ok, wires} <- wires(name, subscriptions, on_error),
-         do: Request.call(name, {:insert, wires}, timeout)
+         do: Request.change(name, {:insert, wires}, timeout)
   end
 
   defp wires(_name, subscriptions, :stop), do: Subscription.new_all(subscriptions)
@@ -459,12 +501,8 @@ defmodule BeTree.Server do
   def put(name, id, expression, options \\ []) do
     {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, options) do
-      case Request.call(name, {:change, [subscription], []}, timeout) do
-        {:ok, _counts} -> :ok
-        {:error, error} -> {:error, Request.alone(error, id, expression)}
-      end
-    end
+    with {:ok, subscription} <- Subscription.new(id, expression, options),
+         do: Request.put(name, subscription, timeout)
   end
 
   @doc "Like `put/4`, but raises on error."
@@ -489,7 +527,7 @@ defmodule BeTree.Server do
   @spec delete(name, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(name, id, options \\ []) do
     timeout = Check.timeout!(options)
-    with :ok <- Subscription.check_id(id), do: Request.call(name, {:delete, id}, timeout)
+    with :ok <- Subscription.check_id(id), do: Request.change(name, {:delete, id}, timeout)
   end
 
   @doc "Like `delete/3`, but raises on error."
@@ -551,7 +589,7 @@ defmodule BeTree.Server do
     with {:ok, wires} <- Subscription.new_all(options[:put]),
          {:ok, ids} <- Subscription.ids(options[:delete]),
          :ok <- check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
-         do: Request.call(name, {:change, wires, ids}, options[:timeout])
+         do: Request.change(name, {:change, wires, ids}, options[:timeout])
   end
 
   defp check_once(ids) do
@@ -605,8 +643,10 @@ defmodule BeTree.Server do
   @doc """
   Returns the expression of a subscription, as it was inserted. Reads a table, in about a microsecond.
 
-  Returns `{:error, error}` with the kind `:no_server`, or `:not_found` when there is no such subscription, or the server does not
-  know its text, because its index was swapped in or is that of a followed server.
+  A follower has the texts of the server that it follows.
+
+  Returns `{:error, error}` with the kind `:no_server`, `:not_ready` while the server is being filled, or `:not_found` when there is
+  no such subscription, or the server does not know its text, because its index was swapped in.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Fetching, schema: [age: :integer])
       iex> BeTree.Server.insert!(Fetching, 1, "age >= 21")
@@ -616,13 +656,20 @@ defmodule BeTree.Server do
   @spec fetch(name, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
   def fetch(name, id) do
     with :ok <- Subscription.check_id(id),
-         {:ok, name} <- Request.table(name),
-         {:ok, table} <- Table.fetch(name) do
+         {:ok, table} <- texts(name) do
       case Table.text(table, id) do
         {:ok, {text, _constants}} -> {:ok, text}
         :error -> {:error, %Error{kind: :not_found, message: "no subscription with the id #{id} and a known text"}}
       end
     end
+  end
+
+  # The table of a server whose texts can be read.
+  defp texts(name) do
+    with {:ok, name} <- Request.table(name),
+         {:ok, table} <- Table.fetch(name),
+         :ok <- Table.check_texts(table),
+         do: {:ok, table}
   end
 
   @doc "Like `fetch/2`, but returns the expression and raises on error."
@@ -651,7 +698,7 @@ defmodule BeTree.Server do
   Returns the ids of all subscriptions whose texts the server knows (`fetch/2`), in ascending order. Copies them from a table, a
   tenth of a microsecond each.
 
-  Returns `{:error, error}` with the kind `:no_server`.
+  Returns `{:error, error}` with the kind `:no_server` or `:not_ready`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Listing, schema: [age: :integer])
       iex> BeTree.Server.insert_all!(Listing, [{2, "age >= 21"}, {1, "age < 21"}])
@@ -660,7 +707,7 @@ defmodule BeTree.Server do
   """
   @spec ids(name) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
   def ids(name) do
-    with {:ok, name} <- Request.table(name), {:ok, table} <- Table.fetch(name), do: {:ok, Table.ids(table)}
+    with {:ok, table} <- texts(name), do: {:ok, Table.ids(table)}
   end
 
   @doc "Like `ids/1`, but returns the ids and raises on error."
@@ -668,23 +715,33 @@ defmodule BeTree.Server do
   def ids!(name), do: Bang.unwrap!(ids(name))
 
   @doc """
-  Returns the number of subscriptions, after all acknowledged changes.
+  Returns the number of subscriptions, after all acknowledged changes. The call needs a replica for about 15 microseconds, on a dirty
+  scheduler, and not the server's process.
 
-  Returns `{:error, error}` with the kinds of `BeTree.info/2`.
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:no_server`, `:not_ready`, `:timeout` or `:overloaded`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Counting, schema: [age: :integer])
       iex> BeTree.Server.insert!(Counting, 1, "age >= 21")
       iex> BeTree.Server.count(Counting)
       {:ok, 1}
   """
-  @spec count(name) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def count(name) do
-    with {:ok, name} <- Request.table(name), {:ok, %{expressions: count}} <- BeTree.info(name), do: {:ok, count}
+  @spec count(name, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(name, options \\ []) do
+    timeout = Check.timeout!(options)
+
+    with {:ok, table} <- Request.table(name),
+         {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(table),
+         {:ok, %{expressions: count}} <- Instance.info(runtime, instance, timeout),
+         do: {:ok, count}
   end
 
-  @doc "Like `count/1`, but returns the number and raises on error."
-  @spec count!(name) :: non_neg_integer
-  def count!(name), do: Bang.unwrap!(count(name))
+  @doc "Like `count/2`, but returns the number and raises on error."
+  @spec count!(name, timeout: timeout) :: non_neg_integer
+  def count!(name, options \\ []), do: Bang.unwrap!(count(name, options))
 
   @doc """
   Returns the attributes of the server's index.
@@ -768,8 +825,8 @@ defmodule BeTree.Server do
           :ok | {:error, Error.t()}
   def swap(name, to, options \\ []), do: swap_until(name, to, Deadline.new(Check.timeout!(options)))
 
-  defp swap_until(name, %Index{} = index, deadline), do: Request.call(name, {:swap, index}, Deadline.left(deadline))
-  defp swap_until(name, %Guest{} = guest, deadline), do: Request.call(name, {:swap, guest}, Deadline.left(deadline))
+  defp swap_until(name, %Index{} = index, deadline), do: Request.change(name, {:swap, index}, Deadline.left(deadline))
+  defp swap_until(name, %Guest{} = guest, deadline), do: Request.change(name, {:swap, guest}, Deadline.left(deadline))
 
   defp swap_until(name, {:image, image}, deadline) do
     with {:ok, options} <- Request.call(name, :read_options, Deadline.left(deadline)),
@@ -840,17 +897,19 @@ defmodule BeTree.Server do
   def await!(name, version, options \\ []), do: Bang.unwrap!(await(name, version, options))
 
   @doc """
-  Returns a map that describes the server.
+  Returns a map that describes the server: the counts and sizes of `BeTree.info/2`, and
 
-    * `:expressions` - the number of subscriptions;
     * `:version` - the number of changes (an `insert_all/3` is one); `:base` - the version of the base;
     * `:log` - the changes since the base; `:lag` - the most of them that a replica which is not in use has not applied;
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
-    * `:memory` - the bytes of the base;
+    * `:memory` - the bytes of the base; `:memory_bytes` - those of the tree that accepts changes, which shares most of them;
+    * `:journal` - with `:dir`, a map of the last version on the disk and the error of the last failed write; otherwise `nil`;
+    * `:replicas` - how many replicas there are, `:count`, and the memory that they have of their own, `:bytes`;
     * `:error` - the error of the last base that could not be built, or `nil`.
 
-  The map of a server that follows has `:follows` and `:connected` too, and no `:expressions`: `count/1` returns them.
+  The map of a server that follows has `:follows` and `:connected` too. Its counts are 0 before the first version arrives, and those
+  of its base while all replicas are in use. `BeTree.info/2` returns the same map.
 
   ## Options
 

@@ -1,46 +1,65 @@
 defmodule BeTree.Telemetry do
   @moduledoc """
-  The events that a search emits through the hex package `:telemetry`.
+  The events that this library emits through the hex package `:telemetry`.
 
-  The first search of a node looks whether the package is present, and `enabled?/0` returns what it found. Without the package
-  searches emit nothing.
+  The first event of a node looks whether the package is present, and `enabled?/0` returns what it found. Without the package
+  nothing is emitted. `metrics/0` returns metrics of these events for `Telemetry.Metrics` and Phoenix LiveDashboard.
 
-  ## Events
+  ## Spans
+
+  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or `:timeout`, is
+  a result: the span stops with `result: :error`. An exception is one that the process raised.
+
+  | span | it is | measurements of `:stop` | metadata |
+  | --- | --- | --- | --- |
+  | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches` | |
+  | `[:be_tree, :search_many]` | a call of `BeTree.search_many/3` | `events` | |
+  | `[:be_tree, :stream]` | the search for a part of a stream | `events`, `errors` | |
+  | `[:be_tree, :change]` | a change, until it is acknowledged | `put`, `deleted` | `operation` |
+  | `[:be_tree, :journal]` | the writing of changes to a server's folder, with its sync if the changes wait for it | `changes`, `bytes` | `durability` |
+  | `[:be_tree, :base]` | the building of a server's next base, or the writing of one to its folder | `version` | `operation`: `:build` or `:write` |
+
+  A search also emits `[:be_tree, :search, :yield]` when the fuel of a slice is used up, with `fuel`, `slices` and `duration`.
+
+  ## Other events
 
   | event | when | measurements | metadata |
   | --- | --- | --- | --- |
-  | `[:be_tree, :search, :start]` | a search starts | `system_time`, `monotonic_time` | `tree` |
-  | `[:be_tree, :search, :yield]` | a slice's fuel is exhausted | `fuel`, `slices`, `duration`, `monotonic_time` | `tree` |
-  | `[:be_tree, :search, :stop]` | a search has its ids | `fuel`, `slices`, `matches`, `duration`, `monotonic_time` | `tree` |
-  | `[:be_tree, :search, :exception]` | a search fails | `fuel`, `slices`, `duration`, `monotonic_time` | `tree`, `kind`, `error` |
-
-  The metadata of all has `telemetry_span_context` too: a reference, the same in all events of one search.
+  | `[:be_tree, :queue, :stop]` | a search has waited for a tree, or for a replica, and its turn came | `duration` | |
+  | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: the most changes that a free replica lacks | |
+  | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
+  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows` |
+  | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
 
   ## Measurements
 
   | measurement | unit | meaning |
   | --- | --- | --- |
+  | `system_time` | native time units | the wall clock, in `:start` |
+  | `monotonic_time` | native time units | the monotonic clock at the event |
+  | `duration` | native time units | since the start, including the turns of other processes |
   | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; if the search failed, until its last yield |
   | `slices` | count | the slices until now; if the search failed, the slices that yielded |
-  | `matches` | count | the matching ids |
-  | `duration` | native time units | since the search's start, including the turns of other processes between slices |
-  | `system_time` | native time units | the wall clock at the start |
-  | `monotonic_time` | native time units | the monotonic clock at the event |
+  | `matches` | count | the matching ids, 0 for an error |
+  | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 where nothing was changed |
+  | `bytes` | byte | the texts of changes with what belongs to them, or the image of an index |
 
   ## Metadata
 
   | key | meaning |
   | --- | --- |
-  | `tree` | the handle that was searched |
-  | `server` | the name of the `BeTree.Server`, in the events of its searches only |
-  | `kind` | the kind of the error, such as `:out_of_fuel` or `:timeout` |
-  | `error` | the whole `BeTree.Error`, which holds no event |
+  | `tree` | the handle that was searched or changed |
+  | `server` | the name of the `BeTree.Server`, if it is one |
+  | `cluster` | the `BeTree.Cluster`, if it is one |
+  | `telemetry_span_context` | a reference, the same in all events of one span |
+  | `result` | in `:stop`: `:ok` or `:error` |
+  | `error` | in `:stop` with `result: :error`: the `BeTree.Error`, which holds no event; `error_kind` is its kind |
+  | `kind`, `reason`, `stacktrace` | in `:exception`: `:error`, `:exit` or `:throw`, the value, and the stack trace without arguments |
 
-  `BeTree.search_many/3` and `BeTree.stream/3` search many events in one call, and emit nothing.
-
-  The process that runs the slice emits the event, and handlers run in that process. A search that is cancelled by
-  `BeTree.Search.cancel/1`, or whose process ended, emits nothing more: its last event is the start or a yield. Handlers of
-  yields run once per slice, every 30 to 100 microseconds of a long search.
+  The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
+  the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process
+  ended, emits nothing more: its last event is the start or a yield. Handlers of yields run once per slice, every 30 to 100
+  microseconds of a long search.
 
   Without handlers, the events of the start and the stop of a search take about a microsecond together.
 
@@ -53,37 +72,97 @@ defmodule BeTree.Telemetry do
   """
 
   alias BeTree.Search
-  alias BeTree.Telemetry.Span
+  alias BeTree.Telemetry.{Metrics, Span}
 
   @doc """
-  Returns whether searches emit events: whether the package `:telemetry` is present.
+  Returns whether events are emitted: whether the package `:telemetry` is present.
 
       iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
       true
   """
   @spec enabled?() :: boolean
-  def enabled? do
+  def enabled?, do: sink() != false
+
+  @doc """
+  Returns metrics of the events, as `Telemetry.Metrics` defines them: a list for a reporter, or for the option `:metrics` of
+  Phoenix LiveDashboard.
+
+      def metrics, do: BeTree.Telemetry.metrics() ++ my_metrics()
+
+  Durations are in milliseconds. Metrics of servers have the tag `server`, the name as text. Returns `[]` when the package
+  `:telemetry_metrics` is not present.
+
+      iex> is_list(BeTree.Telemetry.metrics())
+      true
+  """
+  @spec metrics() :: [struct]
+  def metrics, do: if(Code.ensure_loaded?(Telemetry.Metrics), do: Metrics.all(Telemetry.Metrics), else: [])
+
+  # The module whose `execute/3` takes the events, or false. A look is a call of the code server if the package is absent, so its
+  # result is kept.
+  @doc false
+  @spec sink() :: module | false
+  def sink do
     case :persistent_term.get(__MODULE__, nil) do
-      nil -> look()
-      enabled -> enabled
+      nil -> put_sink(if Code.ensure_loaded?(:telemetry), do: :telemetry, else: false)
+      sink -> sink
     end
   end
 
-  # A look is a call of the code server if the package is absent, so its result is kept.
-  defp look do
-    enabled = Code.ensure_loaded?(:telemetry)
-    :persistent_term.put(__MODULE__, enabled)
-    enabled
+  @doc false
+  # Makes `sink` the module that takes the events of this node.
+  @spec put_sink(module | false) :: module | false
+  def put_sink(sink) do
+    :persistent_term.put(__MODULE__, sink)
+    sink
+  end
+
+  @doc false
+  # Emits an event with the present monotonic time.
+  @spec event([atom], map, map) :: :ok
+  def event(name, measurements, metadata) do
+    with sink when sink != false <- sink() do
+      sink.execute([:be_tree | name], Map.put(measurements, :monotonic_time, System.monotonic_time()), metadata)
+    end
+
+    :ok
+  end
+
+  @doc false
+  # Returns the result of `fun`, between the events of a span. `measure` returns measurements of the result.
+  @spec span(atom, map, (() -> result), (result -> map)) :: result when result: var
+  def span(name, metadata, fun, measure) do
+    case sink() do
+      false -> fun.()
+      sink -> Span.run(sink, name, metadata, fun, measure)
+    end
+  end
+
+  @doc false
+  # Returns the metadata of a handle.
+  @spec target(term) :: map
+  defdelegate target(handle), to: Span
+
+  @doc false
+  # Returns a function that emits how long a caller of `handle` has waited, or nil.
+  @spec waited(term) :: (integer -> :ok) | nil
+  def waited(handle) do
+    if enabled?(), do: fn duration -> event([:queue, :stop], %{duration: duration}, target(handle)) end
   end
 
   @doc false
   # Emits the start of a search. Returns its span, or nil without the package.
   @spec start(BeTree.target()) :: Span.t() | nil
-  def start(tree), do: if(enabled?(), do: Span.start(:telemetry, tree))
+  def start(tree) do
+    case sink() do
+      false -> nil
+      sink -> Span.start(sink, :search, target(tree))
+    end
+  end
 
   @doc false
-  # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
-  @spec observe(Search.outcome(), Search.t()) :: Search.outcome()
-  def observe(outcome, %{span: nil}), do: outcome
-  def observe(outcome, search), do: Span.observe(outcome, search)
+  # Runs a step of a search, and emits the event for its outcome. `search` is the search before the step.
+  @spec observe(Search.t(), (() -> Search.outcome())) :: Search.outcome()
+  def observe(%{span: nil}, step), do: step.()
+  def observe(%{span: span} = search, step), do: span |> Span.guard(step) |> Span.observe(search)
 end

@@ -66,7 +66,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
     searchable = [tree, index, fn -> server end]
-    search_options = [:fuel, :slice, :timeout, :ids, :as]
+    search_options = [:fuel, :slice, :timeout, :ids, :as, :strict]
     new_options = [:memory, :fuel_per_reduction, :guest, :runtime]
     image = fn -> {:binary, Image.to_binary!(with_rules())} end
     bytes = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
@@ -80,13 +80,13 @@ defmodule BeTree.Attacks.ArgumentsTest do
       [
         {BeTree, :search, fn -> [target.(), event] end, [:stats | search_options]},
         {BeTree, :search_many, fn -> [target.(), [event, event]] end, search_options},
-        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:slice, :ids, :as, :timeout, :max_concurrency]},
+        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:max_concurrency | search_options]},
         {BeTree, :explain, fn -> [target.(), event, 1] end, [:timeout]},
         {BeTree, :info, fn -> [target.()] end, [:timeout]},
         {BeTree, :profile, fn -> [target.(), [event, event]] end, [:timeout]},
         {Search, :start, fn -> [target.(), event] end, search_options},
         {Search, :run, fn -> [target.(), event] end, search_options},
-        {Event, :prepare, fn -> [target.(), event] end, [:timeout]},
+        {Event, :prepare, fn -> [target.(), event] end, [:timeout, :strict]},
         {Image, :to_binary, fn -> [target.()] end, [:timeout]}
       ]
     end
@@ -95,6 +95,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {BeTree, :new, fn -> [[a: :integer]] end, new_options},
       {BeTree, :insert, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
       {BeTree, :insert_all, fn -> [with_rules(), [{9, "a = 1", constants: [c: 1]}]] end, [:timeout]},
+      {BeTree, :put, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
       {BeTree, :delete, fn -> [with_rules(), 1] end, [:timeout]},
       {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue, :timeout]},
       {Cluster, :new, fn -> [[{server, node()}]] end, [:shard]},
@@ -102,7 +103,18 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants, :timeout]},
       {Cluster, :insert_all, fn -> [cluster(server), [{unique(), "a = 1"}]] end, [:timeout]},
       {Cluster, :delete, fn -> [cluster(server), unique()] end, [:timeout]},
+      {Cluster, :put, fn -> [cluster(server), unique(), "a = 1"] end, [:constants, :timeout]},
       {Cluster, :search, fn -> [cluster(server), event] end, [:stats | search_options]},
+      {Cluster, :search_many, fn -> [cluster(server), [event]] end, search_options},
+      {Cluster, :explain, fn -> [cluster(server), event, 1] end, [:timeout]},
+      {Cluster, :fetch, fn -> [cluster(server), 1] end, nil},
+      {Cluster, :member?, fn -> [cluster(server), 1] end, nil},
+      {Cluster, :ids, fn -> [cluster(server)] end, nil},
+      {Cluster, :count, fn -> [cluster(server)] end, nil},
+      {Cluster, :schema, fn -> [cluster(server)] end, nil},
+      {Cluster, :info, fn -> [cluster(server)] end, [:timeout]},
+      {BeTree, :search_many, fn -> [cluster(server), [event]] end, search_options},
+      {BeTree, :stream, fn -> [cluster(server), [event]] end, [:max_concurrency | search_options]},
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Pattern, :to_expression, fn -> [~s({"a": [1]})] end, [:arrays]},
       {Pattern, :schema, fn -> [[~s({"a": [1]})]] end, [:arrays]},
@@ -155,7 +167,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :fetch, fn -> [server, 1] end, nil},
       {Server, :member?, fn -> [server, 1] end, nil},
       {Server, :ids, fn -> [server] end, nil},
-      {Server, :count, fn -> [server] end, nil},
+      {Server, :count, fn -> [server] end, [:timeout]},
       {Server, :schema, fn -> [server] end, nil},
       {Server, :version, fn -> [server] end, [:timeout]},
       {Server, :await, fn -> [server, 0] end, [:timeout]},
@@ -165,6 +177,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :info, fn -> [server] end, [:timeout]},
       {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
       {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
+      {BeTree.Telemetry, :metrics, fn -> [] end, nil},
       {Workload, :all, fn -> [] end, nil},
       {Workload, :write,
        fn -> [Workload.W1, %{Workload.W1.defaults() | expressions: 1, events: 1}, {:path, folder}] end, nil}
@@ -262,7 +275,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     servers =
       for option <-
             [:name, :schema, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
-              [:replicas, :queue],
+              [:replicas, :queue, :max_restarts, :max_seconds],
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),
           failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),

@@ -42,7 +42,7 @@ defmodule BeTree.Attacks.KillsTest do
     test "changes of a server whose writer is killed, round #{round}" do
       name = :"kills_#{System.unique_integer([:positive])}"
 
-      start_supervised!({Server, name: name, schema: [a: :integer]}, id: name)
+      start_supervised!({Server, name: name, schema: [a: :integer], max_restarts: 1_000_000_000}, id: name)
       Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
       log = :ets.new(:log, [:public, :set, write_concurrency: true])
       changes = Attack.size(2_000, 500_000)

@@ -72,7 +72,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
   end
 
   test "kills of the writer and of its keeper, as fast as they start, never end the data" do
-    {name, pid} = start()
+    {name, pid} = start(max_restarts: 1_000_000_000)
     Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
 
     for round <- 1..Attack.size(150, 2_000) do

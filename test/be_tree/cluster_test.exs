@@ -57,6 +57,65 @@ defmodule BeTree.ClusterTest do
       assert_raise ArgumentError, fn -> Cluster.search(cluster, %{age: 1}, slice: 0) end
     end
 
+    test "is a target like the others" do
+      {_peer, node} = Peers.start()
+      cluster = Cluster.new([{server(), node()}, peer_server(node)])
+      assert BeTree.insert_all(cluster, for(id <- 1..100, do: {id, "age >= #{id}"})) == {:ok, 100}
+      assert BeTree.insert(cluster, 101, "age = 7") == :ok
+      assert BeTree.put(cluster, 101, "age = 8") == :ok
+      assert BeTree.put(cluster, 102, "age = 7") == :ok
+      assert BeTree.delete(cluster, 3) == :ok
+      found = fn age -> for(id <- 1..age, id != 3, do: id) ++ for {7, id} <- [{age, 102}], do: id end
+
+      assert BeTree.search(cluster, %{age: 7}) == {:ok, found.(7)}
+      assert BeTree.search!(cluster, %{age: 8}) == found.(8) ++ [101]
+      assert {:done, [1, 2], %BeTree.Stats{}} = BeTree.Search.run(cluster, %{age: 2})
+      assert BeTree.search_many(cluster, [%{age: 7}, %{age: 0}]) == {:ok, [found.(7), []]}
+      assert BeTree.search_many(cluster, []) == {:ok, []}
+      assert {:error, %Error{kind: :missing_attribute, position: 1}} = BeTree.search_many(cluster, [%{age: 7}, %{}])
+      events = for n <- 1..600, do: if(n == 77, do: %{}, else: %{age: rem(n, 7)})
+
+      for options <- [[], [timeout: 60_000], [fuel: 1_000_000]] do
+        results = Enum.to_list(BeTree.stream(cluster, events, options))
+        assert Enum.map(results, &elem(&1, 0)) == events
+
+        for {event, result} <- results do
+          case event do
+            %{age: 0} -> assert result == {:ok, []}
+            %{age: age} -> assert result == {:ok, found.(age)}
+            %{} -> assert {:error, %Error{kind: :missing_attribute, position: nil}} = result
+          end
+        end
+      end
+
+      prepared = BeTree.Event.prepare!(cluster, %{age: 7})
+      assert BeTree.search(cluster, prepared) == {:ok, found.(7)}
+      for id <- [1, 2, 101], do: assert(BeTree.explain!(cluster, %{age: 1}, id).match == (id == 1))
+      assert {:error, %Error{kind: :not_found}} = BeTree.explain(cluster, %{age: 1}, 3)
+      assert {:ok, %{expressions: 101, shards: [{_, %{version: _}}, {_, _}], depth: _}} = BeTree.info(cluster)
+      assert {Cluster.fetch(cluster, 101), Cluster.member?(cluster, 3)} == {{:ok, "age = 8"}, false}
+      assert Cluster.ids!(cluster) == [1, 2] ++ Enum.to_list(4..102)
+      assert Cluster.count!(cluster) == 101
+      assert [%{name: "age"}] = Cluster.schema!(cluster)
+
+      for call <- [&BeTree.Search.start(&1, %{}), &BeTree.profile(&1, []), &BeTree.publish/1, &BeTree.Image.to_binary/1] do
+        assert_raise ArgumentError, fn -> call.(cluster) end
+      end
+
+      assert_raise ArgumentError, fn -> BeTree.stream(cluster, [], as: :binary) end
+      Peers.kill(node)
+
+      for result <- [
+            BeTree.search_many(cluster, [%{age: 1}]),
+            cluster |> BeTree.stream([%{age: 1}]) |> Enum.at(0) |> elem(1),
+            BeTree.info(cluster),
+            Cluster.ids(cluster)
+          ] do
+        assert {:error, %Error{kind: :no_server, message: message}} = result
+        assert message =~ "#{node}"
+      end
+    end
+
     test "ends with its timeout where a node is stopped" do
       {_peer, node} = Peers.start()
       cluster = Cluster.new([{server(), node()}, peer_server(node)])
@@ -112,14 +171,14 @@ defmodule BeTree.ClusterTest do
       Peers.kill(two)
 
       for {error, answers} <- Task.await_many(searchers, 60_000) do
-        assert error.kind == :not_found
+        assert error.kind == :no_server
         assert error.message =~ "#{two}"
         assert answers in [[], [all]]
       end
 
-      assert {:error, %Error{kind: :not_found, message: message}} = Cluster.search(cluster, %{age: 1})
+      assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
       assert message =~ "#{two}"
-      assert {:error, %Error{kind: :not_found}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
+      assert {:error, %Error{kind: :no_server}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
       # What the others took of that they gave back.
       assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
       assert Enum.max(ids) <= 300
@@ -142,7 +201,7 @@ defmodule BeTree.ClusterTest do
     test "tells nothing of the event when a shard's node cannot run the search" do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
-      assert {:error, %Error{kind: :not_found} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
+      assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
       assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.search/3)
     end
 
@@ -228,7 +287,7 @@ defmodule BeTree.ClusterTest do
         end)
 
       Peers.kill(node)
-      eventually(fn -> match?(%{connected: false, error: %Error{kind: :not_found}}, Server.info!(follower)) end)
+      eventually(fn -> match?(%{connected: false, error: %Error{kind: :no_server}}, Server.info!(follower)) end)
       assert Server.info!(follower).error.message =~ "#{node}"
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
 
@@ -240,6 +299,93 @@ defmodule BeTree.ClusterTest do
       assert %{connected: true, error: nil} = Server.info!(follower)
       :atomics.put(stop, 1, 1)
       assert Task.await(searcher, 60_000) > 10
+    end
+
+    test "has the texts of the other, in every order of changes and bases" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
+      {:ok, 2_500} = call.(:insert_all, [for(id <- 1..2_500, do: {id, "age >= #{id}"})])
+      follower = server(schema: nil, follow: leader)
+      assert Server.await(follower, 1) == {:ok, 1}
+      assert Server.ids!(follower) == Enum.to_list(1..2_500)
+      assert {Server.fetch(follower, 7), Server.count(follower)} == {{:ok, "age >= 7"}, {:ok, 2_500}}
+      :ok = call.(:put, [7, "age = 7"])
+      :ok = call.(:delete, [8])
+      assert Server.await(follower, 3) == {:ok, 3}
+      assert Server.fetch!(follower, 7) == "age = 7"
+      refute Server.member?(follower, 8)
+      assert BeTree.info!(follower).expressions == 2_499
+
+      # A crash of the follower's process loses none of them.
+      Process.exit(Servers.process(follower), :kill)
+      eventually(fn -> match?({:ok, 3}, Server.version(follower)) end)
+      assert length(Server.ids!(follower)) == 2_499
+
+      # An index that is swapped in has no texts.
+      :ok = Peers.swap(node, name, @schema, [{7, "age = 1"}])
+      assert Server.await(follower, 4) == {:ok, 4}
+      assert {:error, %Error{kind: :not_found}} = Server.fetch(follower, 7)
+      :ok = call.(:insert, [9, "age = 2"])
+      assert Server.await(follower, 5) == {:ok, 5}
+      assert Server.ids(follower) == {:ok, [9]}
+      assert Server.count(follower) == {:ok, 2}
+    end
+
+    test "catches up after the connection was lost, again and again, with the other's changes meanwhile" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
+      {:ok, _count} = call.(:insert_all, [for(id <- 1..100, do: {id, "age >= #{id}"})])
+      follower = server(schema: nil, follow: leader)
+      assert Server.await(follower, 1) == {:ok, 1}
+      bases = Server.info!(follower).bases
+
+      for round <- 1..4 do
+        # The other node changes its index while nobody sees it.
+        :erpc.cast(node, Peers, :disconnect_and_put, [node(), name, 1_000 * round])
+        # Searches go on meanwhile.
+        eventually(fn ->
+          {:ok, ids} = BeTree.search(follower, %{age: 50})
+          assert length(ids) >= 50
+          Server.info!(follower).connected == false or length(ids) >= 50 + 20 * round
+        end)
+
+        eventually(fn -> match?({:ok, _version}, Server.await(follower, 1 + 20 * round, timeout: 1_000)) end)
+        assert length(BeTree.search!(follower, %{age: 50})) == 50 + 20 * round
+        assert %{connected: true, error: nil} = Server.info!(follower)
+      end
+
+      # The log led on, so no base travelled.
+      assert Server.info!(follower).bases == bases
+    end
+
+    test "notices that the other's node stands still, and follows it again when it goes on" do
+      {_peer, node} = Peers.start()
+      {name, ^node} = leader = peer_server(node)
+      :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
+      follower = server(schema: nil, follow: leader)
+      assert Server.await(follower, 1) == {:ok, 1}
+      cluster = Cluster.new([leader])
+      os_pid = :erpc.call(node, System, :pid, [])
+      signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", os_pid]) end
+      on_exit(fn -> signal.("CONT") end)
+      # The silence of a node is noticed after this many seconds.
+      before = :net_kernel.get_net_ticktime()
+      on_exit(fn -> :net_kernel.set_net_ticktime(before, 1) end)
+      :net_kernel.set_net_ticktime(4, 1)
+      :erpc.call(node, :net_kernel, :set_net_ticktime, [4, 1])
+      signal.("STOP")
+      eventually(fn -> match?(%{connected: false}, Server.info!(follower)) end, 120)
+      assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
+      assert {:error, %Error{kind: kind}} = BeTree.search(cluster, %{age: 1}, timeout: 100)
+      assert kind in [:timeout, :no_server]
+      signal.("CONT")
+      eventually(fn -> match?(%{connected: true}, Server.info!(follower)) end, 120)
+      eventually(fn -> BeTree.search(cluster, %{age: 1}) == {:ok, [1]} end, 120)
+      :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
+      assert Server.await(follower, 2) == {:ok, 2}
+      assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}
     end
 
     test "goes on when the other's process is killed" do
@@ -279,7 +425,7 @@ defmodule BeTree.ClusterTest do
       # In front of the next base.
       process = Servers.process(follower)
       courier = :sys.get_state(process).courier
-      send(process, {:piece, courier, :last, "damaged"})
+      send(process, {:piece, courier, "damaged"})
       Server.swap!(leader, index([{1, "age >= 1"}, {2, "age >= 1"}]))
       eventually(fn -> match?(%{error: %Error{kind: :bad_module}}, Server.info!(follower)) end)
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}

@@ -17,17 +17,9 @@ defmodule BeTree.EmptiedTest do
 
   # As the built-in runtime, but for instances, of which a process that says so gets no more.
   defmodule Refusing do
-    alias BeTree.Runtime.Wasmtime
+    use BeTree.Test.Delegating, except: [instantiate: 2]
 
-    defdelegate default_slice, to: Wasmtime
-    defdelegate load(wasm), to: Wasmtime
-    defdelegate wasm(compiled), to: Wasmtime
-    defdelegate exports(compiled), to: Wasmtime
-    defdelegate imports(compiled), to: Wasmtime
-    defdelegate call(instance, export, arguments, request), to: Wasmtime
-    defdelegate resume(call), to: Wasmtime
-    defdelegate info(instance), to: Wasmtime
-    defdelegate renew(instance, fresh, export, timeout), to: Wasmtime
+    alias BeTree.Runtime.Wasmtime
 
     def refuse, do: Process.put(__MODULE__, true)
 

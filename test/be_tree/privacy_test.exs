@@ -137,7 +137,7 @@ defmodule BeTree.PrivacyTest do
             BeTree.search(index, event, stats: true),
             BeTree.search(name, event),
             BeTree.search_many(tree, [%{now: 1}, event]),
-            index |> BeTree.stream([%{now: 1}, event], max_concurrency: 2) |> Enum.at(1),
+            index |> BeTree.stream([%{now: 1}, event], max_concurrency: 2) |> Enum.at(1) |> elem(1),
             BeTree.explain(tree, event, 1),
             BeTree.explain(name, event, 1),
             Search.start(tree, event),
@@ -195,7 +195,7 @@ defmodule BeTree.PrivacyTest do
     check(inspect(search), event)
     check(inspect(search.slices), event)
     Search.cancel(search)
-    for chunk <- BeTree.Engine.Batch.chunks([event]), do: check(inspect(chunk), event)
+    for chunk <- BeTree.Engine.Batch.chunks([event], false), do: check(inspect(chunk), event)
     # A cancelled search releases its tree soon after.
     eventually(fn -> inspect(tree) =~ ~r/^#BeTree<200 expressions, [0-9.]+ MB>$/ end)
     assert inspect(Cluster.new([{:a, :b}], shard: fn _id -> 0 end)) == "#BeTree.Cluster<1 shard>"

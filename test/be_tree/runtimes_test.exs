@@ -491,7 +491,7 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.search(tree, {:json, ~s({"age": 70, "plan": 3})}, ids: [3, 1]) == {:ok, [3]}
         assert BeTree.search_many(tree, [%{age: 70, plan: 3}, [age: 1, plan: 1]]) == {:ok, [[2, 3], []]}
         assert BeTree.search_many(tree, [%{age: 70, plan: 3}], as: :binary) == {:ok, [<<2::little-64, 3::little-64>>]}
-        assert tree |> BeTree.stream([%{age: 70, plan: 3}, %{}]) |> Enum.map(&elem(&1, 0)) == [:ok, :error]
+        assert tree |> BeTree.stream([%{age: 70, plan: 3}, %{}]) |> Enum.map(&elem(elem(&1, 1), 0)) == [:ok, :error]
         {:ok, prepared} = BeTree.Event.prepare(tree, %{age: 70, plan: 3})
         assert BeTree.search(tree, prepared) == {:ok, [2, 3]}
         assert {:done, [2, 3], _stats} = BeTree.Search.run(tree, %{age: 70, plan: 3}, slice: 1_000)

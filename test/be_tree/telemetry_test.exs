@@ -55,8 +55,8 @@ defmodule BeTree.TelemetryTest do
     assert fuels == fuels |> Enum.uniq() |> Enum.sort()
 
     {stopped, metadata} = received(:stop)
-    assert metadata == %{tree: tree, telemetry_span_context: context}
-    assert Enum.all?(yields, fn {_measured, yielded} -> yielded == metadata end)
+    assert metadata == %{tree: tree, telemetry_span_context: context, result: :ok}
+    assert Enum.all?(yields, fn {_measured, yielded} -> yielded == Map.delete(metadata, :result) end)
 
     %{duration: duration, monotonic_time: ended} = stopped
     assert duration == ended - started.monotonic_time
@@ -75,7 +75,7 @@ defmodule BeTree.TelemetryTest do
   describe "a span" do
     # What BeTree.Search does where the events are compiled in; its own go to nobody.
     defp search(tree, options) do
-      span = Span.start(Recorder, tree)
+      span = Span.start(Recorder, :search, Span.target(tree))
       {:yield, search} = tree |> Search.start(@event, options)
       observe({:yield, search}, %{search | slices: %{search.slices | fuel: 0, count: 0}}, span)
     end
@@ -84,7 +84,7 @@ defmodule BeTree.TelemetryTest do
       assert Span.observe(answer, %{before | span: span}) == answer
 
       with {:yield, search} <- answer do
-        quiet = %{search | span: Span.start(Nobody, search)}
+        quiet = %{search | span: Span.start(Nobody, :search, %{})}
         observe(Search.resume(quiet), quiet, span)
       end
     end
@@ -94,22 +94,36 @@ defmodule BeTree.TelemetryTest do
       check_whole(tree, stats, ids)
     end
 
-    test "has an exception where the search fails, with the kind", %{tree: tree} do
+    test "stops with the error where the search is refused", %{tree: tree} do
       for {options, kind} <- [{[slice: 10_000, timeout: 0], :timeout}, {[slice: 10_000, fuel: 25_000], :out_of_fuel}] do
         {:error, %Error{kind: ^kind} = error} = search(tree, options)
         {_started, %{telemetry_span_context: context}} = received(:start)
         [{%{fuel: fuel, slices: slices}, _metadata} | _] = Enum.reverse(received_all(:yield))
-        {failed, metadata} = received(:exception)
-        assert metadata == %{tree: tree, telemetry_span_context: context, kind: kind, error: error}
-        assert %{fuel: ^fuel, slices: ^slices, duration: duration, monotonic_time: _} = failed
+        {failed, metadata} = received(:stop)
+        result = %{result: :error, error_kind: kind, error: error}
+        assert metadata == Map.merge(%{tree: tree, telemetry_span_context: context}, result)
+        assert %{fuel: ^fuel, slices: ^slices, matches: 0, duration: duration, monotonic_time: _} = failed
         assert duration > 0
         nothing_more()
       end
     end
 
+    test "has an exception where something raises, with a stack trace without arguments" do
+      raise_it = fn -> :erlang.binary_to_atom({:secret, 1}) end
+      measure = fn _result -> %{} end
+      assert_raise ArgumentError, fn -> Span.run(Recorder, :search, %{server: Ads}, raise_it, measure) end
+      received(:start)
+      {%{duration: _, monotonic_time: _}, metadata} = received(:exception)
+      assert %{kind: :error, reason: :badarg, stacktrace: [_ | _] = stacktrace, server: Ads} = metadata
+      refute inspect(stacktrace) =~ "secret"
+      assert catch_throw(Span.run(Recorder, :search, %{}, fn -> throw(:ball) end, measure)) == :ball
+      received(:start)
+      assert {_measured, %{kind: :throw, reason: :ball}} = received(:exception)
+    end
+
     test "is not ended twice by one who resumes it once more", %{tree: tree} do
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
-      search = %{search | span: Span.start(Recorder, tree)}
+      search = %{search | span: Span.start(Recorder, :search, %{})}
       received(:start)
       Search.cancel(search)
       assert {:error, %Error{kind: :not_found}} = answer = Search.resume(search)
@@ -148,8 +162,9 @@ defmodule BeTree.TelemetryTest do
         {:error, %Error{kind: ^kind} = error} = BeTree.search(tree, event, options)
         {_started, %{telemetry_span_context: context}} = received(:start)
         assert length(received_all(:yield)) == slices
-        {%{slices: ^slices}, metadata} = received(:exception)
-        assert metadata == %{tree: tree, telemetry_span_context: context, kind: kind, error: error}
+        {%{slices: ^slices}, metadata} = received(:stop)
+        result = %{result: :error, error_kind: kind, error: error}
+        assert metadata == Map.merge(%{tree: tree, telemetry_span_context: context}, result)
         nothing_more()
       end
     end

@@ -31,7 +31,7 @@ defmodule BeTree.TimeoutsTest do
             &BeTree.info(tree, timeout: &1),
             &BeTree.search(tree, @event, timeout: &1),
             &BeTree.search_many(tree, [@event], timeout: &1),
-            &hd(Enum.to_list(BeTree.stream(tree, [@event], timeout: &1))),
+            &(tree |> BeTree.stream([@event], timeout: &1) |> Enum.to_list() |> hd() |> elem(1)),
             &Search.start(tree, @event, timeout: &1),
             &Event.prepare(tree, @event, timeout: &1),
             &Image.write(tree, path, timeout: &1),
@@ -56,7 +56,7 @@ defmodule BeTree.TimeoutsTest do
     held = Holding.hold(index, @event)
     assert {:error, %Error{kind: :timeout}} = BeTree.explain(index, @event, 1, timeout: 0)
     assert {:error, %Error{kind: :timeout}} = Event.prepare(index, @event, timeout: 0)
-    assert [{:error, %Error{kind: :timeout}}] = Enum.to_list(BeTree.stream(index, [@event], timeout: 0))
+    assert [{@event, {:error, %Error{kind: :timeout}}}] = Enum.to_list(BeTree.stream(index, [@event], timeout: 0))
     Holding.release(held)
   end
 

@@ -129,7 +129,7 @@ defmodule BeTree.SoakTest do
     end
   end
 
-  defp server(domains), do: {Server, name: @name, schema: domains}
+  defp server(domains), do: {Server, name: @name, schema: domains, max_restarts: 1_000_000_000}
 
   defp operation(percent) when percent <= 30, do: :insert
   defp operation(percent) when percent <= 40, do: :insert_all

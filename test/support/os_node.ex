@@ -2,17 +2,40 @@ defmodule BeTree.Test.OsNode do
   @moduledoc """
   An Erlang node that is another operating-system process, with the code of this build, to be killed.
 
-  The calling process receives the lines that it prints as `{port, {:data, {:eol, line}}}`, and `{port, {:exit_status, status}}`
-  when it has ended.
+  The calling process, a test, receives the lines that it prints as `{port, {:data, {:eol, line}}}`, and
+  `{port, {:exit_status, status}}` when it has ended. A node that still runs when the test ends is killed then.
   """
 
-  @doc "Starts a node that runs this Elixir code, and returns its port."
-  def start(code) do
+  import ExUnit.Callbacks, only: [on_exit: 2]
+
+  @doc """
+  Starts a node that runs this Elixir code, and returns its port. `limits:` is a command of the shell that lowers limits of the node
+  first.
+  """
+  def start(code, options \\ []) do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
     arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
-    executable = System.find_executable("elixir")
+    {executable, arguments} = limited(System.find_executable("elixir"), arguments, options[:limits])
 
-    Port.open({:spawn_executable, executable}, [:binary, :exit_status, :stderr_to_stdout, line: 65_536, args: arguments])
+    port =
+      Port.open({:spawn_executable, executable}, [
+        :binary,
+        :exit_status,
+        :stderr_to_stdout,
+        line: 65_536,
+        args: arguments
+      ])
+
+    {:os_pid, os_pid} = Port.info(port, :os_pid)
+    # The scripts of Elixir and Erlang replace themselves by the node, so this is its own pid.
+    on_exit({__MODULE__, port}, fn -> System.cmd("kill", ["-9", "#{os_pid}"], stderr_to_stdout: true) end)
+    port
+  end
+
+  defp limited(executable, arguments, nil), do: {executable, arguments}
+
+  defp limited(executable, arguments, command) do
+    {System.find_executable("sh"), ["-c", ~s(#{command} && exec "$@"), "sh", executable | arguments]}
   end
 
   @doc "Ends the node with SIGKILL. `os_pid` is its own `System.pid/0`: the port's process may be a shell. Returns when it has ended."
@@ -24,8 +47,13 @@ defmodule BeTree.Test.OsNode do
   @doc "Waits until the node has ended, and returns the lines that it printed before, which were not received yet."
   def await_end(port, lines \\ []) do
     receive do
-      {^port, {:data, {_end, line}}} -> await_end(port, [line | lines])
-      {^port, {:exit_status, _status}} -> Enum.reverse(lines)
+      {^port, {:data, {_end, line}}} ->
+        await_end(port, [line | lines])
+
+      {^port, {:exit_status, _status}} ->
+        # The pid may soon be that of another process.
+        on_exit({__MODULE__, port}, fn -> :ok end)
+        Enum.reverse(lines)
     after
       120_000 -> raise "the node did not end, and printed #{inspect(Enum.reverse(lines))}"
     end

@@ -75,6 +75,13 @@ defmodule BeTree.Test.Peers do
     BeTree.Server.swap!(name, BeTree.publish!(tree))
   end
 
+  @doc false
+  # Runs on the other node: cuts the connection to `node`, and inserts 20 subscriptions, whose ids follow `id`.
+  def disconnect_and_put(node, name, id) do
+    Node.disconnect(node)
+    for number <- 1..20, do: :ok = BeTree.Server.put(name, id + number, "age >= 1")
+  end
+
   @doc "Starts a server on the node, which lives as long as the node."
   def start_server(node, options) do
     :erpc.call(node, fn ->

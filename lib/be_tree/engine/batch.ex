@@ -3,7 +3,7 @@ defmodule BeTree.Engine.Batch do
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/abi.md). Large results come in parts.
 
-  alias BeTree.{Error, Event, Search}
+  alias BeTree.{Cluster, Error, Event, Search, Telemetry}
   alias BeTree.Engine.{Check, CrashReport, Deadline, Heap, Reply, Slices, Target}
   alias BeTree.Server.View
 
@@ -13,64 +13,88 @@ defmodule BeTree.Engine.Batch do
 
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
-  defstruct @enforce_keys ++ [:refused]
+  defstruct @enforce_keys ++ [:refused, events: [], limit: @events]
 
   @typedoc """
   A chunk of events.
 
     * `count` - the number of events;
     * `input` - each event, after its format and its length;
-    * `refused` - the error of the next event if that cannot be encoded. The chunk then ends before it.
+    * `refused` - the error of the next event if that cannot be encoded. The chunk then ends before it;
+    * `events` - the events, and the refused one;
+    * `limit` - the greatest number of events of this chunk.
   """
-  @type t :: %__MODULE__{count: non_neg_integer, input: binary, refused: Error.t() | nil}
+  @type t :: %__MODULE__{
+          count: non_neg_integer,
+          input: binary,
+          refused: Error.t() | nil,
+          events: [Event.t()],
+          limit: pos_integer
+        }
 
   @typedoc "An error, with the results of the events before it, in order."
   @type failure :: {:error, Error.t(), [Search.found()]}
 
-  @doc "Returns a stream of the events in chunks."
-  @spec chunks(Enumerable.t()) :: Enumerable.t()
-  def chunks(events), do: Stream.chunk_while(events, {0, 0, []}, &add/2, &finish/1)
+  @doc """
+  Returns a stream of the events in chunks. The first chunk has at most `first` events, and each of the next at most twice as many
+  as the one before, up to #{@events}.
+  """
+  @spec chunks(Enumerable.t(), boolean, pos_integer) :: Enumerable.t()
+  def chunks(events, strict, first \\ @events),
+    do: Stream.chunk_while(events, empty(first), &add(&1, &2, strict), &finish/1)
 
-  defp add(event, {count, bytes, frames}) do
-    case Event.encode(event) do
+  defp empty(limit), do: {0, 0, [], [], min(limit, @events)}
+
+  defp add(event, {count, bytes, frames, events, limit}, strict) do
+    case Event.encode(event, strict) do
       {:ok, format, encoded} ->
         length = byte_size(encoded)
         frames = [frames, <<format::little-32, length::little-32>> | encoded]
-        next = {count + 1, bytes + length, frames}
-        if full?(next), do: {:cont, chunk(next), {0, 0, []}}, else: {:cont, next}
+        next = {count + 1, bytes + length, frames, [event | events], limit}
+        if full?(next), do: {:cont, chunk(next), empty(2 * limit)}, else: {:cont, next}
 
       {:error, error} ->
-        {:cont, %{chunk({count, bytes, frames}) | refused: error}, {0, 0, []}}
+        {:cont, %{chunk({count, bytes, frames, [event | events], limit}) | refused: error}, empty(2 * limit)}
     end
   end
 
-  defp full?({count, bytes, _frames}), do: count == @events or bytes >= @bytes
+  defp full?({count, bytes, _frames, _events, limit}), do: count == limit or bytes >= @bytes
 
-  defp finish({0, 0, []}), do: {:cont, {0, 0, []}}
-  defp finish(last), do: {:cont, chunk(last), {0, 0, []}}
+  defp finish({0, _bytes, _frames, _events, _limit} = none), do: {:cont, none}
+  defp finish({_count, _bytes, _frames, _events, limit} = last), do: {:cont, chunk(last), empty(limit)}
 
-  defp chunk({count, _bytes, frames}), do: %__MODULE__{count: count, input: IO.iodata_to_binary(frames)}
+  defp chunk({count, _bytes, frames, events, limit}) do
+    %__MODULE__{count: count, input: IO.iodata_to_binary(frames), events: Enum.reverse(events), limit: limit}
+  end
 
   @doc "Returns a result for each of `events`, or the first error, with its position if it concerns a single event."
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
+  def search(tree, events, options) do
+    # The length of a stream is unknown before the search.
+    Telemetry.span(:search_many, Telemetry.target(tree), fn -> search_all(tree, events, options) end, fn
+      {:ok, found} -> %{events: length(found)}
+      {:error, _error} -> %{events: 0}
+    end)
+  end
+
   # One event is searched without the work of a batch.
-  def search(tree, [event], options) do
+  defp search_all(tree, [event], options) do
     with {:ok, run} <- run(tree, options, 0) do
-      case Event.encode(event) do
+      case Event.encode(event, options.strict) do
         {:ok, format, bytes} -> search_one(format, bytes, run)
         {:error, error} -> {:error, %{error | position: 0}}
       end
     end
   end
 
-  def search(tree, events, options) do
+  defp search_all(tree, events, options) do
     with :ok <- Check.enumerable(events, "events"),
          # The length of a stream is unknown.
          ahead = if(is_list(events), do: length(events), else: 0),
          {:ok, run} <- run(tree, options, ahead) do
       events
-      |> chunks()
+      |> chunks(options.strict)
       |> Enum.reduce_while({[], 0, run}, &search_next/2)
       |> case do
         {:error, error} -> {:error, error}
@@ -109,21 +133,56 @@ defmodule BeTree.Engine.Batch do
     end
   end
 
-  @doc "Returns a stream of the results of `events`, `{:ok, found}` or `{:error, error}`, from `concurrency` processes."
-  @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
-  def stream(target, events, options, 1), do: events |> chunks() |> Stream.flat_map(&results(&1, target, options))
+  @doc """
+  Returns a stream of pairs of an event and its result, `{:ok, found}` or `{:error, error}`.
 
+  The first events are searched by the consumer, in small chunks, so a consumer of a few events does not pay for many. Then up to
+  `concurrency` processes search.
+  """
+  @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
   def stream(target, events, options, concurrency) do
-    events
-    |> chunks()
-    |> Task.async_stream(&caught(fn -> results(&1, target, options) end),
-      max_concurrency: concurrency,
-      timeout: :infinity
-    )
-    |> Stream.flat_map(fn
-      {:ok, {:results, results}} -> results
-      {:ok, {:caught, kind, reason, stacktrace}} -> :erlang.raise(kind, reason, stacktrace)
-    end)
+    chunks = chunks(events, options.strict, 1)
+
+    if concurrency == 1,
+      do: Stream.flat_map(chunks, &pairs(&1, results(&1, target, options))),
+      else: Stream.transform(chunks, &no_tasks/0, &next(&1, &2, target, options, concurrency), &rest/1, &shut_down/1)
+  end
+
+  defp pairs(chunk, results), do: Enum.zip(chunk.events, results)
+
+  # The processes that search, each with its chunk, and their number.
+  defp no_tasks, do: {:queue.new(), 0}
+
+  defp next(%{limit: limit} = chunk, tasks, target, options, _concurrency) when limit < @events do
+    {pairs(chunk, results(chunk, target, options)), tasks}
+  end
+
+  defp next(chunk, {queue, concurrency}, target, options, concurrency) do
+    {{:value, first}, queue} = :queue.out(queue)
+    {found(first), {:queue.in(start(chunk, target, options), queue), concurrency}}
+  end
+
+  defp next(chunk, {queue, count}, target, options, _concurrency) do
+    {[], {:queue.in(start(chunk, target, options), queue), count + 1}}
+  end
+
+  # The process gets no copy of the events.
+  defp start(chunk, target, options) do
+    encoded = %{chunk | events: []}
+    {Task.async(fn -> caught(fn -> results(encoded, target, options) end) end), chunk}
+  end
+
+  defp found({task, chunk}) do
+    case Task.await(task, :infinity) do
+      {:results, results} -> pairs(chunk, results)
+      {:caught, kind, reason, stacktrace} -> :erlang.raise(kind, reason, stacktrace)
+    end
+  end
+
+  defp rest({queue, _count}), do: {queue |> :queue.to_list() |> Enum.flat_map(&found/1), no_tasks()}
+
+  defp shut_down({queue, _count}) do
+    for {task, _chunk} <- :queue.to_list(queue), do: Task.shutdown(task, :brutal_kill)
   end
 
   # An exception is raised in the consumer, not in the task: the log of a task that crashes has its arguments, the events.
@@ -136,14 +195,42 @@ defmodule BeTree.Engine.Batch do
   # Returns a result for each event of a chunk.
   @spec results(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   defp results(chunk, target, options) do
+    Telemetry.span(:stream, Telemetry.target(target), fn -> search_each(chunk, target, options) end, fn results ->
+      %{events: length(results), errors: Enum.count(results, &(elem(&1, 0) == :error))}
+    end)
+  end
+
+  defp search_each(chunk, %Cluster{} = cluster, options), do: Cluster.search_each(cluster, chunk.events, options)
+
+  defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
     with {:ok, tree} <- resolve(target),
          {:ok, run} <- run(tree, options, 0) do
-      each_result(chunk, run, refused)
+      if options.fuel == :infinity and options.timeout == :infinity,
+        do: each_result(chunk, run, refused),
+        else: each_alone(chunk, run, refused)
     else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
     end
+  end
+
+  @doc "Returns the results of `events` in a list, as `stream/4` does."
+  @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
+  def each(target, events, options),
+    do: events |> chunks(options.strict) |> Enum.flat_map(&results(&1, target, options))
+
+  # Searches each event in a call of its own, with the whole budget and the whole timeout. Returns the results, followed by `rest`.
+  defp each_alone(%{count: 0}, _run, rest), do: rest
+
+  defp each_alone(%{input: <<format::little-32, length::little-32, frames::binary>>} = chunk, run, rest) do
+    result =
+      case search_one(format, binary_part(frames, 0, length), %{run | deadline: Deadline.new(run.options.timeout)}) do
+        {:ok, [found]} -> {:ok, found}
+        {:error, error} -> {:error, %{error | position: nil}}
+      end
+
+    [result | each_alone(drop(chunk, 1), run, rest)]
   end
 
   # Returns the state of a search over chunks: the handle, the options, and the rest of the budget. `ahead` is the number of
@@ -295,7 +382,8 @@ defmodule BeTree.Engine.Batch do
         fuel: run.fuel,
         slice: Slices.fuel_of_slice(options, tree.runtime),
         scheduler: :normal,
-        timeout: budget.timeout
+        timeout: budget.timeout,
+        waited: Telemetry.waited(tree)
       }
 
       runtime = tree.runtime

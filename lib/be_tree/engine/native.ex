@@ -89,8 +89,14 @@ defmodule BeTree.Engine.Native do
   @doc "Returns `{:ok, instance}`, which begins as the module or as a snapshot that is not `nil`. Runs on a dirty scheduler."
   def instantiate(_module, _snapshot, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Returns `{:ok, snapshot}`, a copy of an instance's state. Runs on a dirty scheduler."
+  @doc """
+  Returns `{:ok, snapshot}`, a copy of an instance's state, on a dirty scheduler. For a long memory it returns `{:more, copying}`, and
+  `snapshot_more/1` copies the next part.
+  """
   def snapshot(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Copies the next part. Returns the same as `snapshot/2`."
+  def snapshot_more(_copying), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns the number of entries of the log that a snapshot contains."
   def snapshot_applied(_snapshot), do: :erlang.nif_error(:not_loaded)
@@ -106,6 +112,14 @@ defmodule BeTree.Engine.Native do
   `call/8`, or `:none` if there is no such replica.
   """
   def catch_up(_instance, _lag, _most), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Makes replicas begin with a snapshot of one of them, each with a copy of its own. Drops those that are behind it."
+  def rebase(_instance, _snapshot), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Gives an instance, or a free replica, that shares pages with a snapshot pages of its own, on a dirty scheduler. Returns `{:ok, shared?}`.
+  """
+  def settle(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns `{:ok, snapshot}` of a memory that is zero except for `{address, bytes}` parts. Runs on a dirty scheduler."
   def snapshot_of(_length, _parts), do: :erlang.nif_error(:not_loaded)

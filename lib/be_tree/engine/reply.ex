@@ -98,6 +98,10 @@ defmodule BeTree.Engine.Reply do
   def nothing(""), do: :ok
   def nothing(binary), do: {:error, bad("#{byte_size(binary)} bytes instead of an empty reply")}
 
+  @doc "Returns the names of the counts and sizes that a guest returns."
+  @spec counts() :: [atom]
+  def counts, do: @counts
+
   @doc "Returns the counts and sizes in `binary`, if all of them are present."
   @spec info(binary) :: {:ok, %{atom => non_neg_integer}} | {:error, Error.t()}
   def info(binary) do

@@ -1,9 +1,12 @@
 defmodule BeTree.Engine.Target do
   @moduledoc false
   # Resolves the target of a search, a tree, an index or the name of a server, to a handle: a tree, an index or a server's view.
-  # Handles have the fields runtime, instance and fuel_per_reduction.
+  # Handles have the fields runtime, instance and fuel_per_reduction. A cluster has no handle: its functions call those of its
+  # shards.
 
-  alias BeTree.{Error, Index, Tree}
+  import BeTree.Engine.Limits, only: [is_name: 1]
+
+  alias BeTree.{Cluster, Error, Index, Tree}
   alias BeTree.Engine.Describe
   alias BeTree.Server.View
 
@@ -18,13 +21,19 @@ defmodule BeTree.Engine.Target do
   def resolve(%Index{} = index), do: index
   def resolve(%View{} = view), do: view
 
-  def resolve(name) when is_atom(name) and name not in [nil, true, false] do
+  def resolve(name) when is_name(name) do
     with {:ok, view} <- View.fetch(name), do: view
+  end
+
+  def resolve(%Cluster{}) do
+    raise ArgumentError,
+          "a cluster is not searched step by step, and has no profile: call BeTree.search/3, or the function for each shard"
   end
 
   def resolve(other) do
     # The arguments may be in the wrong order, and this one the event.
-    raise ArgumentError, "expected a tree, a published index or a server's name, got: #{Describe.kind(other)}"
+    raise ArgumentError,
+          "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
   end
 
   @doc "Returns a handle with the schema of the target."

@@ -91,7 +91,11 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   @impl Runtime
-  def snapshot(instance, timeout \\ :infinity), do: in_turn(instance, timeout, &Native.snapshot(instance, &1))
+  def snapshot(instance, timeout \\ :infinity), do: copied(in_turn(instance, timeout, &Native.snapshot(instance, &1)))
+
+  # Each part is charged a time slice.
+  defp copied({:more, copying}), do: copying |> Native.snapshot_more() |> convert() |> copied()
+  defp copied(outcome), do: outcome
 
   @impl Runtime
   def snapshot_of(length, parts), do: convert(Native.snapshot_of(length, parts))
@@ -156,6 +160,12 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   defdelegate snapshot_applied(snapshot), to: Native
 
+  @impl Runtime
+  def rebase(instance, snapshot), do: convert(Native.rebase(instance, snapshot))
+
+  @impl Runtime
+  def settle(instance), do: in_turn(instance, :infinity, &Native.settle(instance, &1))
+
   @doc """
   Like `c:BeTree.Runtime.call/4`, for an export with any number of results of any type. Returns `{:done, results, output, fuel}`.
 
@@ -172,12 +182,22 @@ defmodule BeTree.Runtime.Wasmtime do
 
     case run(instance, nil, export, arguments, request, deadline) do
       held when held in [:busy, :vacant] ->
-        in_turn(held, nil, instance, timeout, &run(instance, &1, export, arguments, request, deadline))
+        started = System.monotonic_time()
+
+        in_turn(held, nil, instance, timeout, fn ticket ->
+          waited = System.monotonic_time() - started
+          outcome = run(instance, ticket, export, arguments, request, deadline)
+          if outcome not in [:busy, :vacant], do: tell(Map.get(request, :waited), waited)
+          outcome
+        end)
 
       outcome ->
         convert(outcome)
     end
   end
+
+  defp tell(nil, _waited), do: :ok
+  defp tell(function, waited), do: function.(waited)
 
   @doc "Like `c:BeTree.Runtime.resume/1`, for a call that `invoke/4` began."
   @spec continue(Runtime.suspended()) ::

@@ -1,14 +1,15 @@
 defmodule BeTree.Server.Builder do
   @moduledoc false
   # Builds the next base beside the server's process, in a linked process of its own. A base is a copy of a replica that has
-  # applied the whole log, so it costs no more than the copy. The builder also makes the tree that continues from the base, and
-  # repeats the changes since, until only a few are left, which the server's process repeats before it shows the base.
+  # applied the whole log, so it costs no more than the copy, and the replicas continue as they are. A base that begins replicas of
+  # its own, for example in another index module, has to be caught up with the changes meanwhile. The builder makes its tree too,
+  # and repeats changes until only a few are left, which the server's process repeats before it shows the base.
   #
   # The builder reads the log itself, so it waits for no other process. Its last message is `{:built, builder, outcome}`, or the
   # exit signal of its link.
 
-  alias BeTree.{Error, Guest, Index}
-  alias BeTree.Engine.CrashReport
+  alias BeTree.{Error, Guest, Index, Telemetry}
+  alias BeTree.Engine.{CrashReport, Instance, Reply}
   alias BeTree.Server.{Changes, Table}
 
   # The builder repeats later changes until there are at most this many, in at most this many rounds.
@@ -22,25 +23,47 @@ defmodule BeTree.Server.Builder do
   @typedoc "A base, the tree that continues from it, if there is to be one, and the last version that both have."
   @type built :: %{index: Index.t(), version: Table.version(), tree: BeTree.t() | nil, added: Table.version()}
 
-  @doc "Builds a base at a later version. `tree` is the server's tree, or `nil` for a server that follows, which has none."
+  @typedoc "A later state of the present replicas: the index with that state, and its version."
+  @type renewed :: {:renewed, Index.t(), Table.version()}
+
+  @doc """
+  Builds a base at a later version: `t:renewed/0`, or a `t:built/0` if the replicas have too much memory. `tree` is the server's tree,
+  or `nil` for a server that follows, which has none.
+  """
   @spec next(Table.t(), Table.base(), BeTree.t() | nil, map) :: pid
   def next(table, base, tree, options) do
     used = tree && tree.runtime.info(tree.instance).memory
 
-    start(fn ->
-      with {:ok, index, version} <- copy(table, base, used, options),
-           do: continue(table, index, version, used != nil, options)
+    start(table, fn ->
+      with :ok <- settle(base.index, tree), do: copy(table, base, used, options)
     end)
   end
 
-  defp copy(table, %{index: index, version: version} = base, used, options) do
-    with {:ok, snapshot} <- index.runtime.snapshot(index.instance, :infinity),
-         false <- used != nil and index.runtime.snapshot_length(snapshot) > @waste * used,
-         {:ok, copy} <- Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, limits(options)) do
-      {:ok, copy, version + index.runtime.snapshot_applied(snapshot)}
-    else
-      true -> repeat(table, base, options)
+  # Changes make copies of nearly all pages that replicas and the tree share with their first base, so they get all of them at
+  # once, and in large pages.
+  defp settle(%{runtime: runtime, instance: instance}, tree) do
+    with :ok <- if(tree, do: settle_all(runtime, tree.instance), else: :ok), do: settle_all(runtime, instance)
+  end
+
+  defp settle_all(runtime, instance) do
+    case runtime.settle(instance) do
+      {:ok, true} -> settle_all(runtime, instance)
+      {:ok, false} -> :ok
       {:error, error} -> {:error, error}
+    end
+  end
+
+  # The counts come first: a call applies the whole log in slices, and the copy is left with the changes since.
+  defp copy(table, %{index: %{runtime: runtime} = index, origin: origin} = base, used, options) do
+    with {:ok, output} <- Instance.call(runtime, index.instance, "be_tree_info", [], nil, scheduler: :slices),
+         {:ok, info} <- Reply.info(output),
+         {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity) do
+      if used != nil and runtime.snapshot_length(snapshot) > @waste * used do
+        with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, true, options)
+      else
+        index = %{index | snapshot: snapshot, info: info}
+        {:ok, {:renewed, index, origin + runtime.snapshot_applied(snapshot)}}
+      end
     end
   end
 
@@ -60,7 +83,7 @@ defmodule BeTree.Server.Builder do
   @doc "Builds in another index module, from the texts of the table up to `version`."
   @spec with_guest(Guest.t(), [BeTree.Domain.t()], Table.t(), Table.version(), map) :: pid
   def with_guest(guest, schema, table, version, options) do
-    start(fn ->
+    start(table, fn ->
       with {:ok, tree} <- BeTree.new(schema, Keyword.put(options.new, :guest, guest)),
            {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
            :ok <- check_count(tree, count),
@@ -102,14 +125,19 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  defp start(build) do
+  defp start(table, build) do
     server = self()
+    metadata = %{server: table.server, operation: :build}
 
     spawn_link(fn ->
-      outcome = CrashReport.guard(build)
+      outcome = CrashReport.guard(fn -> Telemetry.span(:base, metadata, build, &measure/1) end)
       send(server, {:built, self(), outcome})
     end)
   end
+
+  defp measure({:ok, {:renewed, _index, version}}), do: %{version: version}
+  defp measure({:ok, built}), do: %{version: built.version}
+  defp measure({:error, _error}), do: %{}
 
   defp continue(table, index, version, tree?, options) do
     with {:ok, tree} <- if(tree?, do: Changes.tree_again(index, [], options.memory), else: {:ok, nil}) do
@@ -138,6 +166,24 @@ defmodule BeTree.Server.Builder do
       {version, _deleted, _wires} = List.last(rows)
       {:ok, %{built | added: version}}
     end
+  end
+
+  @doc "Appends to the log of the replicas of `base` those of `rows` that it lacks. The rows lead to the present version."
+  @spec complete_log(Table.base(), [Table.row()]) :: :ok | {:error, Error.t()}
+  def complete_log(%{index: %{runtime: runtime, instance: instance}, origin: origin}, rows) do
+    {length, _lag} = runtime.lag(instance)
+    append(runtime, instance, Enum.filter(rows, fn {version, _deleted, _wires} -> version > origin + length end))
+  end
+
+  @doc "Returns the bytes of the texts of rows."
+  @spec bytes([Table.row()]) :: non_neg_integer
+  def bytes(rows), do: Enum.reduce(rows, 0, fn {_version, _deleted, wires}, sum -> sum + Changes.bytes(wires) end)
+
+  @doc "Returns the number of replicas of an index that exist, and the bytes that they have beside the base."
+  @spec copies(Index.t()) :: %{count: non_neg_integer, bytes: non_neg_integer}
+  def copies(%{runtime: runtime, instance: instance, snapshot: snapshot}) do
+    %{memory: memory} = info = runtime.info(instance)
+    %{count: Map.get(info, :machines, 0), bytes: max(memory - runtime.snapshot_length(snapshot), 0)}
   end
 
   @doc "Appends rows to the log of replicas."

@@ -9,12 +9,12 @@ defmodule BeTree.Server.Copy do
   @spec take(BeTree.Server.name(), timeout) :: {:ok, {Index.t(), Table.base(), Table.version()}} | {:error, Error.t()}
   def take(name, timeout) do
     with {:ok, name} <- Request.table(name),
-         {:ok, %{index: %{runtime: runtime} = index, version: version} = base} <- View.base(name),
+         {:ok, %{index: %{runtime: runtime} = index, origin: origin} = base} <- View.base(name),
          {:ok, snapshot} <- runtime.snapshot(index.instance, timeout),
          {:ok, {memory, publish}} <- Table.limits(name),
          {:ok, copy} <-
            Index.new(index.guest, index.schema, snapshot, index.fuel_per_reduction, [memory: memory] ++ publish) do
-      {:ok, {copy, base, version + applied(runtime, snapshot)}}
+      {:ok, {copy, base, origin + applied(runtime, snapshot)}}
     end
   end
 

@@ -4,22 +4,24 @@ defmodule BeTree.Server.Courier do
   # follower. When either of them or the connection ends, the follower starts another courier.
   #
   # It sends the rows of the log as they come, at most @most at a time. If the follower has no base, one of another lineage, or
-  # lacks rows that the log no longer has, it sends an image of the present index instead. The follower requests each
+  # lacks rows that the log no longer has, it sends an image of the present index, and all texts, instead. The follower requests each
   # message, so at most one is in transit.
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.CrashReport
   alias BeTree.Server.{Copy, Table, View}
 
+  # The bytes of a piece of an image, the texts of a message, and the changes of one.
   @piece 0x10_0000
+  @texts 1_000
   @most 500
 
   @doc "Starts a courier beside the server `name` of `node`, for the calling process, which has this base and version."
-  @spec send_for({atom, node}, reference | nil, Table.version() | -1) :: pid
+  @spec send_for({BeTree.Server.name(), node}, reference | nil, Table.version() | -1) :: pid
   def send_for({name, node}, id, version), do: Node.spawn_link(node, __MODULE__, :serve, [name, self(), id, version])
 
   @doc false
-  @spec serve(atom, pid, reference | nil, Table.version() | -1) :: no_return
+  @spec serve(BeTree.Server.name(), pid, reference | nil, Table.version() | -1) :: no_return
   def serve(name, follower, id, version), do: CrashReport.guard(fn -> deliver(name, follower, id, version) end)
 
   defp deliver(name, follower, id, version) do
@@ -75,7 +77,8 @@ defmodule BeTree.Server.Courier do
     case Image.to_binary(index) do
       {:ok, image} ->
         in_pieces(follower, image)
-        send(follower, {:base, self(), %{id: base.id, version: version}})
+        send_texts(name, follower, version)
+        send(follower, {:base, self(), %{id: base.id, version: version, complete: base.complete}})
         {base.id, version}
 
       {:error, %Error{} = error} ->
@@ -83,16 +86,32 @@ defmodule BeTree.Server.Courier do
     end
   end
 
+  # A text that a change replaces or deletes while the table is read may be missing. The row of that change follows.
+  defp send_texts(name, follower, version) do
+    {:ok, table} = ended_or(Table.fetch(name))
+
+    for rows <- Table.rows_of_texts(table, version, @texts) do
+      await_more(follower)
+      send(follower, {:texts, self(), rows})
+    end
+
+    await_more(follower)
+  end
+
+  defp await_more(follower) do
+    receive do
+      {:more, ^follower} -> :ok
+    end
+  end
+
   defp ended_or({:ok, value}), do: {:ok, value}
   defp ended_or({:error, error}), do: exit({:shutdown, error})
 
   defp in_pieces(follower, <<piece::binary-size(@piece), rest::binary>>) do
-    send(follower, {:piece, self(), :more, piece})
-
-    receive do
-      {:more, ^follower} -> in_pieces(follower, rest)
-    end
+    send(follower, {:piece, self(), piece})
+    await_more(follower)
+    in_pieces(follower, rest)
   end
 
-  defp in_pieces(follower, rest), do: send(follower, {:piece, self(), :last, rest})
+  defp in_pieces(follower, rest), do: send(follower, {:piece, self(), rest})
 end

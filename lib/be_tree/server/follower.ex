@@ -10,8 +10,8 @@ defmodule BeTree.Server.Follower do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  alias BeTree.{Error, Image}
-  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.{Error, Image, Telemetry}
+  alias BeTree.Engine.{Describe, Instance, Reply, Stray}
   alias BeTree.Server.{Builder, Courier, Maintainer, Queue, Table, View}
 
   # The milliseconds until the follower starts another courier, or builds again after a failure.
@@ -32,8 +32,9 @@ defmodule BeTree.Server.Follower do
     :base,
     # The last version, or -1 without a base.
     version: -1,
-    # The image that is arriving, with the last piece first.
+    # The image that is arriving, with the last piece first, and its texts.
     pieces: [],
+    texts: [],
     connected: false,
     error: nil,
     waiting: Queue.new(),
@@ -47,7 +48,7 @@ defmodule BeTree.Server.Follower do
   def init({table, options}) do
     Process.flag(:trap_exit, true)
     Table.claim(table)
-    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.name)}
+    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.server)}
     state = recover(state, Table.recover(table))
     Table.put_process(table, self())
     connect(options)
@@ -56,9 +57,8 @@ defmodule BeTree.Server.Follower do
 
   defp recover(state, nil), do: state
 
-  defp recover(state, {%{index: %{runtime: runtime, instance: instance}} = base, rows}) do
-    {length, _lag} = runtime.lag(instance)
-    :ok = Builder.append(runtime, instance, Enum.drop(rows, length))
+  defp recover(state, {base, rows}) do
+    :ok = Builder.complete_log(base, rows)
     %{state | base: base, version: base.version + length(rows)}
   end
 
@@ -71,7 +71,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
-    {:reply, {:raise, "#{Describe.value(table.name)} follows #{Describe.value(name)} of #{node}; change that server"},
+    {:reply, {:raise, "#{Describe.value(table.server)} follows #{Describe.value(name)} of #{node}; change that server"},
      state}
   end
 
@@ -80,9 +80,14 @@ defmodule BeTree.Server.Follower do
     {:noreply, state |> add(rows) |> request_next()}
   end
 
-  def handle_info({:piece, courier, which, piece}, %{courier: courier} = state) when is_pid(courier) do
-    if which == :more, do: send(courier, {:more, self()})
+  def handle_info({:piece, courier, piece}, %{courier: courier} = state) when is_pid(courier) do
+    send(courier, {:more, self()})
     {:noreply, %{state | pieces: [piece | state.pieces], connected: true}}
+  end
+
+  def handle_info({:texts, courier, rows}, %{courier: courier} = state) when is_pid(courier) do
+    send(courier, {:more, self()})
+    {:noreply, %{state | texts: [rows | state.texts]}}
   end
 
   def handle_info({:base, courier, base}, %{courier: courier} = state) when is_pid(courier) do
@@ -102,7 +107,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
   # A replica could not apply the log. The other server sends its index again.
@@ -130,11 +135,11 @@ defmodule BeTree.Server.Follower do
     do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
 
   # Messages of a courier that was abandoned, or of a process that has finished.
-  def handle_info({:piece, courier, _which, _piece}, state) when is_pid(courier), do: {:noreply, state}
   def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
 
-  def handle_info({step, pid, _content}, state) when step in [:rows, :base, :built, :EXIT] and is_pid(pid),
-    do: {:noreply, state}
+  def handle_info({step, pid, _content}, state)
+      when step in [:rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
+      do: {:noreply, state}
 
   def handle_info(message, state) do
     Stray.ignore(:message, message)
@@ -162,7 +167,9 @@ defmodule BeTree.Server.Follower do
 
   defp lost(state, reason) do
     Process.send_after(self(), :connect, @again)
-    %{state | courier: nil, connected: false, pieces: [], error: error(reason, state)}
+    state = %{state | courier: nil, connected: false, pieces: [], texts: [], error: error(reason, state)}
+    event(:lost, %{version: max(state.version, 0)}, %{error: state.error}, state)
+    state
   end
 
   defp request_next(state) do
@@ -176,16 +183,21 @@ defmodule BeTree.Server.Follower do
   defp error(reason, state), do: not_followed(Describe.reason(reason), state)
 
   defp not_followed(reason, %{options: %{follow: {name, node}}}) do
-    %Error{kind: :not_found, message: "#{Describe.value(name)} of #{node} cannot be followed now: #{reason}"}
+    %Error{kind: :no_server, message: "#{Describe.value(name)} of #{node} cannot be followed now: #{reason}"}
   end
 
   ## Changes
 
   defp add(%{base: %{index: %{runtime: runtime, instance: instance}}, table: table} = state, rows) do
-    for {version, deleted, wires} <- rows, do: Table.append(table, version, deleted, wires)
+    for {version, deleted, wires} = row <- rows do
+      Table.append(table, version, deleted, wires)
+      Table.put_texts(table, row)
+    end
+
     :ok = Builder.append(runtime, instance, rows)
     for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
     {version, _deleted, _wires} = List.last(rows)
+    event(:change, %{changes: length(rows), version: version}, %{}, state)
     %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due()
   end
 
@@ -194,15 +206,20 @@ defmodule BeTree.Server.Follower do
   ## Bases
 
   # Takes the base that has arrived.
-  defp put(%{pieces: pieces, options: options} = state, %{id: id, version: version}) do
-    state = %{state | pieces: []}
+  defp put(%{pieces: pieces, texts: texts, options: options} = state, %{id: id, version: version, complete: complete}) do
+    state = %{state | pieces: [], texts: []}
+    image = pieces |> Enum.reverse() |> IO.iodata_to_binary()
 
-    case Image.read({:binary, pieces |> Enum.reverse() |> IO.iodata_to_binary()}, read_options(options)) do
+    case Image.read({:binary, image}, read_options(options)) do
       {:ok, index} ->
         state = stop_building(state)
-        base = %{id: id, index: index, version: version, complete: false}
-        # The log may have rows of another lineage.
-        Table.put_base(state.table, base, view(base, state), :infinity)
+        base = %{id: id, index: index, version: version, origin: version, complete: complete}
+        # The log and the texts may have rows of another lineage.
+        Table.replace_texts(state.table, texts, fn ->
+          Table.put_base(state.table, base, view(base, state), :infinity)
+        end)
+
+        event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
         state |> notify() |> request_next()
 
@@ -213,7 +230,7 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  defp view(%{index: index}, %{table: table}), do: View.new(index, table.name)
+  defp view(%{index: index}, %{table: table}), do: View.new(index, table.server)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
@@ -225,15 +242,15 @@ defmodule BeTree.Server.Follower do
 
   defp build_if_due(state), do: state
 
-  defp built(state, {:ok, built}) do
-    case Builder.add(built, Table.later(state.table, built.added)) do
-      {:ok, built} ->
-        base = %{state.base | index: built.index, version: built.version}
-        Table.put_base(state.table, base, view(base, state), state.base.version)
-        build_if_due(%{state | base: base, bases: state.bases + 1})
+  defp built(%{table: table} = state, {:ok, {:renewed, index, version}}) do
+    base = %{state.base | index: index, version: version}
+    Table.renew_base(table, base)
+    # The courier of another follower may lack the rows since the base before.
+    Table.forget(table, state.base.version, :infinity)
 
-      error ->
-        built(state, error)
+    case index.runtime.rebase(index.instance, index.snapshot) do
+      :ok -> build_if_due(%{state | base: base, bases: state.bases + 1, error: nil})
+      error -> built(%{state | base: base}, error)
     end
   end
 
@@ -252,19 +269,34 @@ defmodule BeTree.Server.Follower do
   end
 
   defp info(%{base: base, options: options} = state) do
-    {log, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
+    {_length, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
 
-    %{
+    Map.merge(counts(state), %{
       follows: options.follow,
       connected: state.connected,
       version: max(state.version, 0),
       base: if(base, do: base.version, else: 0),
-      log: log,
+      log: if(base, do: state.version - base.version, else: 0),
       lag: lag,
       bases: state.bases,
       building: state.builder != nil,
       memory: if(base, do: base.index.info.memory_bytes, else: 0),
       error: state.error
-    }
+    })
+  end
+
+  defp counts(%{base: nil}), do: Map.new(Reply.counts(), &{&1, 0})
+
+  # This process waits for no replica. While all are in use, the counts are those of the base.
+  defp counts(%{base: %{index: %{runtime: runtime, instance: instance, info: info}, complete: complete}, table: table}) do
+    case Instance.info(runtime, instance, 0) do
+      {:ok, counts} -> counts
+      {:error, _error} when complete -> %{info | expressions: Table.count(table)}
+      {:error, _error} -> info
+    end
+  end
+
+  defp event(name, measurements, metadata, %{table: table, options: %{follow: follow}}) do
+    Telemetry.event([:follower, name], measurements, Map.merge(metadata, %{server: table.server, follows: follow}))
   end
 end

@@ -1,8 +1,9 @@
 defmodule BeTree.Server.Keeper do
   @moduledoc false
   # Starts a server's process, and restarts it whenever it ends: at once if it had run for a while, and after growing
-  # pauses if it ends repeatedly. So no number of kills ends the supervisor, which owns the tables with the data, and a
-  # process that cannot start does not keep a scheduler busy.
+  # pauses if it ends repeatedly. So a few crashes do not end the supervisor, which owns the tables with the data, and a process
+  # that cannot start does not keep a scheduler busy. When it ends more often than `:max_restarts` allows, this process ends, and
+  # the supervisor with it, so that the supervisor of the server can begin anew.
 
   use GenServer
   use BeTree.Engine.CrashReport
@@ -12,12 +13,13 @@ defmodule BeTree.Server.Keeper do
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
+  # The option `:max_restarts` limits how often the process may end in `:max_seconds`.
   @first 5
   @longest 500
   @settled 1_000
 
   @enforce_keys [:module, :table, :options]
-  defstruct [:module, :table, :options, :pid, :started, pause: 0, timer: nil]
+  defstruct [:module, :table, :options, :pid, :started, pause: 0, timer: nil, ends: :queue.new()]
 
   @spec start_link({module, Table.t(), map}) :: GenServer.on_start()
   def start_link(argument), do: GenServer.start_link(__MODULE__, argument)
@@ -42,14 +44,14 @@ defmodule BeTree.Server.Keeper do
   end
 
   @impl GenServer
-  def handle_continue(:start, state), do: {:noreply, start_again(state)}
+  def handle_continue(:start, state), do: continue(start_again(state))
 
   @impl GenServer
   def handle_info({:start, timer}, %{timer: timer, pid: nil} = state),
-    do: {:noreply, start_again(%{state | timer: nil})}
+    do: continue(start_again(%{state | timer: nil}))
 
   def handle_info({:EXIT, pid, reason}, %{pid: pid} = state) when is_pid(pid) do
-    {:noreply, ended(%{state | pid: nil}, reason)}
+    continue(ended(%{state | pid: nil}, reason))
   end
 
   # The exit of a process that did not start, whose error is known.
@@ -84,6 +86,28 @@ defmodule BeTree.Server.Keeper do
     end
   end
 
+  # Ends this process when the server's process ended too often.
+  defp continue(%{options: %{restarts: {most, seconds}}} = state) do
+    now = System.monotonic_time(:millisecond)
+    ends = drop_before(state.ends, now - 1_000 * seconds)
+
+    if :queue.len(ends) > most do
+      name = Describe.value(state.table.server)
+      text = "the process of the server #{name} ended more than #{most} times in #{seconds} seconds; the server ends"
+      :logger.error(text, %{domain: [:be_tree]})
+      {:stop, {:shutdown, :max_restarts}, state}
+    else
+      {:noreply, %{state | ends: ends}}
+    end
+  end
+
+  defp drop_before(ends, time) do
+    case :queue.peek(ends) do
+      {:value, at} when at < time -> drop_before(:queue.drop(ends), time)
+      _recent -> ends
+    end
+  end
+
   defp start(%{module: module, table: table, options: options} = state) do
     with {:ok, pid} <- module.start_link({table, options}),
          do: {:ok, %{state | pid: pid, started: System.monotonic_time(:millisecond)}}
@@ -92,11 +116,13 @@ defmodule BeTree.Server.Keeper do
   defp start_again(state) do
     case start(state) do
       {:ok, state} -> state
-      {:error, reason} -> later(state, reason)
+      {:error, reason} -> later(count_end(state), reason)
     end
   end
 
   defp ended(state, reason) do
+    state = count_end(state)
+
     if System.monotonic_time(:millisecond) - state.started >= @settled do
       report(state, reason, 0)
       start_again(%{state | pause: 0})
@@ -113,8 +139,10 @@ defmodule BeTree.Server.Keeper do
     %{state | pause: pause, timer: timer}
   end
 
+  defp count_end(state), do: %{state | ends: :queue.in(System.monotonic_time(:millisecond), state.ends)}
+
   defp report(%{table: table}, reason, pause) do
-    name = Describe.value(table.name)
+    name = Describe.value(table.server)
     text = "the process of the server #{name} ended (#{text(reason)}); it starts again in #{pause} ms"
     :logger.warning(text, %{domain: [:be_tree]})
   end

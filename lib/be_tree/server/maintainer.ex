@@ -6,13 +6,14 @@ defmodule BeTree.Server.Maintainer do
 
   alias BeTree.Engine.CrashReport
   alias BeTree.Server.View
+  alias BeTree.Telemetry
 
   # A replica that lacks this many changes is caught up, this many at a time.
   @lag 32
   @most 64
 
   @doc "Starts the process for the server `name`."
-  @spec start_link(atom) :: pid
+  @spec start_link(BeTree.Server.name()) :: pid
   def start_link(name) do
     server = self()
     spawn_link(fn -> CrashReport.guard(fn -> loop(server, name) end) end)
@@ -37,12 +38,21 @@ defmodule BeTree.Server.Maintainer do
     flush()
 
     with {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(name) do
+      tell(runtime, instance, name)
+
       case runtime.catch_up(instance, @lag, @most) do
         {:ok, true} -> catch_up(server, name)
         {:ok, false} -> :ok
         # The replica is discarded. If new replicas fail too, the server needs another base.
         {:error, error} -> send(server, {:unfit, self(), instance, error})
       end
+    end
+  end
+
+  defp tell(runtime, instance, name) do
+    if Telemetry.enabled?() do
+      {_length, lag} = runtime.lag(instance)
+      Telemetry.event([:replica, :lag], %{lag: lag}, %{server: name})
     end
   end
 

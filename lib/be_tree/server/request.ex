@@ -2,9 +2,11 @@ defmodule BeTree.Server.Request do
   @moduledoc false
   # Requests to the process of a server, by the server's name.
 
+  import BeTree.Engine.Limits, only: [is_name: 1]
+
   alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Error
-  alias BeTree.Server.Table
+  alias BeTree.{Error, Telemetry}
+  alias BeTree.Server.{Names, Table}
 
   @doc """
   Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
@@ -16,18 +18,47 @@ defmodule BeTree.Server.Request do
   end
 
   @doc "Returns the table of the server `name`, or an error if there is no such server. Raises for a term that is no name."
-  @spec table(BeTree.Server.name()) :: {:ok, atom} | {:error, Error.t()}
-  def table(name) when is_atom(name) and name not in [nil, true, false] do
-    if Table.server?(name), do: {:ok, name}, else: Table.missing(name)
+  @spec table(BeTree.Server.name() | Names.table()) :: {:ok, Names.table()} | {:error, Error.t()}
+  def table(name) when is_name(name) or is_reference(name) do
+    with {:ok, table} <- Names.table(name),
+         true <- Table.server?(table) do
+      {:ok, table}
+    else
+      _none -> Table.missing(name)
+    end
   end
 
-  def table(name), do: raise(ArgumentError, "a server's name is an atom, got: #{Describe.value(name)}")
+  def table(name) do
+    raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(name)}"
+  end
+
+  @doc "Like `call/3`, for a change, whose telemetry events it emits."
+  @spec change(BeTree.Server.name(), tuple, timeout) :: term
+  def change(name, request, timeout) do
+    metadata = %{server: name, operation: elem(request, 0)}
+    Telemetry.span(:change, metadata, fn -> call(name, request, timeout) end, &counts(request, &1))
+  end
+
+  defp counts(_request, {:error, _error}), do: %{put: 0, deleted: 0}
+  defp counts({:insert, wires}, _reply), do: %{put: length(wires), deleted: 0}
+  defp counts({:change, _wires, _ids}, {:ok, counts}), do: counts
+  defp counts({:delete, _id}, _reply), do: %{put: 0, deleted: 1}
+  defp counts(_swap, _reply), do: %{put: 0, deleted: 0}
 
   @doc "Inserts one subscription."
   @spec insert(BeTree.Server.name(), Subscription.wire(), timeout) :: :ok | {:error, Error.t()}
   def insert(name, {id, expression, _constants} = wire, timeout) do
-    case call(name, {:insert, [wire]}, timeout) do
+    case change(name, {:insert, [wire]}, timeout) do
       {:ok, 1} -> :ok
+      {:error, error} -> {:error, alone(error, id, expression)}
+    end
+  end
+
+  @doc "Inserts one subscription, or replaces the one with its id."
+  @spec put(BeTree.Server.name(), Subscription.wire(), timeout) :: :ok | {:error, Error.t()}
+  def put(name, {id, expression, _constants} = wire, timeout) do
+    case change(name, {:change, [wire], []}, timeout) do
+      {:ok, _counts} -> :ok
       {:error, error} -> {:error, alone(error, id, expression)}
     end
   end

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Store do
   # The texts are the truth, if they are complete. An image that another version of the index module wrote is not used; the index
   # is made from the texts.
 
-  alias BeTree.{Domain, Error, Image, Index, Tree}
+  alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
   alias BeTree.Engine.{CrashReport, Instance, Journal}
   alias BeTree.Server.{Builder, Changes, Copy, Table}
 
@@ -208,14 +208,22 @@ defmodule BeTree.Server.Store do
     spawn_link(fn ->
       outcome =
         CrashReport.guard(fn ->
-          with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
-               :ok <- write_base(write, index, version, base.complete, table, flush),
-               do: {:ok, version}
+          metadata = %{server: table.server, operation: :write}
+          Telemetry.span(:base, metadata, fn -> keep_present(write, table, flush) end, &measure/1)
         end)
 
       send(server, {:kept, self(), outcome})
     end)
   end
+
+  defp keep_present(write, table, flush) do
+    with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+         :ok <- write_base(write, index, version, base.complete, table, flush),
+         do: {:ok, version}
+  end
+
+  defp measure({:ok, version}), do: %{version: version}
+  defp measure({:error, _error}), do: %{}
 
   @doc "Writes a base of an index whose texts are unknown, in the calling process."
   @spec keep_swapped(Journal.t(), Index.t(), Table.version()) :: :ok | {:error, Error.t()}

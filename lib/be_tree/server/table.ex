@@ -12,35 +12,46 @@ defmodule BeTree.Server.Table do
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
+  alias BeTree.Server.Names
 
-  @enforce_keys [:name, :log, :texts]
+  @enforce_keys [:name, :server, :log, :texts]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{name: atom, log: :ets.tid(), texts: :ets.tid()}
+  @typedoc "`name` is the table in which searches find the view, and `server` the name of the server."
+  @type t :: %__MODULE__{name: Names.table(), server: BeTree.Server.name(), log: :ets.tid(), texts: :ets.tid()}
   @type version :: non_neg_integer
 
   @typedoc "A change: its version, the ids that it deletes, and the subscriptions that it inserts afterwards."
   @type row :: {version, [BeTree.id()], [Subscription.wire()]}
 
-  @typedoc "`complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base."
-  @type base :: %{id: reference, index: Index.t(), version: version, complete: boolean}
+  @typedoc """
+  `complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base. `origin` is
+  the version at which the log of the replicas began.
+  """
+  @type base :: %{id: reference, index: Index.t(), version: version, origin: version, complete: boolean}
 
-  @doc "Returns the tables of a server, owned by the calling process. Searches find the view in the table called `name`."
-  @spec new(atom) :: t
-  def new(name) do
-    table = :ets.new(name, [:named_table, :public, read_concurrency: true])
+  @doc "Returns the tables of a server, owned by the calling process, its supervisor."
+  @spec new(BeTree.Server.name()) :: t
+  def new(server) do
+    table = new_view(server)
     log = :ets.new(:log, [:ordered_set, :public])
     texts = :ets.new(:texts, [:public, read_concurrency: true])
-    tables = %__MODULE__{name: table, log: log, texts: texts}
+    tables = %__MODULE__{name: table, server: server, log: log, texts: texts}
     :ets.insert(table, {__MODULE__, tables})
+    unless is_atom(server), do: Names.register(table)
     tables
   end
 
+  defp new_view(server) when is_atom(server), do: :ets.new(server, [:named_table, :public, read_concurrency: true])
+  defp new_view(_server), do: :ets.new(:be_tree_server, [:public, read_concurrency: true])
+
   @doc "Returns the tables of the server `name`."
-  @spec fetch(atom) :: {:ok, t} | {:error, Error.t()}
+  @spec fetch(BeTree.Server.name() | Names.table()) :: {:ok, t} | {:error, Error.t()}
   def fetch(name) do
-    case :ets.lookup(name, __MODULE__) do
-      [{__MODULE__, tables}] -> {:ok, tables}
+    with {:ok, table} <- Names.table(name),
+         [{__MODULE__, tables}] <- :ets.lookup(table, __MODULE__) do
+      {:ok, tables}
+    else
       _other -> missing(name)
     end
   rescue
@@ -48,7 +59,7 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns whether `name` is the table of a server."
-  @spec server?(atom) :: boolean
+  @spec server?(Names.table()) :: boolean
   def server?(name) do
     match?([{__MODULE__, %__MODULE__{}}], :ets.lookup(name, __MODULE__))
   rescue
@@ -57,7 +68,7 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns the error for a server that does not run."
-  @spec missing(atom) :: {:error, Error.t()}
+  @spec missing(BeTree.Server.name() | Names.table()) :: {:error, Error.t()}
   def missing(name) do
     {:error,
      %Error{
@@ -103,7 +114,7 @@ defmodule BeTree.Server.Table do
   def put_process(%__MODULE__{name: name}, pid), do: :ets.insert(name, {:process, pid})
 
   @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
-  @spec process(atom) :: pid | nil
+  @spec process(Names.table()) :: pid | nil
   def process(name) do
     case :ets.lookup(name, :process) do
       [{:process, pid}] -> pid
@@ -115,7 +126,7 @@ defmodule BeTree.Server.Table do
   @spec put_limits(t, {pos_integer, keyword}) :: true
   def put_limits(%__MODULE__{name: name}, limits), do: :ets.insert(name, {:limits, limits})
 
-  @spec limits(atom) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
+  @spec limits(Names.table()) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
     case :ets.lookup(name, :limits) do
       [{:limits, limits}] -> {:ok, limits}
@@ -139,15 +150,37 @@ defmodule BeTree.Server.Table do
     if oldest == :infinity, do: :ets.delete_all_objects(table.log)
     # In one operation, so that no search finds an index that a recovery does not.
     :ets.insert(table.name, [{:base, base}, {:view, view}])
-    if oldest != :infinity, do: forget(table, oldest)
+    if oldest != :infinity, do: forget(table, oldest, :infinity)
+    forget_texts(table, base)
+  end
 
-    unless base.complete,
-      do: :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", base.version}], [true]}])
+  @doc "Makes `base` the base of the server, a later state of the same replicas, so the view and the log stay as they are."
+  @spec renew_base(t, base) :: :ok
+  def renew_base(%__MODULE__{} = table, base) do
+    :ets.insert(table.name, {:base, base})
+    forget_texts(table, base)
+  end
 
+  # Without the texts of the base, those of later changes are of no use once a base contains them.
+  defp forget_texts(_table, %{complete: true}), do: :ok
+
+  defp forget_texts(table, %{version: version}) do
+    :ets.select_delete(table.texts, [{{:_, :"$1", :_, :_}, [{:"=<", :"$1", version}], [true]}])
     :ok
   end
 
-  defp forget(table, oldest), do: :ets.select_delete(table.log, [{{:"$1", :_, :_}, [{:"=<", :"$1", oldest}], [true]}])
+  @doc "Drops rows of the log up to the version `oldest`, the first ones, at most `most`."
+  @spec forget(t, version, non_neg_integer | :infinity) :: :ok
+  def forget(%__MODULE__{log: log} = table, oldest, most) do
+    case most != 0 and :ets.first(log) do
+      version when is_integer(version) and version <= oldest ->
+        :ets.delete(log, version)
+        forget(table, oldest, if(most == :infinity, do: :infinity, else: most - 1))
+
+      _later ->
+        :ok
+    end
+  end
 
   @spec base(t) :: base | nil
   def base(%__MODULE__{name: name}), do: base(name)
@@ -246,6 +279,31 @@ defmodule BeTree.Server.Table do
     :ets.insert(texts, for({id, version, text, constants} <- rows, do: {id, version, own(text), constants}))
   end
 
+  @doc """
+  Replaces all texts by rows of `rows_of_texts/3`, for a base that `put_base` puts. If the calling process is killed meanwhile, the
+  next one finds no base.
+  """
+  @spec replace_texts(t, [[{BeTree.id(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
+  def replace_texts(%__MODULE__{name: name} = table, parts, put_base) do
+    :ets.insert(name, {:partial})
+    forget_texts(table)
+    for rows <- parts, do: restore_texts(table, rows)
+    put_base.()
+    :ets.delete(name, :partial)
+  end
+
+  @doc "Returns an error while the texts are not those of the base."
+  @spec check_texts(t) :: :ok | {:error, Error.t()}
+  def check_texts(%__MODULE__{name: name, server: server}) do
+    if :ets.member(name, :partial) or not :ets.member(name, :base),
+      do: {:error, %Error{kind: :not_ready, message: "the server #{Describe.value(server)} has no texts yet"}},
+      else: :ok
+  end
+
+  @doc "Returns the number of texts."
+  @spec count(t) :: non_neg_integer
+  def count(%__MODULE__{texts: texts}), do: :ets.info(texts, :size)
+
   @spec forget_texts(t) :: true
   def forget_texts(%__MODULE__{texts: texts}), do: :ets.delete_all_objects(texts)
 
@@ -254,11 +312,14 @@ defmodule BeTree.Server.Table do
   @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes an interrupted operation."
   @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
-    with %{version: version} = base <- base(table) do
+    with false <- :ets.member(table.name, :partial),
+         %{version: version} = base <- base(table) do
       rows = later(table, version)
       # The process can have been killed after it appended the last row. The texts have all others.
       for row <- Enum.take(rows, -1), do: put_texts(table, row)
       {base, rows}
+    else
+      _no_base -> nil
     end
   end
 end

@@ -11,7 +11,7 @@ defmodule BeTree.Server.Writer do
 
   import BeTree.Engine.Limits, only: [is_id: 1]
 
-  alias BeTree.{Domain, Error, Guest, Image, Index}
+  alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
   alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
 
@@ -26,6 +26,9 @@ defmodule BeTree.Server.Writer do
   @many 1_000
   # The milliseconds until a base is built again after that failed.
   @again 1_000
+
+  # The most rows of the log that are dropped with a change, once no base and no follower needs them.
+  @dropped 4
 
   # The most changes that share a sync.
   @group 256
@@ -61,6 +64,8 @@ defmodule BeTree.Server.Writer do
     :journal,
     :keeping,
     group: [],
+    # The log is not needed up to this version.
+    oldest: 0,
     kept: 0,
     kept_bytes: 0,
     # The callers that wait for a version.
@@ -156,7 +161,7 @@ defmodule BeTree.Server.Writer do
 
   defp begin_with(%{options: options} = state, index, version, complete) do
     with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      base = %{id: make_ref(), index: index, version: version, complete: complete}
+      base = %{id: make_ref(), index: index, version: version, origin: version, complete: complete}
       built = %{index: index, version: version, tree: tree, added: version}
       show(with_runtime(%{with_kept(state) | version: version}, index), base, built)
     end
@@ -174,7 +179,7 @@ defmodule BeTree.Server.Writer do
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, index} <- Builder.publish(tree, options),
          {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      base = %{id: make_ref(), index: index, version: 0, complete: true}
+      base = %{id: make_ref(), index: index, version: 0, origin: 0, complete: true}
       built = %{index: index, version: 0, tree: tree, added: 0}
       show(with_runtime(%{state | version: 0}, index), base, built)
     end
@@ -191,14 +196,13 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  defp complete_log(%{base: %{index: %{runtime: runtime, instance: instance}}} = state, rows) do
-    {length, _lag} = runtime.lag(instance)
-    with :ok <- Builder.append(runtime, instance, Enum.drop(rows, length)), do: {:ok, build_if_due(state)}
+  defp complete_log(%{base: base} = state, rows) do
+    with :ok <- Builder.complete_log(base, rows), do: {:ok, build_if_due(state)}
   end
 
   defp with_runtime(%{table: table} = state, %Index{runtime: runtime}) do
     log = Changes.log?(runtime)
-    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.name))}
+    %{state | log: log, maintainer: state.maintainer || if(log, do: Maintainer.start_link(table.server))}
   end
 
   # Everything but a change first needs the changes that wait for the journal.
@@ -251,7 +255,7 @@ defmodule BeTree.Server.Writer do
          {:ok, snapshot_index} <- own(index, state.options),
          {:ok, tree} <- Changes.tree_again(snapshot_index, [], state.options.memory),
          version = state.version + 1,
-         base = %{id: make_ref(), index: snapshot_index, version: version, complete: false},
+         base = %{id: make_ref(), index: snapshot_index, version: version, origin: version, complete: false},
          built = %{index: snapshot_index, version: version, tree: tree, added: version},
          {:ok, state} <- keep_swapped(state, snapshot_index, version),
          {:ok, state} <- show(with_runtime(%{state | version: version}, index), base, built) do
@@ -321,7 +325,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.name)}}
+    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
   # A replica of the present base could not apply the log. A base of the tree needs no log.
@@ -449,7 +453,7 @@ defmodule BeTree.Server.Writer do
     rows = for {_from, _reply, row} <- group, row != nil, do: row
     records = Enum.map(rows, &Store.record/1)
 
-    case Journal.append(journal, records) do
+    case write(journal, records, state) do
       {:ok, journal} ->
         state =
           make(rows, %{state | journal: journal, group: [], kept_bytes: state.kept_bytes + IO.iodata_length(records)})
@@ -464,6 +468,14 @@ defmodule BeTree.Server.Writer do
     end
   end
 
+  defp write(journal, records, %{table: %{server: server}, options: %{durability: durability}}) do
+    metadata = %{server: server, durability: durability}
+
+    Telemetry.span(:journal, metadata, fn -> Journal.append(journal, records) end, fn _outcome ->
+      %{changes: length(records), bytes: IO.iodata_length(records)}
+    end)
+  end
+
   defp unmake(state) do
     state = tree_again(state)
     {:ok, %{expressions: count}} = BeTree.info(state.tree)
@@ -472,6 +484,7 @@ defmodule BeTree.Server.Writer do
 
   defp make(rows, state) do
     for row <- rows, do: :ok = record(row, state)
+    Table.forget(state.table, state.oldest, @dropped)
     bytes = for {_version, _deleted, wires} <- rows, reduce: 0, do: (bytes -> bytes + Changes.bytes(wires))
     put_into_replicas(%{state | bytes: state.bytes + bytes}, rows)
   end
@@ -574,7 +587,7 @@ defmodule BeTree.Server.Writer do
   defp whole(%{options: options, version: version} = state) do
     with {:ok, index} <- Builder.publish(state.tree, options),
          {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      base = %{state.base | index: index, version: version}
+      base = %{state.base | index: index, version: version, origin: version}
       show(state, base, %{index: index, version: version, tree: tree, added: version})
     end
   end
@@ -585,13 +598,9 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, View.new(base.index, table.name), oldest)
+      Table.put_base(table, base, View.new(base.index, table.server), oldest)
 
-      bytes =
-        table
-        |> Table.later(base.version)
-        |> Enum.reduce(0, fn {_version, _ids, wires}, sum -> sum + Changes.bytes(wires) end)
-
+      bytes = Builder.bytes(Table.later(table, base.version))
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
       {:ok, %{state | unfit: unfit(tree, state)}}
     end
@@ -700,10 +709,26 @@ defmodule BeTree.Server.Writer do
     %{state | builder: nil}
   end
 
+  # The replicas and the tree continue as they are.
+  defp built(%{table: table} = state, {:ok, {:renewed, index, version}}, nil) do
+    oldest = state.base.version
+    base = %{state.base | index: index, version: version}
+    Table.renew_base(table, base)
+
+    case index.runtime.rebase(index.instance, index.snapshot) do
+      :ok ->
+        bytes = Builder.bytes(Table.later(table, version))
+        build_if_due(%{state | base: base, oldest: oldest, bytes: bytes, bases: state.bases + 1, error: nil})
+
+      {:error, error} ->
+        retry(%{state | base: base, error: error})
+    end
+  end
+
   defp built(state, outcome, from) do
     with {:ok, built} <- outcome,
          {:ok, built} <- Builder.add(built, Table.later(state.table, built.added)),
-         base = %{state.base | index: built.index, version: built.version},
+         base = %{state.base | index: built.index, version: built.version, origin: built.version},
          {:ok, state} <- show(state, base, built) do
       reply(from, :ok)
       # The changes meanwhile may be too many again.
@@ -727,20 +752,23 @@ defmodule BeTree.Server.Writer do
   defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
 
   defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
-    {log, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
+    {_length, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
+    # A tree that a change has damaged is made anew with the next one.
+    counts = with {:error, _error} <- BeTree.info(state.tree), do: {:ok, index.info}
 
-    %{
+    Map.merge(elem(counts, 1), %{
       expressions: state.count,
       version: state.version,
       base: base.version,
-      log: log,
+      log: state.version - base.version,
       lag: lag,
       bases: state.bases,
       building: state.builder != nil,
       memory: index.info.memory_bytes,
+      replicas: Builder.copies(index),
       journal: journal_info(state.journal),
       error: state.error
-    }
+    })
   end
 
   defp journal_info(nil), do: nil

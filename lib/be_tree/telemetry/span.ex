@@ -1,37 +1,63 @@
 defmodule BeTree.Telemetry.Span do
   @moduledoc false
-  # The telemetry events of one search: a start, yields, and a stop or an exception (BeTree.Telemetry lists them). The
-  # sink is the module whose execute/3 takes the events, :telemetry.
+  # The telemetry events of something that takes time: a start, and a stop or an exception; of a search also yields
+  # (BeTree.Telemetry lists them). The sink is the module whose execute/3 takes the events, :telemetry.
 
-  alias BeTree.{Error, Search, Stats}
+  alias BeTree.{Cluster, Error, Search, Stats}
+  alias BeTree.Engine.CrashReport
   alias BeTree.Server.View
 
-  @enforce_keys [:sink, :started, :metadata]
+  @enforce_keys [:sink, :name, :started, :metadata]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{sink: module, started: integer, metadata: map}
+  @type t :: %__MODULE__{sink: module, name: atom, started: integer, metadata: map}
 
-  # Emits the start of a search of `tree`.
-  @spec start(module, BeTree.target()) :: t
-  def start(sink, tree) do
+  # Emits the start of a span.
+  @spec start(module, atom, map) :: t
+  def start(sink, name, metadata) do
     started = System.monotonic_time()
-    metadata = Map.put(target(tree), :telemetry_span_context, make_ref())
-    sink.execute([:be_tree, :search, :start], %{system_time: System.system_time(), monotonic_time: started}, metadata)
-    %__MODULE__{sink: sink, started: started, metadata: metadata}
+    metadata = Map.put(metadata, :telemetry_span_context, make_ref())
+    sink.execute([:be_tree, name, :start], %{system_time: System.system_time(), monotonic_time: started}, metadata)
+    %__MODULE__{sink: sink, name: name, started: started, metadata: metadata}
   end
 
-  defp target(%View{name: name} = view), do: %{tree: view, server: name}
-  defp target(tree), do: %{tree: tree}
+  # Returns the metadata that name a target.
+  @spec target(term) :: map
+  def target(%View{name: name} = view), do: %{tree: view, server: name}
+  def target(%Cluster{} = cluster), do: %{cluster: cluster}
+  def target(%_handle{} = tree), do: %{tree: tree}
+  def target(name), do: %{server: name}
 
-  # Emits the event for the outcome of a step, and returns that outcome. `search` is the search before the step.
+  # Runs `fun` as a span.
+  @spec run(module, atom, map, (() -> result), (result -> map)) :: result when result: var
+  def run(sink, name, metadata, fun, measure) do
+    span = start(sink, name, metadata)
+    result = guard(span, fun)
+    emit(span, :stop, measure.(result), outcome(result))
+    result
+  end
+
+  # Runs `fun`, and emits an exception that leaves it.
+  @spec guard(t, (() -> result)) :: result when result: var
+  def guard(span, fun) do
+    fun.()
+  catch
+    kind, reason ->
+      stacktrace = __STACKTRACE__
+      more = %{kind: kind, reason: reason, stacktrace: CrashReport.without_arguments(stacktrace)}
+      emit(span, :exception, %{}, more)
+      :erlang.raise(kind, reason, stacktrace)
+  end
+
+  # Emits the event for the outcome of a step of a search, and returns that outcome. `search` is the search before the step.
   @spec observe(Search.outcome(), Search.t()) :: Search.outcome()
   def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = outcome, %{span: span}) do
-    emit(span, :yield, %{fuel: fuel, slices: count}, span.metadata)
+    emit(span, :yield, %{fuel: fuel, slices: count}, %{})
     outcome
   end
 
   def observe({:done, found, %Stats{fuel: fuel, slices: count}} = outcome, %{span: span, as: form}) do
-    emit(span, :stop, %{fuel: fuel, slices: count, matches: matches(form, found)}, span.metadata)
+    emit(span, :stop, %{fuel: fuel, slices: count, matches: matches(form, found)}, outcome(:ok))
     outcome
   end
 
@@ -41,8 +67,8 @@ defmodule BeTree.Telemetry.Span do
       when count > 0 and kind in [:not_found, :overloaded],
       do: outcome
 
-  def observe({:error, %Error{kind: kind} = error} = outcome, %{span: span, slices: %{fuel: fuel, count: count}}) do
-    emit(span, :exception, %{fuel: fuel, slices: count}, Map.merge(span.metadata, %{kind: kind, error: error}))
+  def observe({:error, _error} = outcome, %{span: span, slices: %{fuel: fuel, count: count}}) do
+    emit(span, :stop, %{fuel: fuel, slices: count, matches: 0}, outcome(outcome))
     outcome
   end
 
@@ -50,9 +76,15 @@ defmodule BeTree.Telemetry.Span do
   defp matches(:binary, packed), do: div(byte_size(packed), 8)
   defp matches(:bitmap, bitmap), do: for(<<bit::1 <- bitmap>>, reduce: 0, do: (count -> count + bit))
 
-  defp emit(%{sink: sink, started: started}, name, counts, metadata) do
+  defp outcome({:error, %Error{kind: kind} = error}), do: %{result: :error, error: error, error_kind: kind}
+  defp outcome({:error, [%Error{} = first | _errors]}), do: outcome({:error, first})
+  # A journal's error comes with its state.
+  defp outcome({:error, %Error{} = error, _more}), do: outcome({:error, error})
+  defp outcome(_result), do: %{result: :ok}
+
+  defp emit(%{sink: sink, name: name, started: started, metadata: metadata}, ending, measurements, more) do
     now = System.monotonic_time()
-    measurements = Map.merge(counts, %{duration: now - started, monotonic_time: now})
-    sink.execute([:be_tree, :search, name], measurements, metadata)
+    measurements = Map.merge(measurements, %{duration: now - started, monotonic_time: now})
+    sink.execute([:be_tree, name, ending], measurements, Map.merge(metadata, more))
   end
 end

@@ -65,8 +65,9 @@ defmodule BeTree.Engine.BatchTest do
       assert BeTree.search_many(tree, encoded, ids: half) ==
                {:ok, Enum.map(expected, fn ids -> Enum.filter(ids, &(&1 in half)) end)}
 
-      answers = for ids <- expected, do: {:ok, ids}
+      answers = for {event, ids} <- Enum.zip(encoded, expected), do: {event, {:ok, ids}}
       assert Enum.to_list(BeTree.stream(tree, encoded)) == answers
+      assert Enum.to_list(BeTree.stream(tree, encoded, fuel: 100_000_000, timeout: 60_000)) == answers
       assert Enum.to_list(BeTree.stream(tree, encoded, max_concurrency: 3, slice: 5_000)) == answers
 
       for {event, ids, packed} <- Enum.zip([encoded, expected, packed]) |> Enum.take(20) do
@@ -160,8 +161,12 @@ defmodule BeTree.Engine.BatchTest do
       for {bad, kind} <- @bad, count <- [1, 20, 600], concurrency <- [1, 2] do
         bad_at = MapSet.new([0, div(count, 3), div(count, 2), count - 1])
         events = for n <- 0..(count - 1), do: if(n in bad_at, do: bad, else: %{a: rem(n, 120)})
-        answers = tree |> BeTree.stream(events, max_concurrency: concurrency) |> Enum.to_list()
-        assert length(answers) == count
+        {streamed, answers} = tree |> BeTree.stream(events, max_concurrency: concurrency) |> Enum.unzip()
+        assert streamed == events
+        budget = [max_concurrency: concurrency, timeout: 60_000]
+
+        assert tree |> BeTree.stream(events, budget) |> Enum.map(&elem(elem(&1, 1), 0)) ==
+                 Enum.map(answers, &elem(&1, 0))
 
         for {answer, n} <- Enum.with_index(answers) do
           if n in bad_at,
@@ -226,7 +231,7 @@ defmodule BeTree.Engine.BatchTest do
       for concurrency <- [1, 2] do
         stream = BeTree.stream(tree, events, max_concurrency: concurrency)
         refute_received {:event, _}
-        assert Enum.take(stream, 300) == List.duplicate({:ok, [1]}, 300)
+        assert Enum.take(stream, 300) == for(n <- 1..300, do: {%{a: n}, {:ok, [1]}})
         assert taken() <= 256 * (2 + 2 * concurrency)
       end
     end
@@ -242,11 +247,13 @@ defmodule BeTree.Engine.BatchTest do
     test "leave nothing running where the consumer halts", %{tree: tree} do
       events = Stream.cycle([%{a: 1}])
       before = links()
-      assert [{:ok, [1]}] = tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(1)
+      assert [{%{a: 1}, {:ok, [1]}}] = tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(1)
+      assert links() == before
+      assert tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(3_000) |> length() == 3_000
       assert links() == before
 
       assert_raise RuntimeError, fn ->
-        tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.each(fn _ -> raise "enough" end)
+        tree |> BeTree.stream(events, max_concurrency: 4) |> Stream.drop(2_000) |> Enum.each(fn _ -> raise "enough" end)
       end
 
       assert links() == before
@@ -258,8 +265,32 @@ defmodule BeTree.Engine.BatchTest do
       Enum.sort(links)
     end
 
+    test "begin with few events, so that a consumer of a few pays for a few", %{tree: tree} do
+      me = self()
+      events = Stream.map(1..10_000, &(send(me, {:event, &1}) && %{a: &1}))
+      assert [_] = tree |> BeTree.stream(events, max_concurrency: 2) |> Enum.take(1)
+      assert taken() == 1
+      assert [_, _, _] = tree |> BeTree.stream(events, max_concurrency: 2) |> Enum.take(3)
+      assert taken() == 3
+    end
+
+    test "have a budget and a timeout for each event", %{tree: tree} do
+      BeTree.insert_all!(tree, for(id <- 2..2_000, do: {id, "a <> #{id}"}))
+      {:ok, _ids, %{fuel: fuel}} = BeTree.search(tree, %{a: 1}, stats: true)
+      events = for a <- 1..600, do: %{a: a}
+
+      for concurrency <- [1, 2] do
+        enough = BeTree.stream(tree, events, fuel: 2 * fuel, max_concurrency: concurrency)
+        assert Enum.all?(enough, &match?({_event, {:ok, [_ | _]}}, &1))
+        little = BeTree.stream(tree, events, fuel: div(fuel, 10), max_concurrency: concurrency)
+        assert Enum.all?(little, &match?({_event, {:error, %Error{kind: :out_of_fuel, position: nil}}}, &1))
+        late = BeTree.stream(tree, events, timeout: 0, slice: 1_000, max_concurrency: concurrency)
+        assert Enum.all?(late, &match?({_event, {:error, %Error{kind: :timeout, position: nil}}}, &1))
+      end
+    end
+
     test "options are checked", %{tree: tree} do
-      for options <- [[max_concurrency: 0], [max_concurrency: :all], [fuel: 1], [timeout: -1], [as: :tuple], [slice: 0]] do
+      for options <- [[max_concurrency: 0], [max_concurrency: :all], [fuel: 0], [timeout: -1], [as: :tuple], [slice: 0]] do
         assert_raise ArgumentError, fn -> BeTree.stream(tree, [], options) end
       end
     end
@@ -311,7 +342,7 @@ defmodule BeTree.Engine.BatchTest do
     for as <- [:list, :binary],
         do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}, %{}], as: as))
 
-    assert [{:error, %Error{kind: :bad_module}}, {:error, %Error{kind: :bad_module}}] =
+    assert [{%{}, {:error, %Error{kind: :bad_module}}}, {%{}, {:error, %Error{kind: :bad_module}}}] =
              Enum.to_list(BeTree.stream(tree, [%{}, %{}]))
   end
 

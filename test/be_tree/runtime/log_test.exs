@@ -91,6 +91,96 @@ defmodule BeTree.Runtime.LogTest do
   defp with_replica({:ok, false}, index), do: BeTree.search(index, %{a: 1})
   defp with_replica(outcome, _index), do: outcome
 
+  # Some megabytes, so that replicas share pages.
+  defp large_index(replicas) do
+    tree = BeTree.new!(a: :integer)
+    BeTree.insert_all!(tree, for(id <- 1..30_000, do: {id, "a = #{rem(id, 1_000)} or a > #{id + 5_000}"}))
+    BeTree.publish!(tree, replicas: replicas)
+  end
+
+  defp machines(index), do: Wasmtime.info(index.instance).machines
+
+  test "is shorter after a later base, which drops the replicas that are behind it" do
+    index = index(2)
+    {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
+    for id <- 201..250, do: append(index, [], [{id, "a = 1"}])
+    assert length(BeTree.search!(index, %{a: 1})) == 60
+    {:ok, snapshot} = Wasmtime.snapshot(index.instance)
+    assert Wasmtime.snapshot_applied(snapshot) == 50
+    assert machines(index) == 2
+    assert Wasmtime.rebase(index.instance, snapshot) == :ok
+    append(index, [201], [])
+
+    # A search that began before ends as it began. Its replica is dropped then.
+    assert length(finish(held)) == 10
+    assert machines(index) == 1
+    assert Wasmtime.lag(index.instance) == {51, 1}
+
+    # The next replica begins with the base.
+    {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
+    assert length(BeTree.search!(index, %{a: 1})) == 59
+    assert length(finish(held)) == 59
+    assert machines(index) == 2
+
+    # An older base is refused.
+    {:ok, later} = Wasmtime.snapshot(index.instance)
+    assert Wasmtime.rebase(index.instance, later) == :ok
+    assert {:error, %Error{kind: :bad_module}} = Wasmtime.rebase(index.instance, snapshot)
+    tree = BeTree.new!(a: :integer)
+    assert {:error, %Error{kind: :bad_module}} = Wasmtime.rebase(tree.instance, later)
+    assert length(BeTree.search!(index, %{a: 1})) == 59
+  end
+
+  defp finish(search) do
+    case BeTree.Search.resume(search) do
+      {:yield, search} -> finish(search)
+      {:done, ids, _stats} -> ids
+    end
+  end
+
+  test "is not applied to a replica that no caller had for long" do
+    index = index(2)
+    {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
+    BeTree.search!(index, %{a: 1})
+    assert length(finish(held)) == 10
+
+    for id <- 1..1_100 do
+      append(index, [], [{1_000 + id, "a = 2"}])
+      if rem(id, 100) == 0, do: BeTree.search!(index, %{a: 1})
+    end
+
+    # The other one is far behind, and stays there.
+    assert Wasmtime.lag(index.instance) == {1_100, 1_100}
+    assert Wasmtime.catch_up(index.instance, 32, 64) == {:ok, false}
+    assert length(BeTree.search!(index, %{a: 2})) == 1_110
+  end
+
+  test "replicas and trees get pages of their own, with the same state" do
+    index = large_index(2)
+    {:ok, tree} = BeTree.Index.to_tree(index, 1_000_000_000)
+    {:yield, held} = BeTree.Search.start(index, %{a: 7}, slice: 1)
+    expected = BeTree.search!(index, %{a: 7})
+    append(index, [7], [])
+    BeTree.delete!(tree, 7)
+    assert finish(held) == expected
+    %{memory: before} = Wasmtime.info(index.instance)
+    # Only Linux shares pages.
+    count = if :os.type() == {:unix, :linux}, do: 2, else: 0
+
+    assert for(_ <- 1..3, do: Wasmtime.settle(index.instance)) ==
+             List.duplicate({:ok, true}, count) ++ List.duplicate({:ok, false}, 3 - count)
+
+    assert Wasmtime.settle(tree.instance) == {:ok, count > 0}
+    assert Wasmtime.settle(tree.instance) == {:ok, false}
+    assert Wasmtime.info(index.instance).memory >= before + count * index.info.memory_bytes
+    {:yield, held} = BeTree.Search.start(index, %{a: 7}, slice: 1)
+    assert BeTree.search!(index, %{a: 7}) == expected -- [7]
+    assert finish(held) == expected -- [7]
+    assert BeTree.search!(tree, %{a: 7}) == expected -- [7]
+    BeTree.insert!(tree, 7, "a = 7")
+    assert BeTree.search!(tree, %{a: 7}) == expected
+  end
+
   test "belongs to replicas only" do
     tree = BeTree.new!(a: :integer)
     assert {:error, %Error{kind: :bad_module}} = Wasmtime.append(tree.instance, [{"be_tree_delete", [1], nil}])

@@ -6,7 +6,7 @@ defmodule BeTree.Server.DurabilityTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.{Attack, OsNode, Servers}
+  alias BeTree.Test.{Servers, Tmpfs}
 
   @moduletag timeout: :infinity
   @schema [a: :integer, s: {:string, optional: true}]
@@ -149,17 +149,7 @@ defmodule BeTree.Server.DurabilityTest do
   end
 
   test "a full disk refuses changes and nothing else", %{folder: folder} do
-    case System.cmd("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], stderr_to_stdout: true) do
-      {_output, 0} ->
-        try do
-          full(folder)
-        after
-          System.cmd("umount", ["-l", folder])
-        end
-
-      {output, _status} ->
-        IO.puts("Left out: a server on a full disk, because none can be mounted here: #{String.trim(output)}")
-    end
+    Tmpfs.with_room(folder, "256k", &full/1)
   end
 
   defp full(folder) do
@@ -186,96 +176,6 @@ defmodule BeTree.Server.DurabilityTest do
       :ok -> fill(name, id + 1)
       {:error, error} -> error
     end
-  end
-
-  ## Kills of the node
-
-  test "a node that is killed keeps every acknowledged change", %{folder: folder} do
-    :rand.seed(:exsss, {Attack.seed(), 31, 0})
-    for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there))
-  end
-
-  # The node writes to a file that it begins a change, and that the change was acknowledged. The operating system has what is
-  # written when the node is killed; what the node prints may still wait in the node. A printed line only says that one more
-  # change begins.
-  defp kill_node(folder, number, there) do
-    file = Path.join(folder, "changes_#{number}.txt")
-
-    port =
-      OsNode.start("""
-      {:ok, _} = Application.ensure_all_started(:be_tree)
-      {:ok, _pid} = BeTree.Server.start_link(name: Killed, schema: #{inspect(@schema)}, dir: #{inspect(folder)}, durability: :sync)
-      IO.puts("pid " <> System.pid())
-      texts = for id <- BeTree.Server.ids!(Killed), do: {id, BeTree.Server.fetch!(Killed, id)}
-      IO.puts("texts " <> Base.encode64(:erlang.term_to_binary(texts)))
-      for client <- 1..4 do
-        spawn(fn ->
-          :rand.seed(:exsss, {#{number}, client, 0})
-          {:ok, file} = :file.open(#{inspect(file)}, [:raw, :append])
-          write = fn line -> :ok = :file.write(file, line <> "\\n") end
-          for change <- 1..1_000_000 do
-            id = client * 100 + :rand.uniform(20)
-            text = "a = " <> Integer.to_string(change)
-            write.("begin " <> Integer.to_string(client) <> " " <> Integer.to_string(id) <> " " <> text)
-            IO.puts("one more")
-            :ok = BeTree.Server.put(Killed, id, text)
-            write.("made " <> Integer.to_string(client))
-          end
-        end)
-      end
-      Process.sleep(:infinity)
-      """)
-
-    os_pid = line(port, "pid ")
-    found = port |> line("texts ") |> Base.decode64!() |> :erlang.binary_to_term() |> Map.new()
-    assert agree?(there, found)
-    # This waits for a number of events and not for a time.
-    for _ <- 1..(10 + :rand.uniform(150)), do: line(port, "one more")
-    OsNode.kill(port, os_pid)
-    lines = file |> File.read!() |> String.split("\n")
-    File.rm!(file)
-    changes(lines, for({id, text} <- found, into: %{}, do: {id, {text, nil}}))
-  end
-
-  defp line(port, prefix) do
-    receive do
-      {^port, {:data, {_end, line}}} ->
-        if String.starts_with?(line, prefix),
-          do: String.replace_prefix(line, prefix, ""),
-          else: flunk("the node printed #{line}")
-
-      {^port, {:exit_status, status}} ->
-        flunk("the node ended with #{status}")
-    after
-      300_000 -> flunk("the node printed nothing")
-    end
-  end
-
-  # Returns for each id the text that was acknowledged last, and the one that had begun, if any.
-  defp changes(lines, there) do
-    {there, _begun} =
-      Enum.reduce(lines, {there, %{}}, fn line, {there, begun} ->
-        case String.split(line, " ", parts: 4) do
-          ["begin", client, id, text] ->
-            id = String.to_integer(id)
-            {old, _} = Map.get(there, id, {nil, nil})
-            {Map.put(there, id, {old, text}), Map.put(begun, client, {id, text})}
-
-          ["made", client] when is_map_key(begun, client) ->
-            {id, text} = Map.fetch!(begun, client)
-            {Map.put(there, id, {text, nil}), begun}
-
-          _cut ->
-            {there, begun}
-        end
-      end)
-
-    there
-  end
-
-  defp agree?(there, found) do
-    Enum.all?(there, fn {id, {made, begun}} -> found[id] in [made, begun] end) and
-      Enum.all?(Map.keys(found), &is_map_key(there, &1))
   end
 
   ## Filling

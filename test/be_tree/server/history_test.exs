@@ -29,7 +29,11 @@ defmodule BeTree.Server.HistoryTest do
     test "histories of a server #{title}", %{folder: folder} do
       name = :"history_#{System.unique_integer([:positive])}"
       durable = if @durability, do: [dir: folder, durability: @durability], else: []
-      start_supervised!({Server, [name: name, schema: [a: :integer], replicas: 3] ++ durable})
+
+      start_supervised!(
+        {Server, [name: name, schema: [a: :integer], replicas: 3, max_restarts: 1_000_000_000] ++ durable}
+      )
+
       random = Attack.seed()
 
       Enum.reduce(1..Attack.size(30, 2_000), %{}, fn round, model ->

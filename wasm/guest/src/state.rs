@@ -253,6 +253,16 @@ impl State {
         inserted.map(drop).map_err(|(position, error)| Refusal { error, position: Some(position) })
     }
 
+    pub fn put(&mut self, length: usize) -> Outcome {
+        let State { index, search, batch, inbox, .. } = self;
+        let index = index.as_mut().ok_or_else(no_schema)?;
+        let mut insertions = request::insertions(message(inbox, length)?)?;
+        let (Some(insertion), None) = (insertions.next(), insertions.next()) else {
+            return Err(Error::new(Kind::Type, "one subscription is put at a time").into());
+        };
+        Ok(index.put_for(&mut (search, batch), &insertion?)?)
+    }
+
     pub fn delete(&mut self, id: u64) -> Outcome {
         self.index.as_mut().ok_or_else(no_schema)?.delete(id)?;
         if self.is_large_and_empty() {

@@ -109,6 +109,50 @@ impl Frozen {
     }
 }
 
+/// Long bytes that are being frozen, part by part.
+pub struct Freezing {
+    length: usize,
+    /// The number of bytes so far.
+    frozen: usize,
+    #[cfg(target_os = "linux")]
+    file: File,
+}
+
+impl Freezing {
+    /// Begins with `length` bytes. Returns `None` if they are not kept in a file, and `Frozen::of` copies them at once.
+    pub fn of(length: usize) -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        return (length > SHORT).then(|| linux::zeros(length).ok()).flatten().map(|file| Self {
+            length,
+            frozen: 0,
+            file,
+        });
+        #[cfg(not(target_os = "linux"))]
+        return None;
+    }
+
+    /// Copies at most `most` more of `bytes`, which are all of them and the same in each call. Returns whether these were the
+    /// last.
+    pub fn add(&mut self, bytes: &[u8], most: usize) -> io::Result<bool> {
+        let end = self.length.min(self.frozen.saturating_add(most));
+        let part = bytes.get(self.frozen..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+        #[cfg(target_os = "linux")]
+        linux::write(&self.file, &[(self.frozen, part)])?;
+        #[cfg(not(target_os = "linux"))]
+        let _ = part;
+        self.frozen = end;
+        Ok(end == self.length)
+    }
+
+    /// Returns the frozen bytes, after `add` returned `true`.
+    pub fn finish(self) -> io::Result<Frozen> {
+        #[cfg(target_os = "linux")]
+        return linux::seal(&self.file).map(|()| Frozen { length: self.length, bytes: Bytes::File(self.file) });
+        #[cfg(not(target_os = "linux"))]
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+}
+
 /// Writes zeros over other bytes only, so that a page of the system that has only zeros stays shared.
 fn clear(bytes: &mut [u8]) {
     for page in bytes.chunks_mut(ZEROS.len()) {
@@ -152,13 +196,27 @@ mod linux {
 
     /// Returns a file in memory of `parts` among zeros. Its pages of zeros take no memory.
     pub fn file(length: usize, parts: &[(usize, &[u8])]) -> io::Result<File> {
+        let file = zeros(length)?;
+        write(&file, parts)?;
+        seal(&file)?;
+        Ok(file)
+    }
+
+    /// Returns a file in memory of zeros.
+    pub fn zeros(length: usize) -> io::Result<File> {
         let file = File::from(memfd_create("be_tree", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(length as u64)?;
-        for (at, bytes) in stretches(parts) {
-            file.write_all_at(bytes, at as u64)?;
-        }
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
         Ok(file)
+    }
+
+    /// Writes the pages of `parts` that are not zeros.
+    pub fn write(file: &File, parts: &[(usize, &[u8])]) -> io::Result<()> {
+        stretches(parts).try_for_each(|(at, bytes)| file.write_all_at(bytes, at as u64))
+    }
+
+    pub fn seal(file: &File) -> io::Result<()> {
+        fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+        Ok(())
     }
 
     /// # Safety

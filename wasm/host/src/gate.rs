@@ -33,6 +33,8 @@ struct State<T, W, C> {
     /// The number of waiters that the queue admits.
     room: usize,
     next: u64,
+    /// The lowest rank of a value that stays (`require`).
+    least: u64,
     broken: Option<String>,
 }
 
@@ -78,7 +80,8 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
     fn new(places: Vec<Place<T, C>>, room: usize) -> Self {
         // Reversed, so that the value of the first place is made first.
         let open = (0..places.len()).rev().collect();
-        let state = State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, broken: None };
+        let state =
+            State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, least: 0, broken: None };
         Self { state: Mutex::new(state) }
     }
 
@@ -124,12 +127,14 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Ok(Some(place))
     }
 
-    /// Puts a new value into its place. The place is kept for the turn that is returned.
-    pub fn fill(&self, place: usize, value: T) -> Turn {
+    /// Puts a new value of this rank into its place. The place is kept for the turn that is returned.
+    pub fn fill(&self, place: usize, value: T, rank: u64) -> Turn {
         let mut state = self.state();
-        state.put(place, value);
+        let unfit = state.put(place, value, rank);
         let turn = state.turn();
         state.called.push(turn);
+        drop(state);
+        drop(unfit);
         turn
     }
 
@@ -146,11 +151,26 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Some(turn)
     }
 
-    /// Puts a value back. Returns whether somebody waits; the caller must then call `advance`.
-    pub fn leave(&self, place: usize, value: T) -> bool {
+    /// Puts a value of this rank back. Returns whether somebody waits; the caller must then call `advance`.
+    pub fn leave(&self, place: usize, value: T, rank: u64) -> bool {
         let mut state = self.state();
-        state.put(place, value);
-        !state.queue.is_empty()
+        let unfit = state.put(place, value, rank);
+        let is_awaited = !state.queue.is_empty();
+        drop(state);
+        // A value is dropped outside of the lock.
+        drop(unfit);
+        is_awaited
+    }
+
+    /// Drops the values whose rank is below `least`, now or when they are put back. Their places are vacant then.
+    pub fn require(&self, least: u64, rank: impl Fn(&T) -> u64) {
+        let mut state = self.state();
+        state.least = least;
+        let is_unfit = |place: &Place<T, C>| matches!(place, Place::Here(value) if rank(value) < least);
+        let unfit: Vec<usize> = (0..state.places.len()).filter(|place| is_unfit(&state.places[*place])).collect();
+        let dropped: Vec<_> = unfit.iter().map(|place| state.empty(*place)).collect();
+        drop(state);
+        drop(dropped);
     }
 
     /// Makes a place whose value is lost vacant. Returns whether somebody waits; the caller must then call `advance`.
@@ -305,9 +325,23 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         best.1
     }
 
-    fn put(&mut self, place: usize, value: T) {
+    /// Puts a value into its place, or returns it if its rank is too low.
+    fn put(&mut self, place: usize, value: T, rank: u64) -> Option<T> {
+        if rank < self.least {
+            self.places[place] = Place::Vacant;
+            self.open.insert(0, place);
+            return Some(value);
+        }
         self.places[place] = Place::Here(value);
         self.open.push(place);
+        None
+    }
+
+    /// Makes a place vacant that has its value. Returns the place as it was.
+    fn empty(&mut self, place: usize) -> Place<T, C> {
+        self.open.retain(|open| *open != place);
+        self.open.insert(0, place);
+        std::mem::replace(&mut self.places[place], Place::Vacant)
     }
 
     /// Returns whether there are more open places than called turns.

@@ -7,7 +7,7 @@ use rustler::Resource;
 use wasmtime::Val;
 
 use crate::failure::{Failure, Kind};
-use crate::frozen::Frozen;
+use crate::frozen::{Freezing, Frozen};
 use crate::quota::{self, Taken};
 use crate::reaper::Reaped;
 
@@ -33,6 +33,14 @@ impl Snapshot {
     /// Copies the memory, so it is not for a normal scheduler.
     pub fn new(memory: &[u8], globals: Vec<(String, Val)>, applied: u64) -> Result<Self, Failure> {
         Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals, applied })
+    }
+
+    /// Begins a snapshot of a long memory, which `Growing::add` copies part by part. Returns `None` for a short one, which `new`
+    /// copies at once.
+    pub fn begin(length: usize, globals: &[(String, Val)], applied: u64) -> Result<Option<Growing>, Failure> {
+        let Some(freezing) = Freezing::of(length) else { return Ok(None) };
+        let descriptor = quota::descriptors().take(1, "a snapshot")?;
+        Ok(Some(Growing { freezing, length, descriptor, globals: globals.to_vec(), applied }))
     }
 
     /// Returns a snapshot of `length` zero bytes with `parts` in them: their positions and their bytes.
@@ -74,6 +82,29 @@ impl Snapshot {
     /// Returns the number of bytes of its memory.
     pub fn length(&self) -> usize {
         self.memory.frozen.length()
+    }
+}
+
+/// A snapshot that is being made.
+pub struct Growing {
+    freezing: Freezing,
+    length: usize,
+    descriptor: Taken,
+    globals: Vec<(String, Val)>,
+    applied: u64,
+}
+
+impl Growing {
+    /// Copies at most `most` more bytes of the memory, which has not changed since `Snapshot::begin`. Returns whether these were
+    /// the last.
+    pub fn add(&mut self, memory: &[u8], most: usize) -> Result<bool, Failure> {
+        self.freezing.add(memory, most).map_err(|error| no_room(self.length, &error))
+    }
+
+    pub fn finish(self) -> Result<Snapshot, Failure> {
+        let Self { freezing, length, descriptor, globals, applied } = self;
+        let frozen = freezing.finish().map_err(|error| no_room(length, &error))?;
+        Ok(Snapshot { memory: Reaped::new(Memory { frozen, _descriptor: Some(descriptor) }), globals, applied })
     }
 }
 

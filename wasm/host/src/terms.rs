@@ -10,7 +10,7 @@ use crate::failure::{Failure, Kind};
 
 pub mod atoms {
     rustler::atoms! {
-        ok, error, done, r#yield = "yield", busy, vacant, ready,
+        ok, error, done, r#yield = "yield", busy, vacant, ready, more,
         infinity, none, binary, u64s, u64_lists, u64_binaries, packed,
         function, global, memory, table, tag, constant, mutable,
         i32, i64, f32, f64, v128, reference,

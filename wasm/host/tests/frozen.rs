@@ -3,7 +3,7 @@
 #[path = "../src/frozen.rs"]
 mod frozen;
 
-use frozen::Frozen;
+use frozen::{Freezing, Frozen};
 
 /// So long that a page alone is more than is kept without a file.
 const PAGE: usize = 512 << 10;
@@ -60,6 +60,20 @@ fn holds_parts_among_zeros() {
     parts.iter().for_each(|(at, part)| expected[*at..*at + part.len()].copy_from_slice(part));
     assert_eq!(frozen.length(), 4 * PAGE);
     assert_eq!(read(&frozen, 0, 4 * PAGE), expected);
+}
+
+#[test]
+fn long_bytes_are_frozen_in_parts() {
+    assert!(Freezing::of(4 << 20).is_none());
+    let bytes: Vec<u8> = bytes().into_iter().cycle().take((9 << 20) + 4096).collect();
+    // Only Linux keeps them in a file.
+    let Some(mut freezing) = Freezing::of(bytes.len()) else { return };
+    assert!(freezing.add(&[0; 100], 200).is_err());
+    let parts = (1..).take_while(|_| !freezing.add(&bytes, PAGE).unwrap()).count() + 1;
+    assert_eq!(parts, bytes.len().div_ceil(PAGE));
+    let frozen = freezing.finish().unwrap();
+    assert_eq!(frozen.length(), bytes.len());
+    assert!(read(&frozen, 0, bytes.len()) == bytes);
 }
 
 #[cfg(target_os = "linux")]

@@ -360,6 +360,30 @@ impl Index {
         Ok(inserted)
     }
 
+    /// Inserts a subscription, or replaces the one with its id, and makes room in `searches` before each change.
+    ///
+    /// Errors: those of [`Index::insert`] except [`Kind::DuplicateId`]. The old subscription then remains.
+    pub fn put_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
+        if !self.subscriptions.has(insertion.id) {
+            return self.insert_for(searches, insertion);
+        }
+        // The trial meets every fault and takes all the memory, before anything is deleted.
+        let was_ascending = self.subscriptions.is_ascending();
+        let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
+        self.insert_for(searches, &trial)?;
+        self.delete(trial.id).expect("the trial is there");
+        self.subscriptions.restore_ascending(was_ascending);
+        self.delete(insertion.id).expect("the old subscription is there");
+        self.insert_for(searches, insertion)
+    }
+
+    /// Returns an id that no subscription has.
+    fn free_id(&self) -> u64 {
+        let behind = self.subscriptions.greatest().and_then(|greatest| greatest.checked_add(1));
+        let mut others = (0..=u64::MAX).rev().filter(|&id| !self.subscriptions.has(id));
+        behind.or_else(|| others.next()).expect("there are fewer subscriptions than ids")
+    }
+
     /// Deletes one subscription. Memory cannot run out: insertions hold as much as a deletion takes.
     ///
     /// Errors: [`Kind::NotFound`].

@@ -56,3 +56,21 @@ fn nor_in_an_index_large_enough_to_split_and_merge() {
 fn nor_with_the_least_time() {
     rehearse(2556039803617823573, 60, 6);
 }
+
+/// Replacing leaves the order of ids and slots as it was, which searches use.
+#[test]
+fn what_is_put_replaces_what_was_there() {
+    let mut random = Random::new(7);
+    let mut twin = Twin::new(generate::schema(&mut random));
+    let schema = twin.index.schema().clone();
+    for round in 0..2_000 {
+        let id = random.next() % 200 + u64::from(round % 7 == 0) * (u64::MAX - 199);
+        let text = generate::expression(&mut random, &schema, 3);
+        twin.put(id, &text);
+    }
+    twin.index.validate().unwrap();
+    for _ in 0..40 {
+        let event = generate::event(&mut random, &schema);
+        twin.check(&mut random, &event);
+    }
+}

@@ -208,6 +208,11 @@ fn wrong_objects_are_refused_with_their_number() {
         assert_eq!((error.kind, error.attribute.as_deref()), (kind, Some(attribute)), "{event}: {error}");
         assert!(error.message.contains(part), "{event}: {error}");
     }
+    let error = search
+        .open(&index, Format::StrictJson, br#"{"items": [{"sku": "x"}, {"skus": 1}]}"#, None::<std::iter::Empty<u64>>)
+        .unwrap_err();
+    assert_eq!((error.kind, error.attribute.as_deref()), (Kind::UnknownAttribute, Some("items.skus")), "{error}");
+    assert!(error.message.starts_with("object 2 of `items`: ") && error.message.contains("`sku`"), "{error}");
     // The tables are sound after an error.
     search.open(&index, Format::Json, b"{}", None::<std::iter::Empty<u64>>).unwrap();
     assert!(search.run(&index).ids().is_empty());

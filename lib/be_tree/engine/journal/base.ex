@@ -2,22 +2,20 @@ defmodule BeTree.Engine.Journal.Base do
   @moduledoc false
   # A base is a file `VERSION.base` with the state of the owner after the change of that version:
   #
-  #     "BTBASE\n\0"
-  #     format    32 bits, little-endian like all others
-  #     version   64 bits
-  #     length    32 bits, and as many bytes: the identity of the owner
-  #     size      64 bits: the bytes of the payload
-  #     crc       32 bits, CRC-32 of all of the above
+  #     head      "BTBASE\n\0", with the version, and the bytes of the payload in 64 bits (BeTree.Engine.Journal.Head)
   #     payload
   #     crc       32 bits, CRC-32 of the payload
   #
   # It gets its name when all of it is on the disk.
 
-  alias BeTree.Engine.Journal.{Fault, Segment}
+  import BeTree.Engine.Journal.Files, only: [with_device: 3]
+
+  alias BeTree.Engine.Journal.{Fault, Head, Segment}
 
   @magic "BTBASE\n\0"
-  @format 1
-  @fixed 24
+  # The bytes of the size in the head, and those of the checksum of the payload.
+  @more 8
+  @crc 4
 
   @enforce_keys [:version, :path, :identity, :at, :size]
   defstruct [:version, :path, :identity, :at, :size]
@@ -60,11 +58,11 @@ defmodule BeTree.Engine.Journal.Base do
 
   # The head is written last, because it has the size.
   defp fill(files, device, version, identity, payload) do
-    at = @fixed + byte_size(identity) + 12
+    at = Head.size(identity, @more)
 
     with {:ok, size, crc} <- fill(files, device, at, payload),
          :ok <- files.pwrite(device, at + size, <<crc::little-32>>),
-         :ok <- files.pwrite(device, 0, head(version, identity, size)),
+         :ok <- files.pwrite(device, 0, Head.encode(@magic, version, identity, <<size::little-64>>)),
          do: files.sync(device)
   end
 
@@ -77,49 +75,31 @@ defmodule BeTree.Engine.Journal.Base do
     end)
   end
 
-  defp head(version, identity, size) do
-    head = [
-      @magic,
-      <<@format::little-32, version::little-64, byte_size(identity)::little-32>>,
-      identity,
-      <<size::little-64>>
-    ]
-
-    [head, <<:erlang.crc32(head)::little-32>>]
-  end
-
   @doc "Returns the base in the file at `path`, checked but for its payload."
   @spec open(module, Path.t()) :: {:ok, t} | {:error, BeTree.Error.t()}
   def open(files, path) do
     with_device(files, path, fn device ->
-      with {:ok, size} <- files.size(path),
-           {:ok, <<@magic, @format::little-32, version::little-64, length::little-32>> = fixed} <-
-             files.pread(device, 0, @fixed),
-           true <- @fixed + length + 12 <= size,
-           {:ok, <<identity::binary-size(length), bytes::little-64, crc::little-32>> = rest} <-
-             files.pread(device, @fixed, length + 12),
-           true <- crc == :erlang.crc32([fixed, binary_part(rest, 0, length + 8)]),
-           true <- size == @fixed + length + 12 + bytes + 4,
-           true <- version == path |> Path.basename() |> Segment.number(".base") do
-        {:ok, %__MODULE__{version: version, path: path, identity: identity, at: @fixed + length + 12, size: bytes}}
-      else
-        {:ok, <<@magic, format::little-32, _rest::binary>>} when format != @format ->
-          Fault.damaged(path, "its format is #{format}; expected #{@format}")
+      with {:ok, bytes} <- bytes(files, path),
+           {:ok, head} <- Head.read(files, path, device, bytes, @magic, @more) do
+        <<size::little-64>> = head.more
+        version = path |> Path.basename() |> Segment.number(".base")
 
-        {:error, reason} ->
-          Fault.file("read", path, reason)
-
-        _other ->
-          Fault.damaged(path, "its head or its length is not as it was written")
+        if head.number == version and bytes == head.at + size + @crc,
+          do: {:ok, %__MODULE__{version: version, path: path, identity: head.identity, at: head.at, size: size}},
+          else: Fault.damaged(path, "its length or its name is not as it was written")
       end
     end)
+  end
+
+  defp bytes(files, path) do
+    with {:error, reason} <- files.size(path), do: Fault.file("read", path, reason)
   end
 
   @doc "Returns the payload of a base."
   @spec read(module, t) :: {:ok, binary} | {:error, BeTree.Error.t()}
   def read(files, %__MODULE__{path: path, at: at, size: size}) do
     with_device(files, path, fn device ->
-      with {:ok, <<payload::binary-size(size), crc::little-32>>} <- files.pread(device, at, size + 4),
+      with {:ok, <<payload::binary-size(size), crc::little-32>>} <- files.pread(device, at, size + @crc),
            true <- crc == :erlang.crc32(payload) do
         {:ok, payload}
       else
@@ -127,17 +107,5 @@ defmodule BeTree.Engine.Journal.Base do
         _other -> Fault.damaged(path, "its content is not as it was written")
       end
     end)
-  end
-
-  defp with_device(files, path, function) do
-    case files.open(path) do
-      {:ok, device} ->
-        result = function.(device)
-        _ = files.close(device)
-        result
-
-      {:error, reason} ->
-        Fault.file("open", path, reason)
-    end
   end
 end

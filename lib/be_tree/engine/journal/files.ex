@@ -3,6 +3,8 @@ defmodule BeTree.Engine.Journal.Files do
   # The operations on files that a journal needs. BeTree.Engine.Journal.Disk has the system's; tests put others in their place,
   # which fail, and which forget whatever was not synced.
 
+  alias BeTree.Engine.Journal.Fault
+
   @type device :: term
   @type posix :: :file.posix() | :badarg | :terminated | :system_limit
 
@@ -28,4 +30,18 @@ defmodule BeTree.Engine.Journal.Files do
   @callback make_folder(Path.t()) :: :ok | {:error, posix}
   @callback rename(Path.t(), Path.t()) :: :ok | {:error, posix}
   @callback delete(Path.t()) :: :ok | {:error, posix}
+
+  @doc "Returns the result of `function` for the file at `path`, which is open meanwhile."
+  @spec with_device(module, Path.t(), (device -> result)) :: result | {:error, BeTree.Error.t()} when result: var
+  def with_device(files, path, function) do
+    case files.open(path) do
+      {:ok, device} ->
+        result = function.(device)
+        _ = files.close(device)
+        result
+
+      {:error, reason} ->
+        Fault.file("open", path, reason)
+    end
+  end
 end

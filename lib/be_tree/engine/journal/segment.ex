@@ -1,23 +1,19 @@
 defmodule BeTree.Engine.Journal.Segment do
   @moduledoc false
-  # A segment is a file `SEQUENCE.log` of records, behind a head:
-  #
-  #     "BTJOURN\n"
-  #     format    32 bits, little-endian like all others
-  #     first     64 bits: the version of the first change
-  #     length    32 bits, and as many bytes: the identity of the owner
-  #     crc       32 bits, CRC-32 of all of the above
+  # A segment is a file `SEQUENCE.log` of records, behind a head, "BTJOURN\n", with the version of the first change
+  # (BeTree.Engine.Journal.Head).
   #
   # A segment gets its name when its head is on the disk, and only after all changes before its first are on the disk. So a file
   # with this name and a wrong head, or a gap before it, is a damage and never a write that was cut off.
   #
   # A segment replaces all changes from its first on that earlier segments hold.
 
-  alias BeTree.Engine.Journal.{Fault, Record}
+  import BeTree.Engine.Journal.Files, only: [with_device: 3]
+
+  alias BeTree.Engine.Journal.{Fault, Head, Record}
+  alias BeTree.Error
 
   @magic "BTJOURN\n"
-  @format 1
-  @fixed 24
   @chunk 0x10_0000
   @digits 16
 
@@ -58,7 +54,7 @@ defmodule BeTree.Engine.Journal.Segment do
   def create(files, folder, sequence, first, identity) do
     path = Path.join(folder, digits(sequence) <> ".log")
     unfinished = path <> ".new"
-    head = head(first, identity)
+    head = Head.encode(@magic, first, identity)
     start = IO.iodata_length(head)
 
     with {:ok, device} <- files.create(unfinished) do
@@ -78,11 +74,6 @@ defmodule BeTree.Engine.Journal.Segment do
     end
   end
 
-  defp head(first, identity) do
-    head = [@magic, <<@format::little-32, first::little-64, byte_size(identity)::little-32>>, identity]
-    [head, <<:erlang.crc32(head)::little-32>>]
-  end
-
   ## Reading
 
   @doc "Returns the segment in the file at `path`, checked up to the end of its head."
@@ -90,23 +81,12 @@ defmodule BeTree.Engine.Journal.Segment do
   def open(files, path) do
     with_device(files, path, fn device ->
       with {:ok, size} <- files.size(path),
-           {:ok, <<@magic, @format::little-32, first::little-64, length::little-32>> = fixed} <-
-             pread(files, device, 0, @fixed),
-           true <- @fixed + length + 4 <= size,
-           {:ok, <<identity::binary-size(length), crc::little-32>>} <- pread(files, device, @fixed, length + 4),
-           true <- crc == :erlang.crc32([fixed, identity]) do
+           {:ok, head} <- Head.read(files, path, device, size, @magic, 0) do
         sequence = path |> Path.basename() |> number(".log")
-        start = @fixed + length + 4
-        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, identity: identity, start: start}}
+        {:ok, %__MODULE__{sequence: sequence, path: path, first: head.number, identity: head.identity, start: head.at}}
       else
-        {:ok, <<@magic, format::little-32, _rest::binary>>} when format != @format ->
-          Fault.damaged(path, "its format is #{format}; expected #{@format}")
-
-        {:error, reason} ->
-          Fault.file("read", path, reason)
-
-        _other ->
-          Fault.damaged(path, "its head is not as it was written")
+        {:error, %Error{} = error} -> {:error, error}
+        {:error, reason} -> Fault.file("read", path, reason)
       end
     end)
   end
@@ -195,17 +175,5 @@ defmodule BeTree.Engine.Journal.Segment do
 
   defp pread(files, device, at, length) do
     with :eof <- files.pread(device, at, length), do: {:ok, ""}
-  end
-
-  defp with_device(files, path, function) do
-    case files.open(path) do
-      {:ok, device} ->
-        result = function.(device)
-        _ = files.close(device)
-        result
-
-      {:error, reason} ->
-        Fault.file("open", path, reason)
-    end
   end
 end

@@ -124,6 +124,16 @@ defmodule BeTree.Engine.Options.Common do
     ]
   end
 
+  defp definition(:strict) do
+    [
+      type: :boolean,
+      default: false,
+      doc:
+        "with `true`, an event with a name that the schema does not have is an error of kind `:unknown_attribute`, whose message " <>
+          "suggests the attribute that may be meant. Checking the names takes about as long as decoding the event"
+    ]
+  end
+
   defp definition(:stats) do
     [
       type: :boolean,

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Kind};
 use crate::log::Entry;
 use crate::machine::Machine;
 use crate::reaper::Reaped;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Growing, Snapshot};
 use crate::stage::Stage;
 
 /// A machine on loan. `leave` and `fail` return it. If it is dropped instead, its call was cut off.
@@ -19,6 +19,12 @@ pub struct Lent {
     place: usize,
     shared: Arc<Shared>,
     scheduler: Scheduler,
+}
+
+/// A copy of a machine's state, or one that is being made.
+pub enum Copied {
+    Whole(Snapshot),
+    InPart(Growing),
 }
 
 /// The instance and the place of a machine on loan. It outlives the loan.
@@ -63,22 +69,50 @@ impl Lent {
         self.machine.as_mut().expect("taken only by leave, fail, take and drop")
     }
 
-    /// Returns at most `most` entries of the log that the machine lacks.
-    pub fn missing(&mut self, most: usize) -> Vec<Arc<Entry>> {
+    /// Returns at most `most` entries of the log that the machine lacks, or `None` if the log no longer has all of them. Then
+    /// `retire` must follow.
+    pub fn missing(&mut self, most: usize) -> Option<Vec<Arc<Entry>>> {
         let applied = self.machine().applied();
         self.shared.log.after(applied, most)
     }
 
-    /// Applies all entries that the machine lacks, and copies its state.
-    pub fn snapshot(&mut self) -> Result<Snapshot, Failure> {
+    /// Drops a replica that lacks entries which the log no longer has, because the base came meanwhile. The caller must then ask
+    /// again.
+    pub fn retire(mut self, env: Env) {
+        drop(self.machine.take());
+        let awaited = self.shared.gate.vacate(self.place);
+        self.advance(env, awaited);
+    }
+
+    /// Replaces the machine by one with the same state that shares no pages with a snapshot. Returns whether it shared any.
+    pub fn settle(&mut self) -> Result<bool, Failure> {
+        let shared = self.shared.clone();
+        let machine = self.machine();
+        if !machine.is_mapped() {
+            return Ok(false);
+        }
+        let (used, charged) = (machine.used(), shared.charged.clone());
+        let mut copy = machine.own_copy(&shared.module, &shared.setup, shared.module.carried()?, charged)?;
+        copy.set_used(used);
+        self.machine = Some(Reaped::new(Box::new(copy)));
+        Ok(true)
+    }
+
+    /// Applies all entries that the machine lacks, and copies its state, or begins to copy a long one.
+    pub fn snapshot(&mut self) -> Result<Copied, Failure> {
         let shared = self.shared.clone();
         let carried = shared.module.carried()?;
-        let missing = self.missing(usize::MAX);
+        let missing = self.missing(usize::MAX).ok_or_else(|| {
+            Failure::new(Kind::Overloaded, "the replica fell behind the base that came meanwhile; try again")
+        })?;
         if !missing.is_empty() {
             let home = self.home();
             self.machine().repeat_now(&missing, &home)?;
         }
-        self.machine().snapshot(carried)
+        Ok(match self.machine().begin_snapshot(carried)? {
+            Some(growing) => Copied::InPart(growing),
+            None => Copied::Whole(self.machine().snapshot(carried)?),
+        })
     }
 
     /// Replaces the machine on loan by the machine of `fresh`, which is unusable afterwards.
@@ -90,7 +124,7 @@ impl Lent {
     pub fn renew(&mut self, env: Env, fresh: &Arc<Shared>) -> Result<(), Failure> {
         let shared = &self.shared;
         let is_alike = Arc::ptr_eq(&shared.module, &fresh.module) && shared.setup == fresh.setup;
-        if !is_alike || shared.snapshot.is_some() || fresh.snapshot.is_some() {
+        if !is_alike || shared.is_pool() || fresh.is_pool() {
             return Err(Failure::bad_module(
                 "only an instance of the same module with the same options can replace another one",
             ));
@@ -109,7 +143,8 @@ impl Lent {
     /// Returns the machine after a call that ended.
     pub fn leave(mut self, env: Env) {
         if let Some(machine) = self.machine.take() {
-            let awaited = self.shared.gate.leave(self.place, machine);
+            let applied = machine.applied();
+            let awaited = self.shared.gate.leave(self.place, machine, applied);
             self.advance(env, awaited);
         }
     }
@@ -129,7 +164,7 @@ impl Lent {
     /// memory is not reliable, and may have grown.
     pub fn fail(mut self, env: Env, failure: &Failure) {
         let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory) || self.is_half_changed();
-        if stopped && self.shared.snapshot.is_some() {
+        if stopped && self.shared.is_pool() {
             drop(self.machine.take());
             let awaited = self.shared.gate.vacate(self.place);
             self.advance(env, awaited);
@@ -157,8 +192,9 @@ impl Drop for Lent {
         let Some(mut machine) = self.machine.take() else { return };
         if !thread::panicking() && !self.is_half_changed() {
             machine.restore_stack_pointer();
-            self.shared.gate.leave(self.place, machine);
-        } else if self.shared.snapshot.is_some() {
+            let applied = machine.applied();
+            self.shared.gate.leave(self.place, machine, applied);
+        } else if self.shared.is_pool() {
             drop(machine);
             self.shared.gate.vacate(self.place);
         } else {

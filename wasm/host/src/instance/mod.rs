@@ -7,8 +7,8 @@
 mod lent;
 mod queue;
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustler::{Env, LocalPid, Resource, Term};
 
@@ -21,7 +21,7 @@ use crate::reaper::{self, Reaped};
 use crate::snapshot::Snapshot;
 use crate::stage::Stages;
 
-pub use lent::{Home, Lent};
+pub use lent::{Copied, Home, Lent};
 pub use queue::Ticket;
 use queue::Waiter;
 
@@ -42,8 +42,22 @@ pub struct Shared {
     stages: Stages,
     module: Arc<Compiled>,
     /// The state with which the replicas of a pool begin.
-    snapshot: Option<Arc<Snapshot>>,
+    base: Option<Mutex<Base>>,
 }
+
+/// The state with which replicas begin.
+#[derive(Clone)]
+struct Base {
+    snapshot: Arc<Snapshot>,
+    /// The number of entries of the log that it contains.
+    applied: u64,
+    /// Whether each replica gets a copy of its own. The replicas of a first base share its pages until they write them. Changes
+    /// write nearly all of them in time, one by one and as small pages, so sharing does not pay for a pool that is changed.
+    is_copied: bool,
+}
+
+/// A replica that no caller had while this many entries were appended is not kept up to date. With the next base it is dropped.
+const IDLE: u64 = 1_024;
 
 /// The scheduler on which a lent machine is used. It decides which thread wakes the next process in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,7 +89,7 @@ impl Shared {
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
         let (log, stages) = (Log::default(), Stages::new(1));
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, snapshot: None }))
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, base: None }))
     }
 
     /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
@@ -90,20 +104,55 @@ impl Shared {
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
         let gate = Gate::vacant(replicas, queue);
         let (log, stages) = (Log::default(), Stages::new(replicas));
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, snapshot: Some(snapshot) }))
+        let base = Some(Mutex::new(Base { snapshot, applied: 0, is_copied: false }));
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, base }))
     }
 
     /// Lends a machine, if one is free and no other caller has a turn before this one.
     pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
-        let (place, machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid(), applied)?;
+        let (place, mut machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid(), applied)?;
+        machine.set_used(self.log.length());
         Ok(Lent::new(machine, place, self.clone(), scheduler))
     }
 
-    /// Lends the free machine that lacks most entries of the log, if it lacks at least `lag` and no caller waits.
+    /// Lends the free machine that lacks most entries of the log, if it lacks at least `lag` and no caller waits. A machine that
+    /// no caller had for a long time does not count.
     pub fn borrow_behind(self: &Arc<Self>, lag: u64) -> Option<Lent> {
-        let limit = (self.log.length() + 1).checked_sub(lag.max(1))?;
-        let (place, machine) = self.gate.enter_below(limit, applied)?;
+        let length = self.log.length();
+        let limit = (length + 1).checked_sub(lag.max(1))?;
+        let is_idle = |machine: &Reaped<Box<Machine>>| length.saturating_sub(machine.used()) > IDLE;
+        let rank = |machine: &Reaped<Box<Machine>>| if is_idle(machine) { u64::MAX } else { machine.applied() };
+        let (place, machine) = self.gate.enter_below(limit, rank)?;
         Some(Lent::new(machine, place, self.clone(), Scheduler::Normal))
+    }
+
+    /// Lends a free machine that shares pages with a snapshot, if there is one and no caller waits.
+    pub fn borrow_mapped(self: &Arc<Self>) -> Option<Lent> {
+        let (place, machine) = self.gate.enter_below(1, |machine| u64::from(!machine.is_mapped()))?;
+        Some(Lent::new(machine, place, self.clone(), Scheduler::Dirty))
+    }
+
+    /// Makes replicas begin with `snapshot` from now on, a later state of this pool, each with a copy of its own. Replicas that
+    /// are behind it are dropped, and so are the entries of the log that it contains.
+    pub fn rebase(&self, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
+        let mut base = self.base().ok_or_else(|| Failure::bad_module("only replicas have a base"))?;
+        let applied = snapshot.applied();
+        if applied < base.applied || applied > self.log.length() {
+            return Err(Failure::bad_module("the snapshot is no later state of these replicas"));
+        }
+        self.charged.fetch_add(snapshot.length(), Ordering::Relaxed);
+        self.charged.fetch_sub(base.snapshot.length(), Ordering::Relaxed);
+        let former = std::mem::replace(&mut *base, Base { snapshot, applied, is_copied: true });
+        drop(base);
+        drop(former);
+        self.gate.require(applied, self::applied);
+        self.log.trim(applied);
+        Ok(())
+    }
+
+    fn base(&self) -> Option<MutexGuard<'_, Base>> {
+        // No code that can panic runs under this lock.
+        self.base.as_ref().map(|base| base.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the number of entries of the log, and the greatest number of them that a free machine lacks.
@@ -114,7 +163,7 @@ impl Shared {
     }
 
     pub fn is_pool(&self) -> bool {
-        self.snapshot.is_some()
+        self.base.is_some()
     }
 
     /// Makes the replica of a vacant place, and returns a ticket whose turn has come. Takes some ten microseconds and the
@@ -128,8 +177,9 @@ impl Shared {
     }
 
     fn replica(&self) -> Result<Machine, Failure> {
-        let snapshot = self.snapshot.as_ref().expect("only the places of a pool are vacant");
-        Machine::replica(&self.module, &self.setup, snapshot, self.charged.clone())
+        let base = self.base().expect("only the places of a pool are vacant").clone();
+        let make = if base.is_copied { Machine::copied } else { Machine::replica };
+        make(&self.module, &self.setup, &base.snapshot, base.applied, self.charged.clone())
     }
 
     /// Joins the queue for a machine.
@@ -175,7 +225,8 @@ struct Vacancy<'a> {
 
 impl Vacancy<'_> {
     fn fill(self, machine: Machine) -> Turn {
-        let turn = self.shared.gate.fill(self.place, Reaped::new(Box::new(machine)));
+        let applied = machine.applied();
+        let turn = self.shared.gate.fill(self.place, Reaped::new(Box::new(machine)), applied);
         std::mem::forget(self);
         turn
     }

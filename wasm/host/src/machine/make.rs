@@ -14,7 +14,7 @@ use crate::memories::{GUARD, LONGEST};
 use crate::module::Compiled;
 use crate::pages;
 use crate::quota;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Growing, Snapshot};
 use crate::stacks::Stack;
 
 /// The mappings of a memory: its bytes, and the reserved addresses after them.
@@ -46,17 +46,70 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns such a machine as one of many that share the unchanged pages of the snapshot.
+    /// Returns such a machine as one of many that share the unchanged pages of the snapshot. It contains `applied` entries of
+    /// the log.
     pub fn replica(
         module: &Compiled,
         setup: &Setup,
         snapshot: &Snapshot,
+        applied: u64,
         charged: Arc<AtomicUsize>,
     ) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
         machine.store.data_mut().share();
         machine.open_outbox(setup)?;
+        machine.applied = applied;
         Ok(machine)
+    }
+
+    /// Returns such a machine with a copy of the whole snapshot, in large pages.
+    pub fn copied(
+        module: &Compiled,
+        setup: &Setup,
+        snapshot: &Snapshot,
+        applied: u64,
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut machine = Self::instantiate(module, setup, charged)?;
+        let memory = machine.grow_to_large(snapshot.length())?;
+        snapshot.memory().read(0, memory).map_err(|error| host_failure(&error))?;
+        machine.set_globals(snapshot.globals())?;
+        machine.open_outbox(setup)?;
+        machine.applied = applied;
+        Ok(machine)
+    }
+
+    /// Returns a machine with the present state of this one, the values of `globals` included, and without shared pages.
+    pub fn own_copy(
+        &mut self,
+        module: &Compiled,
+        setup: &Setup,
+        globals: &[String],
+        charged: Arc<AtomicUsize>,
+    ) -> Result<Self, Failure> {
+        let mut copy = Self::instantiate(module, setup, charged)?;
+        copy.grow_to_large(self.data().len())?.copy_from_slice(self.data());
+        copy.set_globals(&self.carried(globals))?;
+        copy.open_outbox(setup)?;
+        copy.applied = self.applied;
+        Ok(copy)
+    }
+
+    /// Returns whether the memory shares pages with a snapshot.
+    pub fn is_mapped(&self) -> bool {
+        self.is_mapped
+    }
+
+    /// Grows the memory to `length` bytes, in large pages, and returns all of them.
+    fn grow_to_large(&mut self, length: usize) -> Result<&mut [u8], Failure> {
+        self.grow_to(length)?;
+        Ok(match self.memory {
+            Some(memory) => {
+                pages::prefer_large(memory.data_ptr(&self.store), LONGEST + GUARD);
+                memory.data_mut(&mut self.store)
+            }
+            None => &mut [],
+        })
     }
 
     fn instantiate(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
@@ -96,7 +149,9 @@ impl Machine {
             params: Vec::new(),
             results: Vec::new(),
             applied: 0,
+            used: 0,
             owed: 0,
+            is_mapped: false,
             stack,
             mappings: vec![mappings],
             _counted: Counted::new(&census::INSTANCES),
@@ -114,7 +169,10 @@ impl Machine {
             // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
             // these bytes.
             match unsafe { snapshot.memory().map_over(start) } {
-                Ok(true) => self.mappings.push(mapping),
+                Ok(true) => {
+                    self.mappings.push(mapping);
+                    self.is_mapped = true;
+                }
                 Ok(false) => {
                     let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
                     copied.map_err(|error| host_failure(&error))?;
@@ -126,13 +184,28 @@ impl Machine {
                 }
             }
         }
-        for (name, value) in snapshot.globals() {
+        self.set_globals(snapshot.globals())?;
+        Ok(self)
+    }
+
+    fn set_globals(&mut self, globals: &[(String, Val)]) -> Result<(), Failure> {
+        for (name, value) in globals {
             let global = self.instance.get_global(&mut self.store, name);
             global.and_then(|global| global.set(&mut self.store, *value).ok()).ok_or_else(|| {
                 Failure::bad_module(format!("the module has no mutable global {name} as the snapshot has"))
             })?;
         }
-        Ok(self)
+        Ok(())
+    }
+
+    fn carried(&mut self, globals: &[String]) -> Vec<(String, Val)> {
+        let mut carried = Vec::with_capacity(globals.len());
+        for name in globals {
+            if let Some(global) = self.instance.get_global(&mut self.store, name) {
+                carried.push((name.clone(), global.get(&mut self.store)));
+            }
+        }
+        carried
     }
 
     fn grow_to(&mut self, length: usize) -> Result<(), Failure> {
@@ -161,13 +234,19 @@ impl Machine {
 
     /// Returns the present state with the values of `globals`. Copies the memory, about 2 GB a second.
     pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
-        let mut carried = Vec::with_capacity(globals.len());
-        for name in globals {
-            if let Some(global) = self.instance.get_global(&mut self.store, name) {
-                carried.push((name.clone(), global.get(&mut self.store)));
-            }
-        }
+        let carried = self.carried(globals);
         Snapshot::new(self.data(), carried, self.applied)
+    }
+
+    /// Begins a snapshot of a long memory, which `grow_snapshot` copies part by part. Returns `None` for a short one.
+    pub fn begin_snapshot(&mut self, globals: &[String]) -> Result<Option<Growing>, Failure> {
+        let carried = self.carried(globals);
+        Snapshot::begin(self.data().len(), &carried, self.applied)
+    }
+
+    /// Copies the next part. Returns whether it was the last.
+    pub fn grow_snapshot(&self, growing: &mut Growing, most: usize) -> Result<bool, Failure> {
+        growing.add(self.data(), most)
     }
 }
 

@@ -50,8 +50,12 @@ pub struct Machine {
     results: Vec<Val>,
     /// The number of entries of the pool's log that the memory contains.
     applied: u64,
+    /// The length of the log when a caller last asked for a replica and got this one.
+    used: u64,
     /// The fuel of repeated calls, for which no process was charged yet.
     owed: u64,
+    /// Whether the memory shares pages with a snapshot.
+    is_mapped: bool,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,
     mappings: Vec<Taken>,
@@ -66,6 +70,15 @@ impl Machine {
 
     pub fn applied(&self) -> u64 {
         self.applied
+    }
+
+    /// Returns the length of the log when a caller last asked for a replica and got this one.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub fn set_used(&mut self, length: u64) {
+        self.used = length;
     }
 
     pub fn results(&self) -> &[Val] {

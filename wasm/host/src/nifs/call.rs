@@ -64,7 +64,10 @@ fn begin<'a>(
         Ok(lent) => lent,
         Err(denied) => return deny(env, denied),
     };
-    let missing = lent.missing(usize::MAX);
+    let Some(missing) = lent.missing(usize::MAX) else {
+        lent.retire(env);
+        return atoms::busy().encode(env);
+    };
     let has_output = output != Output::None;
     let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
     let call = match lent.machine().prepare(missing, export, arguments, input, has_output, fuel, slice.0, is_change) {
@@ -92,7 +95,10 @@ fn first_slice(env: Env, mut call: Call, output: Output) -> Term {
 #[rustler::nif]
 fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, most: usize) -> Term<'a> {
     let Some(mut lent) = instance.0.borrow_behind(lag) else { return atoms::none().encode(env) };
-    let missing = lent.missing(most);
+    let Some(missing) = lent.missing(most) else {
+        lent.retire(env);
+        return atoms::none().encode(env);
+    };
     first_slice(env, Call::new(lent, Order::to_repeat(missing), Output::None), Output::None)
 }
 

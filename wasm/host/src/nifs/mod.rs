@@ -1,12 +1,15 @@
 //! The functions that `BeTree.Engine.Native` declares and documents. Those that run calls are in `call`.
 
 mod call;
+mod copy;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
+
+use copy::held;
 
 use crate::cache;
 use crate::census;
@@ -98,11 +101,6 @@ fn instantiate<'a>(
     made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox }))
 }
 
-#[rustler::nif(schedule = "DirtyCpu")]
-fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
-    with_machine(env, instance, ticket, |lent| held(env, lent.snapshot()?))
-}
-
 /// Returns the number of entries of the log that a snapshot contains.
 #[rustler::nif]
 fn snapshot_applied(snapshot: &Held) -> u64 {
@@ -127,6 +125,28 @@ fn append<'a>(
     Ok((atoms::ok(), instance.0.log.append(Entry { steps: steps.collect() })).encode(env))
 }
 
+/// Makes replicas begin with a later state of their pool.
+#[rustler::nif]
+fn rebase<'a>(env: Env<'a>, instance: &Instance, snapshot: &Held) -> Term<'a> {
+    match instance.0.rebase(snapshot.0.clone()) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
+}
+
+/// Gives a machine that shares pages with a snapshot pages of its own. Returns whether there was one that is free.
+#[rustler::nif(schedule = "DirtyCpu")]
+fn settle<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
+    let settled = |lent: &mut Lent| Ok((atoms::ok(), lent.settle()?).encode(env));
+    if !instance.0.is_pool() {
+        return with_machine(env, instance, ticket, settled);
+    }
+    let Some(mut lent) = instance.0.borrow_mapped() else { return (atoms::ok(), false).encode(env) };
+    let term = settled(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
+    lent.leave(env);
+    term
+}
+
 /// Returns the number of entries of the log, and the greatest number of them that a free replica lacks.
 #[rustler::nif]
 fn lag(instance: &Instance) -> (u64, u64) {
@@ -136,12 +156,7 @@ fn lag(instance: &Instance) -> (u64, u64) {
 #[rustler::nif(schedule = "DirtyCpu")]
 fn snapshot_of<'a>(env: Env<'a>, length: usize, parts: Vec<(usize, Binary<'a>)>) -> Term<'a> {
     let parts: Vec<(usize, &[u8])> = parts.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
-    let outcome = Snapshot::of(length, &parts).and_then(|snapshot| held(env, snapshot));
-    outcome.unwrap_or_else(|failure| terms::error(env, &failure))
-}
-
-fn held(env: Env, snapshot: Snapshot) -> Result<Term, Failure> {
-    Ok((atoms::ok(), ResourceArc::new(Held(Arc::new(snapshot)))).encode(env))
+    Snapshot::of(length, &parts).map_or_else(|failure| terms::error(env, &failure), |snapshot| held(env, snapshot))
 }
 
 #[rustler::nif]

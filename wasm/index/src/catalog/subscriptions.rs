@@ -170,6 +170,11 @@ impl Subscriptions {
         self.ascending
     }
 
+    /// Restores what [`Subscriptions::is_ascending`] returned, after all subscriptions that were inserted since are removed.
+    pub fn restore_ascending(&mut self, was_ascending: bool) {
+        self.ascending = was_ascending;
+    }
+
     /// Returns an upper bound of all ids, if ids ascend with slots.
     pub fn greatest(&self) -> Option<u64> {
         let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(Slot::from_index(last)));

@@ -7,6 +7,7 @@ use crate::event::formats::prepared;
 use crate::event::formats::records::Records;
 use crate::event::formats::source::{Read, Source};
 use crate::event::maps::Maps;
+use crate::event::strict::check_names;
 use crate::event::{Cap, Event, Place, Segment, Span, Text, Value, FEW};
 use crate::model::address::Address;
 use crate::model::fields::FieldId;
@@ -34,6 +35,10 @@ pub enum Format {
     /// be undefined. Nothing is converted: only a boolean is a boolean, an integer is no float, an atom is no string, and
     /// only `undefined` stands for undefined.
     Records,
+    /// Like `Term`, but a name that the schema does not have is refused.
+    StrictTerm,
+    /// Like `Json`, but a name that the schema does not have is refused.
+    StrictJson,
 }
 
 impl Format {
@@ -48,8 +53,12 @@ impl Format {
             2 => Ok(Format::Record),
             3 => Ok(Format::Prepared),
             4 => Ok(Format::Records),
+            5 => Ok(Format::StrictTerm),
+            6 => Ok(Format::StrictJson),
             _ => {
-                let message = "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared) or 4 (records)";
+                let message =
+                    "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared), 4 (records), 5 (strict \
+                               term) or 6 (strict JSON)";
                 Err(Error::new(Kind::Type, message))
             }
         }
@@ -58,7 +67,7 @@ impl Format {
 
 /// Reads `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
 ///
-/// - Names that the schema does not have are skipped with their values. If a name is given more than once, JSON's last value
+/// - Names that the schema does not have are skipped with their values, or refused in a strict format. If a name is given more than once, JSON's last value
 ///   counts, and in terms the first value that is not undefined.
 /// - Only an integer token is an integer: `1.0` is none, in JSON and in terms. An integer may stand for a float.
 /// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
@@ -99,6 +108,7 @@ pub fn decode(
     if bytes.len() > i32::MAX as usize {
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
     }
+    let format = check_names_of(format, bytes, schema)?;
     event.reset(schema)?;
     if schema.has_strings() && format != Format::Prepared {
         // All bytes at once, because copying string by string takes longer.
@@ -116,6 +126,7 @@ pub fn decode(
         }
         #[cfg(feature = "terms")]
         Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
+        Format::StrictTerm | Format::StrictJson => unreachable!("their names were checked"),
         #[cfg(not(feature = "terms"))]
         Format::Term | Format::Record | Format::Records => {
             return Err(Error::new(Kind::Type, "this index reads no terms; give the event as JSON"));
@@ -124,6 +135,21 @@ pub fn decode(
     .map_err(|error| *error)?;
     event.find_sought(strings);
     check_required(schema, &event.values, "the event")
+}
+
+/// Checks the names of an event in a strict format. Returns the format in which its values are read.
+fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Format, Error> {
+    match format {
+        #[cfg(feature = "terms")]
+        Format::StrictTerm => check_names(Reader::new(bytes)?, schema).map_err(|error| *error)?,
+        Format::StrictJson => check_names(Json::new(bytes), schema).map_err(|error| *error)?,
+        _ => {}
+    }
+    Ok(match format {
+        Format::StrictTerm => Format::Term,
+        Format::StrictJson => Format::Json,
+        other => other,
+    })
 }
 
 /// Checks that each required attribute has a value. A message calls the event or the object `subject`.

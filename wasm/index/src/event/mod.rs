@@ -8,6 +8,7 @@ pub(crate) mod key;
 mod lowered;
 mod maps;
 mod objects;
+mod strict;
 #[cfg(test)]
 mod tests;
 

@@ -147,7 +147,7 @@ impl<S: Source> Filler<'_, S> {
 /// Returns the error of the object with this number in a list.
 #[cold]
 pub(super) fn within(list: &str, number: usize, error: Error) -> Box<Error> {
-    if !matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute) {
+    if !matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute | Kind::UnknownAttribute) {
         return error.into();
     }
     let message = format!("object {number} of `{list}`: {}", error.message);

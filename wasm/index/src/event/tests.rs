@@ -706,3 +706,44 @@ fn values_are_converted_if_the_attribute_asks() {
         assert_eq!(event.values[1], Value::Integer(expected));
     }
 }
+
+#[test]
+fn strict_formats_refuse_names_that_the_schema_lacks() {
+    let attribute =
+        |name: &str| Attribute { name: name.into(), ty: Type::Integer, optional: true, bounds: Bounds::Unbounded };
+    let schema = Schema::new(["age", "user.age", "user.address.zip", "`a b`"].map(attribute).into()).unwrap();
+    let check = |json: &str| match decoded(Format::StrictJson, json.as_bytes(), &schema) {
+        Ok(event) => {
+            assert_eq!(event.values, decoded(Format::Json, json.as_bytes(), &schema).unwrap().values);
+            None
+        }
+        Err(error) => Some((error.kind, error.attribute.unwrap_or_default(), error.message)),
+    };
+    assert_eq!(check(r#"{"age": 1, "user": {"age": 2, "address": {"zip": 3}}, "a b": 4, "age": 5}"#), None);
+    assert_eq!(check(r#"{"user": null, "age": null}"#), None);
+    for (json, attribute, mend) in [
+        (r#"{"age": 1, "agee": 2}"#, "agee", "did you mean `age`?"),
+        (r#"{"user": {"adress": {"zip": 3}}}"#, "user.adress", "the schema has no attribute `user.adress`"),
+        (r#"{"user": {"address": {"zap": 3}}}"#, "user.address.zap", "did you mean `user.address.zip`?"),
+        (r#"{"zip": 3}"#, "zip", "did you mean `user.address.zip`?"),
+        (r#"{"a c": 3}"#, "`a c`", "did you mean `a b`?"),
+        (r#"{"completely": [{"other": 1}]}"#, "completely", "or search without `strict`"),
+    ] {
+        let (kind, about, message) = check(json).expect(json);
+        assert_eq!((kind, &*about), (Kind::UnknownAttribute, attribute), "{json}: {message}");
+        assert!(message.contains(mend), "{json}: {message}");
+    }
+    // Faults of values and of the text are those of the other format.
+    for json in [r#"{"user": 3}"#, r#"{"age": "x"}"#, r#"{"age": 1"#, "[]", r#"{"user": {"age": }}"#] {
+        let [strict, other] =
+            [Format::StrictJson, Format::Json].map(|format| decoded(format, json.as_bytes(), &schema).unwrap_err());
+        assert_eq!((strict.kind, strict.column, strict.message), (other.kind, other.column, other.message), "{json}");
+    }
+    let known = map("age", &integer(7));
+    assert_eq!(decoded(Format::StrictTerm, &known, &schema).unwrap().values[0], Value::Integer(7));
+    let unknown = decoded(Format::StrictTerm, &map("aeg", &integer(7)), &schema).unwrap_err();
+    assert_eq!((unknown.kind, unknown.attribute.as_deref()), (Kind::UnknownAttribute, Some("aeg")));
+    let long = format!("{{\"{}\": 1}}", "x".repeat(100_000));
+    let error = decoded(Format::StrictJson, long.as_bytes(), &schema).unwrap_err();
+    assert!(error.message.len() < 500 && error.attribute.unwrap().len() < 500);
+}

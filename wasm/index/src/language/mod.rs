@@ -66,6 +66,7 @@ mod tests;
 mod text;
 
 pub use print::{expression_text, predicate_text};
+pub(crate) use suggest::{quote_path, suggestion};
 
 use crate::error::{Error, Kind};
 use crate::model::predicate::{Borrowed, Postfix, Step};

@@ -6,7 +6,7 @@ pub(super) use sums::{Item, Sums};
 
 use crate::error::{Error, Kind};
 use crate::language::check::{Atom, Checker, Meaning, Membership};
-use crate::language::lexer::{Lexer, Token, TokenKind};
+use crate::language::lexer::{lower_case_keyword, Lexer, Token, TokenKind};
 use crate::language::push;
 use crate::model::objects::{Quantified, Quantifier, MOST_STEPS};
 use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
@@ -301,6 +301,10 @@ impl<'a, 's> Parser<'a, 's> {
                 "none" => self.members(name, Membership::None),
                 "all" => self.members(name, Membership::All),
                 "is" => self.after_is(name),
+                // The message has the keyword. An attribute that is no boolean would be the fault otherwise.
+                word if lower_case_keyword(word).is_some_and(|keyword| !matches!(keyword, "and" | "or")) => {
+                    Err(self.expected("an operator"))
+                }
                 _ => Ok(Atom::Bare(name)),
             },
             _ => Ok(Atom::Bare(name)),

@@ -7,23 +7,32 @@ use crate::model::path;
 use crate::model::schema::Schema;
 
 /// Returns the mend for `name`, which no attribute has.
-pub(super) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
-    if let Some(near) = nearest(name, schema) {
-        return Some(format!("did you mean {}?", quote(near)));
-    }
-    let fields = path::fields(name).ok()?;
-    if let Some(map) = schema.fields().map(&fields) {
-        let below = schema.attributes().iter().find(|attribute| {
-            path::fields(&attribute.name).is_ok_and(|path| path.len() > fields.len() && path.starts_with(&fields))
-        })?;
+pub(crate) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
+    let way = path::fields(name).ok().and_then(|fields| by_way(&fields, schema));
+    way.or_else(|| nearest(name, schema).map(|near| format!("did you mean {}?", quote_path(near))))
+}
+
+/// Returns the mend for the name of a map, and for that of a field without the way to it.
+fn by_way(fields: &[Cow<'_, str>], schema: &Schema) -> Option<String> {
+    let is = |test: &dyn Fn(&[Cow<'_, str>]) -> bool| {
+        let mut attributes = schema.attributes().iter();
+        attributes
+            .find(|attribute| path::fields(&attribute.name).is_ok_and(|path| path.len() > fields.len() && test(&path)))
+    };
+    if let Some(map) = schema.fields().map(fields) {
+        let below = is(&|path| path.starts_with(fields))?;
         let map = path::canonical(&schema.fields().path(map));
-        return Some(format!("{} is a map: name a field of it, such as {}", quote(&map), quote(&below.name)));
+        return Some(format!("{} is a map: name a field of it, such as {}", quote_path(&map), quote_path(&below.name)));
     }
-    // The name of a field without the way to it.
-    let ends = |path: &[Cow<'_, str>]| path.len() > fields.len() && path.ends_with(&fields);
-    let mut inner =
-        schema.attributes().iter().filter(|attribute| path::fields(&attribute.name).is_ok_and(|path| ends(&path)));
-    inner.next().map(|attribute| format!("did you mean {}?", quote(&attribute.name)))
+    is(&|path| path.ends_with(fields)).map(|attribute| format!("did you mean {}?", quote_path(&attribute.name)))
+}
+
+/// Returns the path in backticks, unless it has some already.
+pub(crate) fn quote_path(path: &str) -> String {
+    match path.contains('`') {
+        true => path.into(),
+        false => quote(path),
+    }
 }
 
 /// Returns the nearest name in the schema: equal except for case, or else at most two letters away.

@@ -363,6 +363,16 @@ fn broken_grammar() {
     fails("b of", Kind::Syntax, 3, None, "expected `and`, `or` or the end of the expression, found `of`");
     fails("b AND of", Kind::Syntax, 3, None, "keywords are lower case: write `and`");
     fails("not", Kind::Syntax, 4, None, "expected an attribute");
+    fails("i IN (1)", Kind::Syntax, 3, None, "keywords are lower case: write `in`");
+    fails("1 In il", Kind::Syntax, 3, None, "keywords are lower case: write `in`");
+    fails("country NOT in ('CA')", Kind::Syntax, 9, None, "keywords are lower case: write `not`");
+    fails("Not b", Kind::UnknownAttribute, 1, Some("Not"), "keywords are lower case: write `not`");
+    fails("b and NOT (b)", Kind::Syntax, 7, None, "keywords are lower case: write `not`");
+    fails("il ONE OF (1)", Kind::Syntax, 4, None, "keywords are lower case: write `one`");
+    fails("i Between 1 and 2", Kind::Syntax, 3, None, "keywords are lower case: write `between`");
+    fails("country Like 'a'", Kind::Syntax, 9, None, "keywords are lower case: write `like`");
+    fails("i IS null", Kind::Syntax, 3, None, "keywords are lower case: write `is`");
+    fails("country == 'CA'", Kind::Syntax, 9, None, "`==` is no operator; write `=`");
     fails("()", Kind::Syntax, 2, None, "found `)`");
     fails("b and ((of) or b", Kind::Syntax, 17, None, "expected `)` for the `(` at column 7");
     fails("b)", Kind::Syntax, 2, None, "no `(` is open");

@@ -132,6 +132,22 @@ impl<M: Memory> Sequence<M> {
         }
     }
 
+    /// A refused subscription leaves the one with its id as it was.
+    fn put(&mut self, random: &mut Random) {
+        let (id, text) = self.subscription(random);
+        let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
+        let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
+        let Sequence { memory, index, search, batch, .. } = self;
+        match memory.run(|| index.put_for(&mut (search, batch), &insertion)) {
+            Ok(()) => drop(self.oracle.insert(id, postfix.expect("what is put can be read"))),
+            Err(error) => {
+                let is_limit = Self::is_limit(&(0, error));
+                self.refusals += usize::from(is_limit);
+                assert!(is_limit || postfix.is_err(), "{text}");
+            }
+        }
+    }
+
     fn delete(&mut self, random: &mut Random) {
         let id = random.below(IDS) as u64;
         let Sequence { memory, index, .. } = self;
@@ -192,7 +208,8 @@ impl<M: Memory> Sequence<M> {
 
     /// Does one operation on both sides, and checks that the index is whole.
     pub fn step(&mut self, random: &mut Random) {
-        match random.below(12) {
+        match random.below(14) {
+            12 | 13 => self.put(random),
             0..=3 => self.insert(random),
             4 => self.insert_all(random),
             5..=7 => self.delete(random),

@@ -38,6 +38,16 @@ impl Twin {
         }
     }
 
+    /// Inserts it on both sides, or replaces the one with the id, if both take it.
+    #[allow(dead_code)] // Not every test puts.
+    pub fn put(&mut self, id: u64, text: &str) {
+        let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
+        if self.index.put_for(&mut self.search, &insertion).is_ok() {
+            let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS).expect("what is put can be read");
+            self.oracle.insert(id, postfix);
+        }
+    }
+
     pub fn delete(&mut self, id: u64) {
         assert_eq!(self.index.delete(id).is_ok(), self.oracle.remove(&id).is_some());
     }

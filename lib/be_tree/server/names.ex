@@ -1,0 +1,85 @@
+defmodule BeTree.Server.Names do
+  @moduledoc false
+  # Finds the table of a server by its name. A server that is called by an atom has a table of that name. For a `{:via, module,
+  # term}` the module finds the server's supervisor, and a table of this module finds the server's table by that process.
+  #
+  # The process of this module removes the rows of supervisors that ended.
+
+  use GenServer
+  use BeTree.Engine.CrashReport
+
+  alias BeTree.Engine.{Describe, Stray}
+
+  @typedoc "The name or the identifier of a server's table."
+  @type table :: atom | :ets.tid()
+
+  @doc "Makes the table. The calling process owns it."
+  @spec new() :: :ets.tid() | atom
+  def new, do: :ets.new(__MODULE__, [:named_table, :public, read_concurrency: true])
+
+  @doc "Raises an `ArgumentError` if servers cannot have this name because the application does not run."
+  @spec check!(BeTree.Server.name()) :: :ok
+  def check!(name) do
+    if not is_atom(name) and :ets.whereis(__MODULE__) == :undefined do
+      raise ArgumentError,
+            "the name #{Describe.value(name)} needs the application :be_tree, which does not run; start it with " <>
+              "Application.ensure_all_started(:be_tree), or name the server by an atom"
+    end
+
+    :ok
+  end
+
+  @doc "Records the table of the server whose supervisor is the calling process."
+  @spec register(:ets.tid()) :: :ok
+  def register(table) do
+    :ets.insert(__MODULE__, {self(), table})
+    GenServer.cast(__MODULE__, {:monitor, self()})
+  end
+
+  @doc "Returns the table of a server on this node. A table of an atom's name need not exist."
+  @spec table(BeTree.Server.name() | table) :: {:ok, table} | :error
+  def table(name) when is_atom(name) or is_reference(name), do: {:ok, name}
+
+  def table({:via, module, term}) when is_atom(module) do
+    with pid when is_pid(pid) <- module.whereis_name(term),
+         [{_pid, table}] <- :ets.lookup(__MODULE__, pid) do
+      {:ok, table}
+    else
+      _none_here -> :error
+    end
+  end
+
+  @spec start_link(term) :: GenServer.on_start()
+  def start_link(_argument), do: GenServer.start_link(__MODULE__, [], name: __MODULE__)
+
+  @impl GenServer
+  def init(_argument) do
+    for {pid, _table} <- :ets.tab2list(__MODULE__), do: Process.monitor(pid)
+    {:ok, nil}
+  end
+
+  @impl GenServer
+  def handle_cast({:monitor, pid}, state) when is_pid(pid) do
+    Process.monitor(pid)
+    {:noreply, state}
+  end
+
+  def handle_cast(cast, state) do
+    Stray.ignore(:cast, cast)
+    {:noreply, state}
+  end
+
+  @impl GenServer
+  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+
+  @impl GenServer
+  def handle_info({:DOWN, _monitor, :process, pid, _reason}, state) do
+    :ets.delete(__MODULE__, pid)
+    {:noreply, state}
+  end
+
+  def handle_info(message, state) do
+    Stray.ignore(:message, message)
+    {:noreply, state}
+  end
+end

@@ -1,0 +1,59 @@
+defmodule BeTree.Telemetry.Metrics do
+  @moduledoc false
+  # The metrics of the library's events. `module` is Telemetry.Metrics, which need not be present when this is compiled.
+
+  alias BeTree.Engine.Describe
+
+  @milliseconds {:native, :millisecond}
+
+  @doc "Returns the metrics, made by functions of `module`."
+  @spec all(module) :: [struct]
+  def all(module) do
+    searches(module) ++ changes(module) ++ servers(module)
+  end
+
+  defp searches(module) do
+    [
+      module.counter("be_tree.search.stop.duration", tags([:result], description: "searches")),
+      module.summary("be_tree.search.stop.duration", tags([], unit: @milliseconds)),
+      module.summary("be_tree.search.stop.fuel", tags([], [])),
+      module.summary("be_tree.search.stop.matches", tags([], [])),
+      module.counter("be_tree.search.exception.duration", tags([], description: "searches that raised")),
+      module.summary("be_tree.queue.stop.duration", tags([], unit: @milliseconds, description: "waits for a replica")),
+      module.sum("be_tree.search_many.stop.events", tags([:result], [])),
+      module.summary("be_tree.search_many.stop.duration", tags([], unit: @milliseconds)),
+      module.sum("be_tree.stream.stop.events", tags([], [])),
+      module.sum("be_tree.stream.stop.errors", tags([], []))
+    ]
+  end
+
+  defp changes(module) do
+    [
+      module.counter("be_tree.change.stop.duration", tags([:operation, :result], description: "changes")),
+      module.summary("be_tree.change.stop.duration", tags([:operation], unit: @milliseconds)),
+      module.sum("be_tree.change.stop.put", tags([], description: "subscriptions inserted or replaced")),
+      module.sum("be_tree.change.stop.deleted", tags([], description: "subscriptions deleted")),
+      module.summary("be_tree.journal.stop.duration", tags([], unit: @milliseconds)),
+      module.sum("be_tree.journal.stop.bytes", tags([:result], unit: :byte))
+    ]
+  end
+
+  defp servers(module) do
+    [
+      module.summary("be_tree.base.stop.duration", tags([:operation, :result], unit: @milliseconds)),
+      module.last_value("be_tree.replica.lag.lag", tags([], description: "changes that a free replica lacks")),
+      module.last_value("be_tree.follower.change.version", tags([], [])),
+      module.sum("be_tree.follower.base.bytes", tags([], unit: :byte)),
+      module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost"))
+    ]
+  end
+
+  defp tags(more, options), do: [tags: [:server | more], tag_values: &__MODULE__.tag_values/1] ++ options
+
+  @doc "Returns the metadata with the name of a server as text. Other targets have none."
+  @spec tag_values(map) :: map
+  def tag_values(metadata) do
+    name = Map.get(metadata, :server)
+    Map.put(metadata, :server, if(name == nil, do: "", else: Describe.value(name)))
+  end
+end

@@ -1,0 +1,102 @@
+defmodule BeTree.Attacks.NodeKillsTest do
+  # Servers with a folder, whose node is killed by the operating system at any moment.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Quiet
+  import BeTree.Test.Disk, only: [folder: 1]
+
+  alias BeTree.Test.{Attack, OsNode}
+
+  @moduletag timeout: :infinity
+  @schema [a: :integer, s: {:string, optional: true}]
+
+  setup [:quiet, :folder]
+
+  test "a node that is killed keeps every acknowledged change", %{folder: folder} do
+    :rand.seed(:exsss, {Attack.seed(), 31, 0})
+    for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there))
+  end
+
+  # The node writes to a file that it begins a change, and that the change was acknowledged. The operating system has what is
+  # written when the node is killed; what the node prints may still wait in the node. A printed line only says that one more
+  # change begins.
+  defp kill_node(folder, number, there) do
+    file = Path.join(folder, "changes_#{number}.txt")
+
+    port =
+      OsNode.start("""
+      {:ok, _} = Application.ensure_all_started(:be_tree)
+      {:ok, _pid} = BeTree.Server.start_link(name: Killed, schema: #{inspect(@schema)}, dir: #{inspect(folder)}, durability: :sync)
+      IO.puts("pid " <> System.pid())
+      texts = for id <- BeTree.Server.ids!(Killed), do: {id, BeTree.Server.fetch!(Killed, id)}
+      IO.puts("texts " <> Base.encode64(:erlang.term_to_binary(texts)))
+      for client <- 1..4 do
+        spawn(fn ->
+          :rand.seed(:exsss, {#{number}, client, 0})
+          {:ok, file} = :file.open(#{inspect(file)}, [:raw, :append])
+          write = fn line -> :ok = :file.write(file, line <> "\\n") end
+          for change <- 1..1_000_000 do
+            id = client * 100 + :rand.uniform(20)
+            text = "a = " <> Integer.to_string(change)
+            write.("begin " <> Integer.to_string(client) <> " " <> Integer.to_string(id) <> " " <> text)
+            IO.puts("one more")
+            :ok = BeTree.Server.put(Killed, id, text)
+            write.("made " <> Integer.to_string(client))
+          end
+        end)
+      end
+      Process.sleep(:infinity)
+      """)
+
+    os_pid = line(port, "pid ")
+    found = port |> line("texts ") |> Base.decode64!() |> :erlang.binary_to_term() |> Map.new()
+    assert agree?(there, found)
+    # This waits for a number of events and not for a time.
+    for _ <- 1..(10 + :rand.uniform(150)), do: line(port, "one more")
+    OsNode.kill(port, os_pid)
+    lines = file |> File.read!() |> String.split("\n")
+    File.rm!(file)
+    changes(lines, for({id, text} <- found, into: %{}, do: {id, {text, nil}}))
+  end
+
+  defp line(port, prefix) do
+    receive do
+      {^port, {:data, {_end, line}}} ->
+        if String.starts_with?(line, prefix),
+          do: String.replace_prefix(line, prefix, ""),
+          else: flunk("the node printed #{line}")
+
+      {^port, {:exit_status, status}} ->
+        flunk("the node ended with #{status}")
+    after
+      300_000 -> flunk("the node printed nothing")
+    end
+  end
+
+  # Returns for each id the text that was acknowledged last, and the one that had begun, if any.
+  defp changes(lines, there) do
+    {there, _begun} =
+      Enum.reduce(lines, {there, %{}}, fn line, {there, begun} ->
+        case String.split(line, " ", parts: 4) do
+          ["begin", client, id, text] ->
+            id = String.to_integer(id)
+            {old, _} = Map.get(there, id, {nil, nil})
+            {Map.put(there, id, {old, text}), Map.put(begun, client, {id, text})}
+
+          ["made", client] when is_map_key(begun, client) ->
+            {id, text} = Map.fetch!(begun, client)
+            {Map.put(there, id, {text, nil}), begun}
+
+          _cut ->
+            {there, begun}
+        end
+      end)
+
+    there
+  end
+
+  defp agree?(there, found) do
+    Enum.all?(there, fn {id, {made, begun}} -> found[id] in [made, begun] end) and
+      Enum.all?(Map.keys(found), &is_map_key(there, &1))
+  end
+end

@@ -1,0 +1,82 @@
+defmodule BeTree.Server.RestartsTest do
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.Server
+  alias BeTree.Test.Servers
+
+  setup :quiet
+
+  defp name, do: :"server_#{System.unique_integer([:positive])}"
+
+  # Kills the process of a server until its supervisor has ended, or `most` times. Returns the number of kills.
+  defp kill(name, supervisor, most, kills \\ 0) do
+    if kills < most and Process.alive?(supervisor) do
+      case Servers.process(name) do
+        nil ->
+          Process.sleep(1)
+          kill(name, supervisor, most, kills)
+
+        pid ->
+          monitor = Process.monitor(pid)
+          Process.exit(pid, :kill)
+          assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 30_000
+          kill(name, supervisor, most, kills + 1)
+      end
+    else
+      kills
+    end
+  end
+
+  test "a process that ends too often ends the server, and its supervisor starts another" do
+    name = name()
+    options = [name: name, schema: [a: :integer], load: {__MODULE__, :load, []}, max_restarts: 3, max_seconds: 600]
+    {:ok, above} = Supervisor.start_link([{Server, options}], strategy: :one_for_one, max_restarts: 2)
+    supervisor = Process.whereis(name)
+    monitor = Process.monitor(supervisor)
+    Server.insert!(name, 2, "true")
+    assert kill(name, supervisor, 3) == 3
+    # As often as it may.
+    eventually(fn -> Server.insert(name, 3, "true") == :ok end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2, 3]}
+    kill(name, supervisor, 1)
+    assert_receive {:DOWN, ^monitor, :process, ^supervisor, :shutdown}, 30_000
+    # It begins as at first.
+    eventually(fn -> BeTree.search(name, %{a: 1}) == {:ok, [1]} end)
+    Supervisor.stop(above)
+  end
+
+  def load, do: [{1, "true"}]
+
+  test "a transient server stays away, and its name is free" do
+    name = name()
+    options = [name: name, schema: [a: :integer], max_restarts: 1, max_seconds: 600]
+    child = Supervisor.child_spec({Server, options}, restart: :transient)
+    {:ok, above} = Supervisor.start_link([child], strategy: :one_for_one)
+    supervisor = Process.whereis(name)
+    monitor = Process.monitor(supervisor)
+    kill(name, supervisor, 2)
+    assert_receive {:DOWN, ^monitor, :process, ^supervisor, :shutdown}, 30_000
+    assert {:error, %{kind: :no_server}} = BeTree.search(name, %{a: 1})
+    assert [{{Server, ^name}, :undefined, :supervisor, _modules}] = Supervisor.which_children(above)
+    Supervisor.stop(above)
+    start_supervised!({Server, options})
+    assert BeTree.search(name, %{a: 1}) == {:ok, []}
+  end
+
+  test "with a folder the next start has all changes" do
+    folder = Path.join(System.tmp_dir!(), "be_tree_restarts_#{System.unique_integer([:positive])}")
+    on_exit(fn -> File.rm_rf!(folder) end)
+    name = name()
+    options = [name: name, schema: [a: :integer], dir: folder, max_restarts: 1, max_seconds: 600]
+    {:ok, above} = Supervisor.start_link([{Server, options}], strategy: :one_for_one)
+    Server.insert_all!(name, for(id <- 1..50, do: {id, "a >= #{id}"}))
+    supervisor = Process.whereis(name)
+    monitor = Process.monitor(supervisor)
+    kill(name, supervisor, 2)
+    assert_receive {:DOWN, ^monitor, :process, ^supervisor, :shutdown}, 30_000
+    eventually(fn -> BeTree.search(name, %{a: 50}) == {:ok, Enum.to_list(1..50)} end)
+    Supervisor.stop(above)
+  end
+end

@@ -1,0 +1,195 @@
+defmodule BeTree.Telemetry.EventsTest do
+  # The sink of the node is another one meanwhile.
+  use ExUnit.Case, async: false
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Cluster, Error, Search, Server, Telemetry}
+  alias BeTree.Server.View
+
+  # Sends the events to the test.
+  defmodule Recorder do
+    def execute([:be_tree | name], measurements, metadata) do
+      send(BeTree.Telemetry.EventsTest, {name, measurements, metadata, self()})
+      :ok
+    end
+  end
+
+  setup :quiet
+
+  setup do
+    before = Telemetry.sink()
+    Process.register(self(), __MODULE__)
+    Telemetry.put_sink(Recorder)
+    on_exit(fn -> Telemetry.put_sink(before) end)
+  end
+
+  defp server(options \\ []) do
+    name = :"server_#{System.unique_integer([:positive])}"
+    start_supervised!({Server, Keyword.merge([name: name, schema: [a: :integer]], options)}, id: name)
+    name
+  end
+
+  # Waits for an event of this name whose metadata have these values.
+  defp event(name, wanted \\ %{}) do
+    receive do
+      {^name, measurements, metadata, pid} ->
+        if Map.take(metadata, Map.keys(wanted)) == wanted, do: {measurements, metadata, pid}, else: event(name, wanted)
+    after
+      30_000 -> flunk("no event #{inspect(name)} with #{inspect(wanted)} came")
+    end
+  end
+
+  test "changes of a server and of a tree, with what they changed" do
+    name = server()
+    me = self()
+    Server.insert_all!(name, for(id <- 1..10, do: {id, "a > #{id}"}))
+
+    {%{system_time: _, monotonic_time: _}, %{telemetry_span_context: context}, ^me} =
+      event([:change, :start], %{server: name})
+
+    {measured, metadata, ^me} = event([:change, :stop], %{server: name})
+    assert %{put: 10, deleted: 0, duration: duration} = measured
+    assert duration > 0
+    assert metadata == %{server: name, operation: :insert, result: :ok, telemetry_span_context: context}
+
+    {:ok, _counts} = Server.change(name, put: [{1, "a > 2"}, {11, "a > 3"}], delete: [5])
+    assert {%{put: 2, deleted: 1}, %{operation: :change}, _pid} = event([:change, :stop], %{server: name})
+    :ok = BeTree.delete(name, 2)
+    assert {%{put: 0, deleted: 1}, %{operation: :delete}, _pid} = event([:change, :stop], %{server: name})
+    {:error, error} = Server.insert(name, 1, "a > 1")
+
+    assert {%{put: 0}, %{result: :error, error_kind: :duplicate_id, error: %Error{}}, _} =
+             event([:change, :stop], %{server: name})
+
+    assert error.kind == :duplicate_id
+    assert_raise ArgumentError, fn -> Server.insert(server(schema: nil, follow: {name, node()}), 1, "true") end
+    assert {_, %{kind: :error, reason: %ArgumentError{}, stacktrace: [_ | _]}, _} = event([:change, :exception])
+
+    tree = BeTree.new!(a: :integer)
+    :ok = BeTree.insert(tree, 1, "a > 1")
+    assert {%{put: 1}, %{tree: ^tree, operation: :insert}, ^me} = event([:change, :stop], %{tree: tree})
+    :ok = BeTree.put(tree, 1, "a > 2")
+    assert {%{put: 1}, %{operation: :put}, ^me} = event([:change, :stop], %{tree: tree})
+    {:error, _error} = BeTree.delete(tree, 7)
+    assert {%{deleted: 0}, %{operation: :delete, error_kind: :not_found}, ^me} = event([:change, :stop], %{tree: tree})
+  end
+
+  test "searches, with the name of the server, or the cluster" do
+    name = server()
+    Server.insert!(name, 1, "a > 1")
+    {:ok, [1]} = BeTree.search(name, %{a: 2})
+    assert {%{matches: 1, slices: 1}, %{server: ^name, result: :ok}, _} = event([:search, :stop])
+    {:ok, [[1], []]} = BeTree.search_many(name, [%{a: 2}, %{a: 1}])
+    assert {%{events: 2}, %{server: ^name, result: :ok}, _} = event([:search_many, :stop])
+    {:error, _error} = BeTree.search_many(name, [%{}])
+    assert {%{events: 0}, %{error_kind: :missing_attribute}, _} = event([:search_many, :stop])
+
+    results =
+      Enum.to_list(
+        BeTree.stream(name, for(a <- 1..2_000, do: if(a == 900, do: %{}, else: %{a: a})), max_concurrency: 2)
+      )
+
+    assert length(results) == 2_000
+    assert parts(0, 0, name) == {2_000, 1}
+
+    cluster = Cluster.new([{name, node()}])
+    {:ok, [1]} = BeTree.search(cluster, %{a: 2})
+    assert {%{matches: 1}, %{cluster: ^cluster, result: :ok}, _} = event([:search, :stop], %{cluster: cluster})
+  end
+
+  # The events and the errors of all parts of a stream.
+  defp parts(2_000, errors, _name), do: {2_000, errors}
+
+  defp parts(events, errors, name) do
+    {measured, %{server: ^name}, _pid} = event([:stream, :stop])
+    parts(events + measured.events, errors + measured.errors, name)
+  end
+
+  test "a wait for a tree or a replica" do
+    name = server(replicas: 1)
+    Server.insert_all!(name, for(id <- 1..1_000, do: {id, "a > #{id} or a < -#{id}"}))
+    {:ok, _index} = Server.index(name)
+
+    for target <- [name, BeTree.new!(a: :integer)] do
+      unless target == name, do: BeTree.insert_all!(target, for(id <- 1..1_000, do: {id, "a > #{id} or a < -#{id}"}))
+      {:yield, search} = Search.start(target, %{a: 5}, slice: 1_000)
+      waiter = Task.async(fn -> BeTree.search(target, %{a: 2}) end)
+      handle = if target == name, do: elem(View.fetch(name), 1), else: target
+      eventually(fn -> handle.runtime.info(handle.instance).waiting == 1 end)
+      Search.cancel(search)
+      assert {:ok, [1]} = Task.await(waiter, 60_000)
+      {%{duration: waited}, metadata, pid} = event([:queue, :stop])
+      assert waited > 0
+      assert pid == waiter.pid
+      if target == name, do: assert(metadata.server == name), else: assert(metadata.tree == target)
+    end
+  end
+
+  test "journals, bases, and the lag of replicas" do
+    folder = Path.join(System.tmp_dir!(), "be_tree_events_#{System.unique_integer([:positive])}")
+    on_exit(fn -> File.rm_rf!(folder) end)
+    name = server(dir: folder, durability: :none)
+    for id <- 1..700, do: Server.put!(name, rem(id, 50), "a > #{id}")
+
+    assert {%{changes: 1, bytes: bytes}, %{durability: :none, result: :ok}, _} =
+             event([:journal, :stop], %{server: name})
+
+    assert bytes > 10
+    assert {%{lag: _}, _, _} = event([:replica, :lag], %{server: name})
+
+    assert {%{version: version, duration: _}, %{operation: :build, result: :ok}, _} =
+             event([:base, :stop], %{server: name})
+
+    assert version > 0
+
+    for id <- 1..20,
+        do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
+
+    for _ <- 1..12_000, do: Server.put!(name, 1, "a = 1")
+
+    assert {%{version: _}, %{operation: :write, result: :ok}, _} =
+             event([:base, :stop], %{server: name, operation: :write})
+  end
+
+  test "followers" do
+    name = server()
+    follower = server(schema: nil, follow: {name, node()})
+    assert {%{bytes: bytes, version: 0}, %{server: ^follower, follows: {^name, _node}}, _} = event([:follower, :base])
+    assert bytes > 100_000
+    Server.insert!(name, 1, "true")
+    assert {%{changes: 1, version: 1}, %{server: ^follower}, _} = event([:follower, :change])
+    :ok = stop_supervised(name)
+    assert {%{version: 1}, %{server: ^follower, error: %Error{kind: :no_server}}, _} = event([:follower, :lost])
+  end
+
+  # Telemetry.Metrics, as far as it is used here.
+  defmodule Definitions do
+    for kind <- [:counter, :sum, :summary, :last_value] do
+      def unquote(kind)(name, options), do: {unquote(kind), String.split(name, "."), Map.new(options)}
+    end
+  end
+
+  test "metrics name events and measurements that exist, with tags from the metadata" do
+    metrics = BeTree.Telemetry.Metrics.all(Definitions)
+    assert length(metrics) > 15
+    {:docs_v1, _, _, _, %{"en" => text}, _, _} = Code.fetch_docs(Telemetry)
+
+    for {_kind, ["be_tree", name, ending, measurement], %{tags: [:server | _], tag_values: values}} <- metrics do
+      assert text =~ "[:be_tree, :#{name}]" or text =~ "[:be_tree, :#{name}, :#{ending}]"
+      assert text =~ "`#{measurement}`"
+      assert values.(%{server: Ads}).server == "Ads"
+      assert values.(%{server: {:via, Registry, {R, 1}}}).server == "{:via, Registry, {R, 1}}"
+      assert values.(%{tree: 1}).server == ""
+    end
+
+    assert Enum.uniq(for {kind, name, _options} <- metrics, do: {kind, name}) |> length() == length(metrics)
+  end
+
+  if Code.ensure_loaded?(Elixir.Telemetry.Metrics) do
+    test "metrics are those of Telemetry.Metrics" do
+      for metric <- Telemetry.metrics(), do: assert(inspect(metric.__struct__) =~ "Telemetry.Metrics.")
+      assert Telemetry.metrics() != []
+    end
+  end
+end

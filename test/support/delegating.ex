@@ -1,0 +1,21 @@
+defmodule BeTree.Test.Delegating do
+  @moduledoc """
+  Makes a module a runtime that calls `BeTree.Runtime.Wasmtime`, except for the callbacks in `:except`, which the module defines
+  itself or lacks.
+
+      use BeTree.Test.Delegating, except: [append: 2]
+  """
+
+  alias BeTree.Runtime.Wasmtime
+
+  defmacro __using__(options) do
+    Code.ensure_compiled!(Wasmtime)
+
+    for {name, arity} = callback <- BeTree.Runtime.behaviour_info(:callbacks),
+        callback not in Keyword.get(options, :except, []),
+        function_exported?(Wasmtime, name, arity) do
+      arguments = Macro.generate_arguments(arity, __MODULE__)
+      quote do: defdelegate(unquote(name)(unquote_splicing(arguments)), to: Wasmtime)
+    end
+  end
+end
