@@ -17,6 +17,7 @@
 //!            | name ["not"] "between" constant "and" constant
 //!            | sum relation sum                             computed numbers
 //!            | name ("=" | "<>") name                      two strings
+//!            | ("any" | "all" | "none") name "(" either ")"   the objects of a list
 //!            | name "is" ("null" | "not" "null" | "empty")
 //!            | name "(" argument { "," argument } ")"      a function
 //! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
@@ -39,6 +40,9 @@
 //! character of it (so a string constant has two: `'100\\*'`). A pattern without wildcards, or with one `*` at an end, is read
 //! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
 //! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
+//!
+//! In a condition for the objects of a list, names are those of an object's attributes, and all of it is about one object.
+//! `lower` and a further condition for objects cannot stand there.
 //!
 //! `matches` takes a [regular expression](crate::model::regex) by RFC 9485 for the whole string.
 //!
