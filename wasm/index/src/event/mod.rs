@@ -8,6 +8,7 @@ pub(crate) mod key;
 mod lowered;
 mod maps;
 mod objects;
+mod scalars;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod tests;
 pub use decode::{decode, Format};
 pub use lowered::LoweredStrings;
 pub use objects::Object;
+pub use scalars::{Names, Scalar, Scalars};
 
 use crate::error::Error;
 use crate::model::address::Address;

@@ -60,7 +60,7 @@ mod lexer;
 mod numbers;
 mod parser;
 mod print;
-mod suggest;
+pub mod suggest;
 #[cfg(test)]
 mod tests;
 mod text;
