@@ -233,7 +233,7 @@ defmodule BeTree.Rules.Keeping do
 
   defp restore(%{module: module, text: text, length: length}, parts, new) do
     # The options are checked, and the handle has them, as for new rules.
-    with {:ok, rules} <- Rules.new("fact none(at_all: integer)", new),
+    with {:ok, rules} <- Rules.new("fact nothing(field: integer)", new),
          {:ok, guest} <- Module.built_in(rules.runtime),
          :ok <- same_module(digest(guest), module),
          {:ok, snapshot} <- rules.runtime.snapshot_of(length, parts),
