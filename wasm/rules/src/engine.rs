@@ -823,13 +823,12 @@ impl Engine {
 
     /// Returns at most `most` facts of a type by number, those numbered below `before`, newest first.
     pub fn facts_before(&self, ty: usize, before: u64, most: usize) -> Vec<Fact> {
-        let number = ty as u32;
+        let number = ty;
         let ty = &self.program.types[ty];
         let mut facts = Vec::new();
-        let is = |fact: Address| self.words.get64(fact + NUMBER) == before && self.words.get(fact) == number;
-        let mut fact = match NUMBERS.find(&self.words, number_hash(before), is) {
-            Some((_, fact)) => self.words.get(fact + ty.links(0)),
-            None => ty.newest(&self.words),
+        let mut fact = match self.find(before) {
+            Some((of, fact)) if of == number => self.words.get(fact + ty.links(0)),
+            _ => ty.newest(&self.words),
         };
         while fact != 0 && facts.len() < most {
             if self.words.get64(fact + NUMBER) < before {

@@ -135,8 +135,14 @@ impl Step<'_> {
     ) {
         for guard in guards {
             let guard = &rule.guards[*guard as usize];
-            if !self.guard_holds(guard, bound) {
-                let by = if guard.aggregate == Aggregate::None { self.blocker(guard, bound) } else { 0 };
+            let (holds, by) = match guard.aggregate {
+                Aggregate::None => match self.blocker(guard, bound) {
+                    0 => (true, 0),
+                    blocker => (false, blocker),
+                },
+                _ => (self.is_reached(guard, bound), 0),
+            };
+            if !holds {
                 farthest.reach(2 * depth + 1, bound, guard.place, by);
                 return;
             }

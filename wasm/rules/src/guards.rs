@@ -32,6 +32,11 @@ impl Step<'_> {
         if guard.aggregate == Aggregate::None {
             return !self.is_blocked(guard, bound);
         }
+        self.is_reached(guard, bound)
+    }
+
+    /// Returns whether the facts of an aggregate have the value that it demands.
+    pub fn is_reached(&self, guard: &Guard, bound: &mut Bound) -> bool {
         self.satisfies(guard, self.aggregate(guard, bound, None), bound)
     }
 
