@@ -333,7 +333,7 @@ defmodule BeTree.ClusterTest do
     end
 
     test "catches up after the connection was lost, again and again, with the other's changes meanwhile" do
-      {_peer, node} = Peers.start()
+      {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
       {:ok, _count} = call.(:insert_all, [for(id <- 1..100, do: {id, "age >= #{id}"})])
@@ -361,7 +361,7 @@ defmodule BeTree.ClusterTest do
     end
 
     test "notices that the other's node stands still, and follows it again when it goes on" do
-      {_peer, node} = Peers.start()
+      {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
       follower = server(schema: nil, follow: leader)
@@ -369,7 +369,7 @@ defmodule BeTree.ClusterTest do
       cluster = Cluster.new([leader])
       os_pid = :erpc.call(node, System, :pid, [])
       signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", os_pid]) end
-      on_exit(fn -> signal.("CONT") end)
+      on_exit(fn -> System.cmd("kill", ["-CONT", os_pid], stderr_to_stdout: true) end)
       # The silence of a node is noticed after this many seconds.
       before = :net_kernel.get_net_ticktime()
       on_exit(fn -> :net_kernel.set_net_ticktime(before, 1) end)

@@ -27,15 +27,18 @@ defmodule BeTree.Test.Peers do
   end
 
   @doc "Starts a node, which ends with the test. Returns its process, for `stop/1`, and its name."
-  def start(name \\ :peer.random_name()) do
-    {peer, node} = start_bare(name)
+  def start(name \\ :peer.random_name(), more \\ %{}) do
+    {peer, node} = start_bare(name, more)
     :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
     {:ok, _started} = :erpc.call(node, Application, :ensure_all_started, [:be_tree])
     {peer, node}
   end
 
+  @doc "Starts a node that goes on when it is disconnected from this one. Other nodes end then."
+  def start_apart, do: start(:peer.random_name(), %{connection: :standard_io})
+
   @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
-  def start_bare(name \\ :peer.random_name()) do
+  def start_bare(name \\ :peer.random_name(), more \\ %{}) do
     options = %{
       name: name,
       host: ~c"127.0.0.1",
@@ -44,7 +47,7 @@ defmodule BeTree.Test.Peers do
       args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
-    {:ok, peer, node} = :peer.start(options)
+    {:ok, peer, node} = :peer.start(Map.merge(options, more))
     ExUnit.Callbacks.on_exit(fn -> stop(peer) end)
     {peer, node}
   end

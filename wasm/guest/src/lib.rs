@@ -45,7 +45,7 @@ pub extern "C" fn be_tree_insert(length: u32) -> i32 {
 /// Inserts the one subscription in the inbox, or replaces the one with its id.
 #[no_mangle]
 pub extern "C" fn be_tree_put(length: u32) -> i32 {
-    with_state(|state| state.change(|state| state.put(length as usize)))
+    STATE.with(|state| state.change(|state| state.put(length as usize)))
 }
 
 /// Deletes one subscription.

@@ -145,9 +145,9 @@ impl State {
     }
 
     pub fn put(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, inbox, .. } = self;
+        let State { index, search, batch, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
-        let mut insertions = request::insertions(message(inbox, length)?)?;
+        let mut insertions = request::insertions(port.message(length)?)?;
         let (Some(insertion), None) = (insertions.next(), insertions.next()) else {
             return Err(Error::new(Kind::Type, "one subscription is put at a time").into());
         };

@@ -59,7 +59,13 @@ impl Error {
 
 impl From<be_tree_index::error::Error> for Error {
     fn from(error: be_tree_index::error::Error) -> Self {
-        Error { kind: error.kind, message: error.message.into(), name: error.attribute, place: None, column: error.column }
+        Error {
+            kind: error.kind,
+            message: error.message.into(),
+            name: error.attribute,
+            place: None,
+            column: error.column,
+        }
     }
 }
 
