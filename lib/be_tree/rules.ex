@@ -457,9 +457,9 @@ defmodule BeTree.Rules do
   def default_options, do: @defaults
 
   @doc false
-  # Returns the memory of rules with these options.
-  @spec memory([new_option]) :: pos_integer
-  def memory(options), do: Options.validate!(options, @new_options)[:memory]
+  # Returns a limit of rules with these options.
+  @spec limit([new_option], :memory | :firings) :: pos_integer
+  def limit(options, name), do: Options.validate!(options, @new_options)[name]
 
   defp check_options([]), do: @defaults
   defp check_options(options), do: Options.put!(@defaults, options, @options)

@@ -21,21 +21,25 @@ defmodule BeTree.Rules.Keeping do
 
   ## Operations
 
-  @doc "Makes an operation. Its notices go to `notify`, page by page."
-  @spec make(Rules.t(), operation, ([Rules.Notice.t()] -> :ok)) :: {:ok, Page.t()} | {:error, Error.t()}
-  def make(rules, {:at, now, operation}, notify) do
-    with {:ok, _page} <- make(rules, {:advance, now}, notify), do: make(rules, operation, notify)
+  @doc """
+  Makes an operation, until it has fired as many rules as the options of the rules allow. Its notices go to `notify`, page by page.
+  """
+  @spec make(Rules.t(), operation, keyword, ([Rules.Notice.t()] -> :ok)) :: {:ok, Page.t()} | {:error, Error.t()}
+  def make(rules, {:at, now, operation}, new, notify) do
+    with {:ok, _page} <- make(rules, {:advance, now}, new, notify), do: make(rules, operation, new, notify)
   end
 
-  def make(rules, operation, notify), do: pages(first(rules, operation), notify, %Page{operation: nil})
+  def make(rules, operation, new, notify) do
+    pages(first(rules, operation), Rules.limit(new, :firings), notify, %Page{operation: nil})
+  end
 
   defp first(rules, {:assert, input}), do: Operation.assert_encoded(rules, input, Rules.default_options())
   defp first(rules, {:retract, id}), do: Operation.retract(rules, id, Rules.default_options())
   defp first(rules, {:advance, now}), do: Operation.advance(rules, now, Rules.default_options())
 
-  defp pages({:error, error}, _notify, _sum), do: {:error, error}
+  defp pages({:error, error}, _most, _notify, _sum), do: {:error, error}
 
-  defp pages({outcome, page}, notify, sum) do
+  defp pages({outcome, page}, most, notify, sum) do
     notify.(page.notices)
 
     sum = %{
@@ -48,10 +52,10 @@ defmodule BeTree.Rules.Keeping do
         next_due: page.next_due
     }
 
-    case {outcome, page.reason} do
-      {:ok, _reason} -> {:ok, sum}
-      {:more, :notices} -> pages(Rules.next(page), notify, sum)
-      {:more, :firings} -> {:error, too_many(page)}
+    cond do
+      outcome == :ok -> {:ok, sum}
+      sum.firings < most -> pages(Rules.next(page), most, notify, sum)
+      true -> {:error, too_many(%{page | firings: sum.firings})}
     end
   end
 
@@ -169,8 +173,8 @@ defmodule BeTree.Rules.Keeping do
   end
 
   # What was refused is refused again.
-  defp again(operation, {rules, text}, _new) do
-    _ = make(rules, operation, fn _notices -> :ok end)
+  defp again(operation, {rules, text}, new) do
+    _ = make(rules, operation, new, fn _notices -> :ok end)
     {:ok, {rules, text}}
   end
 
@@ -182,7 +186,6 @@ defmodule BeTree.Rules.Keeping do
   @spec keep(Rules.t(), String.t(), Journal.t()) :: {:ok, pid} | {:error, Error.t()}
   def keep(%{runtime: runtime, instance: instance}, text, journal) do
     with {:ok, guest} <- Module.built_in(runtime),
-         :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity) do
       server = self()
       write = Journal.base_writer(journal)
@@ -233,11 +236,11 @@ defmodule BeTree.Rules.Keeping do
 
   defp restore(%{module: module, text: text, length: length}, parts, new) do
     # The options are checked, and the handle has them, as for new rules.
-    with {:ok, rules} <- Rules.new("fact none(at_all: integer)", new),
+    with {:ok, rules} <- Rules.new("fact nothing(field: integer)", new),
          {:ok, guest} <- Module.built_in(rules.runtime),
          :ok <- same_module(digest(guest), module),
          {:ok, snapshot} <- rules.runtime.snapshot_of(length, parts),
-         {:ok, instance} <- Instance.instantiate(guest, Rules.memory(new), snapshot),
+         {:ok, instance} <- Instance.instantiate(guest, Rules.limit(new, :memory), snapshot),
          do: {:ok, {%{rules | instance: instance}, text}}
   end
 

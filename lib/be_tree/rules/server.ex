@@ -320,8 +320,11 @@ defmodule BeTree.Rules.Server do
   # Writes an operation to the journal, makes it, and sends its notices.
   defp operate(operation, state) do
     case Keeping.append(state.journal, operation) do
-      {:ok, journal} -> {Keeping.make(state.rules, operation, &send_notices(state, &1)), %{state | journal: journal}}
-      {:error, error, journal} -> {{:error, error}, %{state | journal: journal}}
+      {:ok, journal} ->
+        {Keeping.make(state.rules, operation, state.new, &send_notices(state, &1)), %{state | journal: journal}}
+
+      {:error, error, journal} ->
+        {{:error, error}, %{state | journal: journal}}
     end
   end
 

@@ -267,19 +267,8 @@ impl Facts {
         input: &[u8],
     ) -> Result<(), Error> {
         let count = self.cells.len() - first;
-        let mut floats = [None; MOST];
-        let mut values = self.values(first, count, input);
-        engine.check(ty, time, &mut values[..count])?;
-        for (float, value) in floats.iter_mut().zip(&values[..count]) {
-            if let Some(Value::Float(value)) = value {
-                *float = Some(*value);
-            }
-        }
-        for (cell, float) in self.cells[first..].iter_mut().zip(floats) {
-            if let Some(float) = float {
-                *cell = Cell::Float(float);
-            }
-        }
+        let values = self.values(first, count, input);
+        engine.check(ty, time, &values[..count])?;
         self.facts.push(Checked { ty: ty as u32, time, first: first as u32 });
         Ok(())
     }
