@@ -66,7 +66,7 @@ defmodule BeTree.Bench.Rules.Peers do
     file = Path.join(folder, "messages.json")
     File.write!(file, facts |> Enum.map(&json/1) |> Enum.intersperse("\n"))
 
-    {output, 0} = System.cmd(python, ["bench/rules/durable.py", test, file, to_string(runs)], stderr_to_stdout: true)
+    {output, 0} = System.cmd(python, ["bench/rules/messages.py", test, file, to_string(runs)], stderr_to_stdout: true)
 
     {:ok, read(output, %{})}
   end
